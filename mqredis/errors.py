@@ -1,0 +1,318 @@
+"""The exception tree: one class per outcome a caller can act on.
+
+Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that
+fits, so that code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``.
+The docstring of a class is its default message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mqredis.status import Status
+
+
+class MqError(Exception):
+    """The broker refused the operation."""
+
+    status: ClassVar[Status | int] = Status.INVALID_PARAMETER
+
+    def __init__(self, message: str = "", **details: Any) -> None:
+        text = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        super().__init__(text)
+        self.details = details
+        if "status" in details:
+            self.status = details["status"]  # type: ignore[misc]
+
+
+class InvalidArgument(MqError, ValueError):
+    """An argument is outside its allowed range; nothing was sent to the server."""
+
+    status = Status.INVALID_PARAMETER
+
+
+class InvalidName(InvalidArgument):
+    """A queue, subqueue or manager name is not allowed."""
+
+    status = Status.ILLEGAL_QUEUE_PATHNAME
+
+
+class InvalidHandle(MqError, ValueError):
+    """The handle, cursor or lock is closed or belongs to another queue."""
+
+    status = Status.INVALID_HANDLE
+
+
+class IoTimeout(MqError, TimeoutError):
+    """No message became available in time."""
+
+    status = Status.IO_TIMEOUT
+
+
+class MessageNotFound(MqError, LookupError):
+    """No such message is in the queue, or none matches."""
+
+    status = Status.MESSAGE_NOT_FOUND
+
+
+class MessageAlreadyReceived(MqError, LookupError):
+    """The message under the cursor is no longer available: somebody else took or locked it."""
+
+    status = Status.MESSAGE_ALREADY_RECEIVED
+
+
+class MessageLocked(MqError):
+    """The message is locked by another unit of work."""
+
+    status = Status.MESSAGE_LOCKED_UNDER_TRANSACTION
+
+
+class IllegalCursorAction(MqError):
+    """The cursor is not in a state that allows this action: peek the current message first."""
+
+    status = Status.ILLEGAL_CURSOR_ACTION
+
+
+class TransactionUsage(MqError):
+    """The operation may not be used in this way with a transaction."""
+
+    status = Status.TRANSACTION_USAGE
+
+
+class TransactionSequence(MqError):
+    """The transaction is unknown, finished or was rolled back; or it was enlisted twice."""
+
+    status = Status.TRANSACTION_SEQUENCE
+
+
+class TransactionTooLarge(MqError):
+    """The transaction holds as many operations as one unit of work may have."""
+
+    status = Status.TRANSACTION_TOO_LARGE
+
+
+class NotSupported(MqError):
+    """The broker does not offer this."""
+
+    status = Status.XACT_E_NOTSUPPORTED
+
+
+class QueueNotAvailable(MqError, LookupError):
+    """The queue behind this handle was deleted."""
+
+    status = Status.QUEUE_NOT_AVAILABLE
+
+
+class QueueNotFound(MqError, LookupError):
+    """There is no queue of this name."""
+
+    status = Status.QUEUE_NOT_FOUND
+
+
+class QueueExists(MqError):
+    """A queue of this name exists already."""
+
+    status = Status.QUEUE_EXISTS
+
+
+class OperationCancelled(MqError):
+    """The wait was cancelled: by tag, or because its handle or cursor was closed."""
+
+    status = Status.OPERATION_CANCELLED
+
+
+class WaiterNotFound(MqError, LookupError):
+    """No reader waits under this tag."""
+
+    status = Status.STATUS_NOT_FOUND
+
+
+class SharingViolation(MqError, PermissionError):
+    """Another open handle does not allow this access or share mode."""
+
+    status = Status.SHARING_VIOLATION
+
+
+class AccessDenied(MqError, PermissionError):
+    """The handle was not opened with the access this operation needs."""
+
+    status = Status.ACCESS_DENIED
+
+
+class UnsupportedAccess(MqError, ValueError):
+    """This kind of name cannot be opened with this access or share mode."""
+
+    status = Status.UNSUPPORTED_FORMATNAME_OPERATION
+
+
+class EnqueueRefused(MqError):
+    """Enqueue Message refused the message (MS-MQDMPR 3.1.7.1.9)."""
+
+    status = Status.INSUFFICIENT_RESOURCES
+    #: The published number: 1 queue quota, 2 queue manager quota or throttle, 3 timed out on the way.
+    enqueue_status: ClassVar[int] = 0
+
+
+class QueueQuotaExceeded(EnqueueRefused):
+    """The message would exceed the quota of the queue."""
+
+    status = Status.ENQUEUE_QUEUE_QUOTA
+    enqueue_status = 1
+
+
+class ManagerQuotaExceeded(EnqueueRefused):
+    """The message would exceed the quota of the queue manager, or the manager is throttled."""
+
+    status = Status.ENQUEUE_MANAGER_QUOTA
+    enqueue_status = 2
+
+
+class MessageTimedOut(EnqueueRefused, TimeoutError):
+    """The message's time to reach the queue had passed before it arrived."""
+
+    status = Status.ENQUEUE_TIMED_OUT
+    enqueue_status = 3
+
+
+class MessageTooLarge(EnqueueRefused, ValueError):
+    """The message is larger than the queue takes."""
+
+    status = Status.MESSAGE_TOO_LARGE
+
+
+class PutInhibited(EnqueueRefused):
+    """Sending to this queue is switched off."""
+
+    status = Status.PUT_INHIBITED
+
+
+class GetInhibited(MqError):
+    """Reading from this queue is switched off."""
+
+    status = Status.GET_INHIBITED
+
+
+class DuplicateMessage(EnqueueRefused):
+    """A message with this dedup key was accepted within the window."""
+
+    status = Status.DUPLICATE
+
+
+class LockLost(MqError):
+    """The lock or transaction was granted to somebody else or lapsed; the call had no effect."""
+
+    status = Status.LOCK_LOST
+
+
+class OutcomeUnknown(MqError, ConnectionError):
+    """The connection failed and the call may or may not have been carried out; ``resolve(token)`` tells."""
+
+    status = Status.OUTCOME_UNKNOWN
+
+    def __init__(self, message: str = "", *, token: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
+        self.token = token
+
+
+class SessionExpired(MqError):
+    """The session of this client was not used for too long; the call was refused and had no effect."""
+
+    status = Status.SESSION_EXPIRED
+
+
+class HistoryRolledBack(MqError):
+    """The server has forgotten changes that it had acknowledged (restart or failover without its log)."""
+
+    status = Status.HISTORY_ROLLED_BACK
+
+
+class ManagerNotFound(MqError, LookupError):
+    """The queue manager's data are gone from the server (flushed, or another database)."""
+
+    status = Status.MANAGER_NOT_FOUND
+
+
+class SchemaTooNew(MqError):
+    """The data were written by a newer mqredis; upgrade this client."""
+
+    status = Status.SCHEMA_TOO_NEW
+
+
+class BrokerUnavailable(MqError, ConnectionError):
+    """The Redis server cannot be reached or is not ready; nothing was changed by this call."""
+
+    status = Status.BROKER_UNAVAILABLE
+
+
+class BrokerFull(MqError):
+    """The Redis server is at its memory limit; reading still works."""
+
+    status = Status.BROKER_FULL
+
+
+class BrokerRefused(MqError, PermissionError):
+    """The Redis server refused the credentials or the command."""
+
+    status = Status.BROKER_REFUSED
+
+
+class UnsafeServer(MqError):
+    """The Redis server is set up in a way that would lose messages."""
+
+    status = Status.UNSAFE_SERVER
+
+
+class SelectorSyntaxError(InvalidArgument):
+    """The selector is not valid."""
+
+    status = Status.SELECTOR_SYNTAX
+
+
+class MatchOptionsError(InvalidArgument):
+    """The match options contradict each other."""
+
+    status = Status.MATCH_OPTIONS
+
+
+class GroupIncomplete(MqError):
+    """The message group or logical message is not complete."""
+
+    status = Status.GROUP_INCOMPLETE
+
+
+class GroupInconsistent(MqError):
+    """The operation does not fit the group that is open on this handle."""
+
+    status = Status.GROUP_INCONSISTENT
+
+
+class InvariantBroken(MqError):
+    """The store breaks one of its invariants; run ``mqredis doctor``."""
+
+    status = Status.INVARIANT_BROKEN
+
+
+def _by_status() -> dict[int, type[MqError]]:
+    table: dict[int, type[MqError]] = {}
+    stack: list[type[MqError]] = [MqError]
+    while stack:
+        cls = stack.pop()
+        stack.extend(cls.__subclasses__())
+        if "status" in cls.__dict__:
+            table.setdefault(int(cls.status), cls)
+    table[int(Status.INVALID_PARAMETER)] = InvalidArgument
+    table[int(Status.STATUS_INVALID_PARAMETER)] = InvalidArgument
+    table[int(Status.UNSUPPORTED_ACCESS_MODE)] = UnsupportedAccess
+    table[int(Status.TOKEN_REUSED)] = SessionExpired
+    return table
+
+
+_TABLE = _by_status()
+
+
+def error_for(status: int, message: str = "", **details: Any) -> MqError:
+    """The exception that stands for ``status``."""
+    cls = _TABLE.get(status, MqError)
+    if int(cls.status) != status:
+        details["status"] = Status(status) if status in Status._value2member_map_ else status
+    return cls(message, **details)

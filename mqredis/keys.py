@@ -1,0 +1,133 @@
+"""Every key of the store, and nothing else knows how they are spelled.
+
+All keys of a queue manager share the hash tag ``{manager}``: one slot, so that a transaction or a quota may span
+its queues. Braces, glob characters and everything else outside ``[A-Za-z0-9._-]`` are encoded byte by byte as
+``%XX``, so no name can reach another manager's keys and ``~mq:{manager}:*`` is an exact ACL pattern.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from mqredis.errors import InvalidName
+
+PREFIX = "mq"
+MAX_NAME = 124
+MAX_SUBQUEUE = 32
+
+_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+#: Keys of one queue, in the order in which every script receives them.
+QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
+#: Keys of the manager, in the order in which every script receives them. Scripts that work on messages
+#: declare the first three; those that create, open or delete queues declare all five.
+MANAGER_PARTS = ("meta", "sessions", "txs", "queues", "handles")
+MESSAGE_SCRIPT_PARTS = 3
+
+
+def encode(name: str) -> str:
+    """Encode a name for use inside a key: injective, and only ``[A-Za-z0-9._%-]`` comes out."""
+    data = name.encode("utf-8", "surrogatepass")
+    return "".join(chr(b) if b in _SAFE else f"%{b:02X}" for b in data)
+
+
+def decode(text: str) -> str:
+    """The inverse of :func:`encode`."""
+    out = bytearray()
+    i = 0
+    while i < len(text):
+        if text[i] == "%":
+            out.append(int(text[i + 1 : i + 3], 16))
+            i += 3
+        else:
+            out.append(ord(text[i]))
+            i += 1
+    return out.decode("utf-8", "surrogatepass")
+
+
+def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
+    """Return the name in NFC, or raise :class:`InvalidName` saying what is wrong with it."""
+    if not isinstance(name, str):
+        raise InvalidName(f"{what} name must be a str, not {type(name).__name__}")
+    if not name:
+        raise InvalidName(f"{what} name is empty")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidName(f"{what} name holds a lone surrogate") from None
+    name = unicodedata.normalize("NFC", name)
+    if len(name) > limit:
+        raise InvalidName(f"{what} name has {len(name)} characters; at most {limit} are allowed")
+    if _CONTROL.search(name):
+        raise InvalidName(f"{what} name holds a control character")
+    if any(c in name for c in "{}*?[];"):
+        raise InvalidName(f"{what} name holds one of {{}} * ? [ ] ;")
+    if name != name.strip():
+        raise InvalidName(f"{what} name begins or ends with white space")
+    return name
+
+
+class KeySet:
+    """The KEYS of a call, with room for a driver to keep their packed form."""
+
+    __slots__ = ("keys", "packed")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+        self.packed: dict[str, bytes] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeySet) and self.keys == other.keys
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"KeySet({self.keys!r})"
+
+
+class ManagerKeys:
+    """Key names of one queue manager."""
+
+    def __init__(self, manager: str) -> None:
+        self.manager = check_name(manager, "manager")
+        self.tag = f"{PREFIX}:{{{encode(self.manager)}}}:"
+        self.own = tuple(self.tag + part for part in MANAGER_PARTS)
+        self._sets: dict[tuple[bool, tuple[str, ...]], KeySet] = {}
+
+    def queue(self, name: str) -> tuple[str, ...]:
+        """The keys of one queue; ``name`` may be a path such as ``orders;retry``."""
+        stem = f"{self.tag}q:{encode(name)}:"
+        return tuple(stem + part for part in QUEUE_PARTS)
+
+    def call(self, *queues: str) -> KeySet:
+        """KEYS of a script that works on the messages of these queues."""
+        return self._set(False, queues)
+
+    def admin(self, *queues: str) -> KeySet:
+        """KEYS of a script that creates, opens, closes, lists or deletes queues."""
+        return self._set(True, queues)
+
+    def _set(self, admin: bool, queues: tuple[str, ...]) -> KeySet:
+        found = self._sets.get((admin, queues))
+        if found is None:
+            keys = self.own if admin else self.own[:MESSAGE_SCRIPT_PARTS]
+            for name in queues:
+                keys += self.queue(name)
+            found = self._sets[admin, queues] = KeySet(keys)
+            if len(self._sets) > 4096:
+                self._sets.pop(next(iter(self._sets)))
+        return found
+
+    def bell(self, slot: str) -> str:
+        """The doorbell key of a session's slot. Scripts build it themselves: see docs/decisions."""
+        return f"{self.tag}bell:{slot}"
+
+    def channel(self, slot: str, database: int) -> str:
+        """The keyspace notification channel of a doorbell."""
+        return f"__keyspace@{database}__:{self.bell(slot)}"

@@ -1,0 +1,258 @@
+"""Messages, queues and what is asked of them: typed, frozen pydantic models.
+
+Times are aware datetimes in UTC, durations are seconds as float, sizes are bytes. Field names follow the
+attributes of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum, IntEnum, IntFlag
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PropertyValue = str | int | float | bool | bytes | None
+Identifier = str | bytes
+
+
+class Access(Enum):
+    """What a handle may do (QueueAccessType, MS-MQDMPR 3.1.1.17)."""
+
+    RECEIVE = "receive"  # receive, lock, peek, purge, move from
+    SEND = "send"
+    PEEK = "peek"
+    MOVE = "move"  # only good as the target of a move
+    ADMIN = "admin"  # everything
+    ALL = "all"  # send and receive: our default
+
+
+class Share(Enum):
+    """Whether others may receive while the handle is open (QueueShareMode)."""
+
+    DENY_NONE = "deny_none"
+    DENY_RECEIVE = "deny_receive"
+
+
+class Seek(Enum):
+    """MessageSeekAction of a read by lookup id (MS-MQDMPR 3.1.7.3.3)."""
+
+    FIRST = "first"
+    PREVIOUS = "previous"
+    CURRENT = "current"
+    NEXT = "next"
+    LAST = "last"
+
+
+class MessageClass(IntEnum):
+    """Class of a message (MQMQ 2.2.18.1.6): bit 15 negative, bit 14 receive stage."""
+
+    NORMAL = 0x0000
+    REPORT = 0x0001
+    ACK_REACH_QUEUE = 0x0002
+    ACK_RECEIVE = 0x4000
+    NACK_BAD_DESTINATION_QUEUE = 0x8000
+    NACK_PURGED = 0x8001
+    NACK_REACH_QUEUE_TIMEOUT = 0x8002
+    NACK_QUEUE_EXCEED_QUOTA = 0x8003
+    NACK_ACCESS_DENIED = 0x8004
+    NACK_NOT_TRANSACTIONAL_QUEUE = 0x8009
+    NACK_NOT_TRANSACTIONAL_MESSAGE = 0x800A
+    NACK_QUEUE_DELETED = 0xC000
+    NACK_QUEUE_PURGED = 0xC001
+    NACK_RECEIVE_TIMEOUT = 0xC002
+    NACK_RECEIVE_TIMEOUT_AT_SENDER = 0xC003
+    NACK_RECEIVE_REJECTED = 0xC004
+
+
+class Acknowledge(IntFlag):
+    """Which acknowledgements the sender wants (MC-MQAC 2.2.2.11)."""
+
+    NONE = 0
+    POSITIVE_ARRIVAL = 1
+    POSITIVE_RECEIVE = 2
+    NEGATIVE_ARRIVAL = 4
+    NEGATIVE_RECEIVE = 8
+    NACK_REACH_QUEUE = 4
+    FULL_REACH_QUEUE = 5
+    NACK_RECEIVE = 12
+    FULL_RECEIVE = 14
+
+
+class Journal(IntFlag):
+    """Source journaling (PROPID_M_JOURNAL)."""
+
+    NONE = 0
+    DEAD_LETTER = 1
+    JOURNAL = 2
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Outgoing(_Model):
+    """A message before it is sent; ``Queue.send`` takes the same names as keyword arguments."""
+
+    body: bytes = b""
+    content_type: str = Field(default="application/octet-stream", max_length=255)
+    label: str = Field(default="", max_length=249)
+    priority: int = Field(default=3, ge=0, le=7, strict=True)
+    message_id: Identifier | None = None
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int | None = Field(default=None, ge=1, le=999_999_999)
+    offset: int | None = Field(default=None, ge=0, le=999_999_999)
+    last_in_group: bool = False
+    segment: bool = False
+    last_segment: bool = False
+    properties: dict[str, PropertyValue] = Field(default_factory=dict)
+    #: Seconds from the send after which the message is removed if nobody received it. None: never.
+    time_to_be_received: float | None = Field(default=None, ge=0)
+    #: Seconds from the send within which the message must reach the queue. None: no limit.
+    time_to_reach_queue: float | None = Field(default=None, ge=0)
+    #: How long ago the message was sent by its originator, in seconds (bridges, store and forward).
+    sent_seconds_ago: float = Field(default=0.0, ge=0)
+    #: Seconds during which the broker holds the message back. 0: none.
+    delay: float = Field(default=0.0, ge=0)
+    #: Messages with the same key are refused for ``dedup_window`` seconds, or while one is in the queue.
+    dedup_key: str | None = None
+    dedup_window: float = Field(default=0.0, ge=0)
+    recoverable: bool = True
+    acknowledge: Acknowledge = Acknowledge.NONE
+    administration_queue: str | None = None
+    response_queue: str | None = None
+    dead_letter_queue: str | None = None
+    journal: Journal = Journal.NONE
+    app_tag: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    extension: bytes = b""
+
+
+class Message(_Model):
+    """A message as it was read."""
+
+    lookup_id: int
+    queue: str
+    body: bytes
+    content_type: str = "application/octet-stream"
+    label: str = ""
+    priority: int = 3
+    message_id: Identifier
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int = 1
+    offset: int = 0
+    last_in_group: bool = False
+    segment: bool = False
+    last_segment: bool = False
+    #: Names this very instance on its queue (MQ message token).
+    token: str
+    properties: dict[str, PropertyValue] = Field(default_factory=dict)
+    sent_at: datetime
+    arrived_at: datetime
+    expires_at: datetime | None = None
+    #: How often the message was handed to a reader, this time included (0 for a peek of a fresh message).
+    delivery_count: int = 0
+    abort_count: int = 0
+    move_count: int = 0
+    last_moved_at: datetime | None = None
+    message_class: int = MessageClass.NORMAL
+    first_in_transaction: bool = False
+    last_in_transaction: bool = False
+    transaction_id: str | None = None
+    recoverable: bool = True
+    acknowledge: Acknowledge = Acknowledge.NONE
+    administration_queue: str | None = None
+    response_queue: str | None = None
+    dead_letter_queue: str | None = None
+    journal: Journal = Journal.NONE
+    app_tag: int = 0
+    body_type: int = 0
+    extension: bytes = b""
+    dedup_key: str | None = None
+    #: On journal copies and dead letters: where the message was, under which id, and why it left.
+    original_queue: str | None = None
+    original_lookup_id: int | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The body decoded as UTF-8."""
+        return self.body.decode("utf-8")
+
+
+class Sent(_Model):
+    """What a send answers."""
+
+    lookup_id: int
+    message_id: Identifier
+    token: str
+
+
+class QueueProperties(_Model):
+    """Properties of a queue (MS-MQDMPR 3.1.1.2); all but ``transactional`` may be changed later."""
+
+    label: str = Field(default="", max_length=124)
+    transactional: bool = Field(default=False, strict=True)
+    #: None: no limit.
+    quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    quota_messages: int | None = Field(default=None, ge=0, strict=True)
+    max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864, strict=True)
+    journaling: bool = Field(default=False, strict=True)
+    journal_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    journal_quota_messages: int | None = Field(default=None, ge=0, strict=True)
+    base_priority: int = Field(default=0, ge=-32768, le=32767, strict=True)
+    type_id: str = Field(default="", max_length=64)
+    put_inhibited: bool = Field(default=False, strict=True)
+    get_inhibited: bool = Field(default=False, strict=True)
+
+
+class QueueInfo(QueueProperties):
+    """Properties and present state of a queue."""
+
+    name: str
+    created_at: datetime
+    modified_at: datetime
+    #: Available now, waiting for their time, and locked (by readers, or sent in an open transaction).
+    ready: int
+    delayed: int
+    locked: int
+    #: Everything in the list, uncommitted sends included: what the quotas are compared with.
+    messages: int
+    bytes: int
+    #: Is any handle open on it?
+    active: bool
+    waiters: int
+
+    def properties(self) -> dict[str, Any]:
+        """Only the settable properties."""
+        return {name: getattr(self, name) for name in QueueProperties.model_fields}
+
+
+class ManagerInfo(_Model):
+    """State of a queue manager."""
+
+    name: str
+    incarnation: str
+    history: int
+    schema_version: int
+    throttled: bool
+    quota_bytes: int | None
+    quota_messages: int | None
+    messages: int
+    bytes: int
+    queues: int
+    sessions: int
+    transactions: int
+
+
+class Match(_Model):
+    """Which message to get: all that is given must agree; None means any (IBM MQ match options)."""
+
+    message_id: Identifier | None = None
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int | None = Field(default=None, ge=1, le=999_999_999)
+    offset: int | None = Field(default=None, ge=0, le=999_999_999)
+    token: str | None = None

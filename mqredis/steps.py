@@ -1,0 +1,82 @@
+"""What an operation may ask of a driver.
+
+An operation is a generator: it yields one of these steps and is sent the answer. It never touches a clock,
+a socket or a thread; the two drivers (sync, asyncio) do. So the logic of look, sleep, look exists once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from mqredis.keys import KeySet
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: One argument of a script.
+Arg = str | bytes | int
+#: The payload of a script's reply: everything behind status, incarnation and history.
+Payload = list[bytes]
+
+
+@dataclass(slots=True)
+class Call(Generic[T]):
+    """One run of one script.
+
+    The driver adds the operation token in front of ``args`` (ARGV[1] slot, ARGV[2] sequence), sends
+    ``EVALSHA``, checks the reply's incarnation and history number, and answers with ``(status, payload)``.
+    ``changes`` tells whether the script changes state: then the driver retries with the same token.
+    """
+
+    script: str
+    keys: KeySet
+    args: Sequence[Arg]
+    parse: Callable[[int, Payload], T]
+    changes: bool = True
+
+
+class Woken(Enum):
+    """Why a wait ended."""
+
+    RUNG = "rung"  # the doorbell rang, or something may have been missed: look again
+    TIMED_OUT = "timed out"  # the nap is over
+    CANCELLED = "cancelled"  # the scope was closed in this process
+
+
+@dataclass(slots=True)
+class Listen:
+    """Subscribe to the doorbell of this operation's slot, before the look that registers the waiter.
+
+    Answered with the mode the ringer must use: ``"k"`` keyspace notification, ``"p"`` publish on the very
+    same channel, ``""`` nobody can ring: the driver naps for a short poll period instead.
+    """
+
+
+@dataclass(slots=True)
+class Wait:
+    """Sleep until the doorbell rings, at most ``nap`` seconds (None: the re-check period decides).
+
+    ``scopes`` name what may be closed under the wait (a handle, a cursor); closing one ends it with CANCELLED.
+    Answered with a :class:`Woken`.
+    """
+
+    nap: float | None
+    scopes: tuple[object, ...] = ()
+
+
+@dataclass(slots=True)
+class Now:
+    """Answered with the driver's monotonic clock in seconds. Only differences mean anything."""
+
+
+Step = Call[Any] | Listen | Wait | Now
+Operation = Generator[Step, Any, R]
+
+
+def perform(call: Call[T]) -> Operation[T]:
+    """Run one script and parse what it answered."""
+    status, payload = yield call
+    return call.parse(status, payload)
