@@ -1,0 +1,118 @@
+# Everything a developer does with this repository. `make` lists it.
+#
+# Needs only make and Python 3.11 or newer. The first target that is asked for creates .venv and installs the
+# rest; later calls find the stamps and start at once.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first Python on PATH that is new enough; `make PYTHON=python3.13 test` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+# uv installs faster where it is there; pip does the same.
+INSTALL = $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(PY),$(PY) -m pip install --quiet)
+# What the system lacks may have been put into the environment (tools/ensure-tool), so look there last.
+export PATH := $(PATH):$(CURDIR)/$(BIN)
+# More arguments for pytest: make test ARGS="-k peek -x"
+ARGS ?=
+SOURCES := $(wildcard mqredis tests demo bench tools)
+
+.PHONY: help setup redis luacheck demo test check conformance bench bench-quick reliability reliability-full \
+	lint lua packaging docs wheel format clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---- what must be there ------------------------------------------------------------------------------------
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "mqredis needs Python 3.11 or newer: none is on PATH." >&2; exit 1; }
+	@tools/ensure-tool venv "$(PYTHON)" $(VENV)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@echo "Installing mqredis and its developer tools into $(VENV) ..."
+	@$(PY) -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows --group
+	@$(INSTALL) --editable '.[selector,testing,hiredis,cli]' --group dev
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.dev
+	@echo "Fetching the flights of New York 2013 ..."
+	@$(INSTALL) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+setup: $(VENV)/.dev redis ## make .venv and find or install redis-server
+
+redis: $(VENV)/.made
+	@tools/ensure-tool redis-server $(VENV)
+
+luacheck: $(VENV)/.made
+	@tools/ensure-tool luacheck $(VENV)
+
+# ---- the product -------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer killed on the way
+	@$(PY) -m demo $(ARGS)
+
+test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
+	$(PY) -m pytest $(ARGS)
+
+check: lint lua packaging ## style, types, floors, Lua, and the wheel in a clean environment
+
+conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
+	@$(PY) -m tests.conformance.report $(ARGS)
+
+bench: $(VENV)/.dev redis ## measure rates and latencies
+	@$(PY) -m bench $(ARGS)
+
+bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks still run?
+	@$(PY) -m bench --quick $(ARGS)
+
+reliability: $(VENV)/.dev redis ## only the tests that kill and cut off servers and processes
+	$(PY) -m pytest -m reliability $(ARGS)
+
+reliability-full: $(VENV)/.dev redis ## the same with every fault at every point (long)
+	MQREDIS_TEST_FULL=1 $(PY) -m pytest -m reliability $(ARGS)
+
+# ---- the parts of check ------------------------------------------------------------------------------------
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-cache
+
+lua: $(VENV)/.dev luacheck ## join each script with its libraries into build/lua, compile it, luacheck it
+	@$(PY) -m tools.bundle_lua build/lua
+	@if command -v luacheck >/dev/null; then luacheck --config .luacheckrc build/lua; fi
+
+packaging: $(VENV)/.dev ## build sdist and wheel, install them in clean environments, load every script
+	$(PY) -m pytest -m packaging tests/packaging
+
+# ---- the rest ----------------------------------------------------------------------------------------------
+
+docs: $(VENV)/.docs ## build the documentation into build/site
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+wheel: $(VENV)/.dev ## build sdist and wheel into dist
+	@$(PY) -m build --outdir dist
+
+format: $(VENV)/.dev ## let ruff put the sources in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built
+	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache
+	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment too
+	rm -rf $(VENV)

@@ -1,0 +1,73 @@
+"""Both ways to install mqredis bring every script, and the same ones."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import CHECKOUT, Installed, run
+
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(600)]  # seconds: environments are built over the net
+
+
+def lua_sources(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*.lua")}
+
+
+def entry_scripts() -> set[str]:
+    return {path.stem for path in (CHECKOUT / "lua").glob("*.lua")}
+
+
+def test_there_are_scripts_to_carry():
+    assert entry_scripts()
+
+
+def test_the_sdist_carries_the_sources(distributions):
+    sdist, _ = distributions
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"lua/{name}" for name in lua_sources(CHECKOUT / "lua")} <= names
+    assert {"LICENSE", "README.md", "Makefile", "pyproject.toml", "tests/conftest.py"} <= names
+
+
+def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distributions):
+    _, wheel = distributions
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {f"mqredis/lua/{name}" for name in lua_sources(CHECKOUT / "lua")} <= names
+    assert "mqredis/py.typed" in names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"mqredis", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def test_the_wheel_alone_loads_every_script(from_wheel: Installed):
+    bundles, package = from_wheel.bundles()
+    assert set(bundles) == entry_scripts()
+    assert all(bundles.values())
+    assert CHECKOUT not in package.parents
+    assert (package / "lua").is_dir()
+
+
+def test_an_editable_install_loads_the_scripts_of_the_checkout(editable: Installed, clone: Path):
+    bundles, package = editable.bundles()
+    assert package == clone / "mqredis"
+    assert set(bundles) == entry_scripts()
+    name = sorted(bundles)[0]
+    source = clone / "lua" / f"{name}.lua"
+    before = source.read_text()
+    try:
+        source.write_text(before + "-- changed in the checkout\n")
+        assert editable.bundles()[0][name] != bundles[name]
+    finally:
+        source.write_text(before)
+
+
+def test_both_run_the_same_scripts(from_wheel: Installed, editable: Installed):
+    assert from_wheel.bundles()[0] == editable.bundles()[0]
+
+
+def test_the_command_is_installed(from_wheel: Installed):
+    assert "queue" in run(from_wheel.scripts / "mqredis", "--help", cwd=from_wheel.elsewhere)

@@ -1,0 +1,207 @@
+"""A private redis-server for tests: started, stopped, killed and restarted at will.
+
+Listens on a Unix socket in a folder of its own, so that nothing on the machine collides with it; ``tcp=True``
+adds a port on 127.0.0.1. Data survive ``kill`` and ``restart`` only with ``aof=True``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import redis
+
+#: Names another server binary for the whole run: a path, or a name on PATH.
+BINARY_VARIABLE = "MQREDIS_TEST_SERVER"
+_START_SECONDS = 15.0
+_STOP_SECONDS = 10.0
+# sockaddr_un takes 108 bytes on Linux and 104 on macOS, the closing zero included.
+_LONGEST_SOCKET_PATH = 103
+
+
+class ServerMissing(RuntimeError):
+    """There is no redis-server to test with."""
+
+
+def find_binary() -> str:
+    """The server to test with: ``MQREDIS_TEST_SERVER``, else redis-server or valkey-server on PATH."""
+    wanted = os.environ.get(BINARY_VARIABLE)
+    for name in [wanted] if wanted else ["redis-server", "valkey-server"]:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    raise ServerMissing(
+        f"{BINARY_VARIABLE} names {wanted!r}, which is not there."
+        if wanted
+        else "No redis-server on PATH. `make redis` installs one (Debian: apt-get install redis-server; macOS: "
+        f"brew install redis), {BINARY_VARIABLE} names another, `-k 'not real'` runs only the fake ones."
+    )
+
+
+class RedisServer:
+    """One server process. ``start`` it (or use ``with``); ``stop``, ``kill``, ``restart`` as the test needs.
+
+    :param aof: keep an append-only file and sync it every second, as the broker asks of a real server.
+    :param tcp: also listen on a free port of 127.0.0.1, for tests that need TCP (proxies, clusters).
+    :param options: more settings of redis.conf; they win over ours. A value of several words is one string.
+    """
+
+    def __init__(
+        self, *, aof: bool = False, tcp: bool = False, options: Mapping[str, str | int] | None = None
+    ) -> None:
+        self.directory = _short_directory()
+        self.socket_path = self.directory / "redis.sock"
+        self.log_path = self.directory / "redis.log"
+        self.port = _free_port() if tcp else 0
+        self.options: dict[str, str] = {
+            "port": str(self.port),
+            "bind": "127.0.0.1",
+            "unixsocket": str(self.socket_path),
+            "unixsocketperm": "700",
+            "dir": str(self.directory),
+            "save": "",
+            "appendonly": "yes" if aof else "no",
+            "appendfsync": "everysec",
+            "maxmemory-policy": "noeviction",
+            "notify-keyspace-events": "Ks",
+            **{name: str(value) for name, value in (options or {}).items()},
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """URL of database 0 over the Unix socket."""
+        return f"unix://{self.socket_path}?db=0"
+
+    @property
+    def tcp_url(self) -> str:
+        """URL of database 0 over TCP; only with ``tcp=True``."""
+        if not self.port:
+            raise ValueError("this server was made without tcp=True")
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        """The process, which must be running."""
+        if self._process is None:
+            raise ValueError("the server is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Is the process there?"""
+        return self._process is not None and self._process.poll() is None
+
+    def client(self, **options: Any) -> redis.Redis:
+        """A plain client for looking behind the broker's back; the caller closes it."""
+        return redis.Redis(unix_socket_path=str(self.socket_path), **options)
+
+    def start(self) -> RedisServer:
+        """Start the process and return when it answers; its log is in the error when it does not."""
+        if self.running:
+            return self
+        arguments = [part for name, value in self.options.items() for part in _option(name, value)]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [find_binary(), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.005)  # the pause between two tries, cut short when it dies
+            if not self.running or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"redis-server did not start:\n{self.log()}")
+        return self
+
+    def stop(self) -> None:
+        """End it in good order: what an append-only file holds is complete. No-op when not running."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """``kill -9``. No-op when not running."""
+        self._end(signal.SIGKILL)
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop (or kill) and start again, with the same folder, socket, port and ``options``."""
+        self._end(signal.SIGKILL if kill else signal.SIGTERM)
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def reset(self) -> None:
+        """Empty it and put back the settings that tests like to change."""
+        with self.client() as client:
+            for name in ("maxmemory-policy", "notify-keyspace-events"):
+                client.config_set(name, self.options[name])
+            client.config_set("maxmemory", self.options.get("maxmemory", "0"))
+            client.flushall()
+
+    def log(self) -> str:
+        """What the process has written so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def __enter__(self) -> RedisServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answers(self) -> bool:
+        """Does it serve commands? (One that asks for a password does; one that loads its file does not.)"""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(str(self.socket_path))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:  # frozen, or deep in a script
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+        self.socket_path.unlink(missing_ok=True)
+
+
+def _option(name: str, value: str) -> list[str]:
+    """One setting as arguments. Words are separate arguments; an empty value is an empty one."""
+    return [f"--{name}", *(value.split() or [""])]
+
+
+def _short_directory() -> Path:
+    """A new private folder whose name leaves room for a socket."""
+    path = Path(tempfile.mkdtemp(prefix="mq-"))
+    if len(os.fsencode(path / "redis.sock")) > _LONGEST_SOCKET_PATH:
+        path.rmdir()
+        path = Path(tempfile.mkdtemp(prefix="mq-", dir="/tmp"))  # noqa: S108 (mkdtemp makes it private)
+    return path
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

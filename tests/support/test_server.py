@@ -1,0 +1,102 @@
+"""The tests' own server must keep its word, or the tests on top prove nothing."""
+
+import pytest
+import redis
+from redis.exceptions import ConnectionError as Unreachable
+
+from tests.support.backend import Backend, fake_backend
+from tests.support.server import BINARY_VARIABLE, RedisServer, ServerMissing, find_binary
+
+
+def read(server: RedisServer, key: str) -> bytes | None:
+    with server.client() as client:
+        value: bytes | None = client.get(key)
+        return value
+
+
+def write(server: RedisServer, key: str, value: str) -> None:
+    with server.client() as client:
+        client.set(key, value)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_a_durable_server_keeps_its_data(durable_server, kill):
+    write(durable_server, "k", "v")
+    before = durable_server.pid
+    durable_server.restart(kill=kill)
+    assert durable_server.pid != before
+    assert read(durable_server, "k") == b"v"
+
+
+def test_a_volatile_server_forgets(start_server):
+    server = start_server()
+    write(server, "k", "v")
+    server.restart()
+    assert read(server, "k") is None
+
+
+def test_a_killed_server_cannot_be_reached(start_server):
+    server = start_server()
+    server.kill()
+    assert not server.running
+    with pytest.raises(Unreachable), server.client(retry=None) as client:
+        client.ping()
+
+
+def test_tcp_and_options(start_server):
+    server = start_server(tcp=True, options={"maxmemory": "50mb", "notify-keyspace-events": ""})
+    with redis.Redis.from_url(server.tcp_url) as client:
+        assert client.config_get("maxmemory") == {"maxmemory": str(50 * 1024 * 1024)}
+        assert client.config_get("notify-keyspace-events") == {"notify-keyspace-events": ""}
+
+
+def test_the_url_leads_to_the_server(redis_server):
+    with redis.Redis.from_url(redis_server.url) as client:
+        assert client.config_get("notify-keyspace-events")["notify-keyspace-events"] in {"Ks", "sK"}
+
+
+def test_the_shared_server_is_reset_between_tests(redis_server):
+    with redis_server.client() as client:
+        client.set("k", "v")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("maxmemory", "100mb")
+        redis_server.reset()
+        assert client.dbsize() == 0
+        assert client.config_get("maxmemory*")["maxmemory"] == "0"
+        assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
+
+
+def test_a_server_that_cannot_start_says_why(start_server):
+    with pytest.raises(RuntimeError, match="maxmemory-policy"):
+        start_server(options={"maxmemory-policy": "no such policy"})
+
+
+def test_a_missing_server_is_named(monkeypatch, tmp_path):
+    monkeypatch.delenv(BINARY_VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerMissing, match="make redis"):
+        find_binary()
+    monkeypatch.setenv(BINARY_VARIABLE, "no-such-server")
+    with pytest.raises(ServerMissing, match="no-such-server"):
+        find_binary()
+
+
+def test_sync_and_async_clients_reach_the_same_empty_server(backend: Backend):
+    with backend.client() as client:
+        assert client.dbsize() == 0
+        client.set("k", "v")
+
+
+async def test_async_client(backend: Backend):
+    async with backend.async_client() as client:
+        assert await client.get("k") is None
+        await client.set("k", "v")
+    with backend.client() as client:
+        assert client.get("k") == b"v"
+
+
+def test_fakes_do_not_share_data():
+    one, other = fake_backend(), fake_backend()
+    with one.client() as first, other.client() as second:
+        first.set("k", "v")
+        assert second.get("k") is None
