@@ -89,7 +89,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
 lua: $(VENV)/.dev luacheck ## join each script with its libraries into build/lua, compile it, luacheck it
 	@$(PY) -m tools.bundle_lua build/lua

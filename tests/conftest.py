@@ -1,4 +1,4 @@
-"""Servers for every test. The broker's own fixtures stand in ``conformance/conftest.py`` and build on these."""
+"""Servers for every test. The broker's fixtures stand in ``conformance/conftest.py`` and build on these."""
 
 from __future__ import annotations
 

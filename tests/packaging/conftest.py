@@ -29,7 +29,8 @@ json.dump({"bundles": bundles, "package": list(mqredis.__path__)[0]}, sys.stdout
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a program and return what it printed; its complaints are in the error when it fails."""
     # Neither the checkout nor the tests' environment may help the installed package along.
-    environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+    ours = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )

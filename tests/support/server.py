@@ -43,8 +43,8 @@ def find_binary() -> str:
     raise ServerMissing(
         f"{BINARY_VARIABLE} names {wanted!r}, which is not there."
         if wanted
-        else "No redis-server on PATH. `make redis` installs one (Debian: apt-get install redis-server; macOS: "
-        f"brew install redis), {BINARY_VARIABLE} names another, `-k 'not real'` runs only the fake ones."
+        else "No redis-server on PATH. `make redis` installs one (Debian: apt-get install redis-server; "
+        f"macOS: brew install redis); {BINARY_VARIABLE} names another."
     )
 
 
@@ -119,7 +119,7 @@ class RedisServer:
         while not self._answers():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.005)  # the pause between two tries, cut short when it dies
-            if not self.running or time.monotonic() > deadline:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"redis-server did not start:\n{self.log()}")
         return self
@@ -196,7 +196,7 @@ def _short_directory() -> Path:
     path = Path(tempfile.mkdtemp(prefix="mq-"))
     if len(os.fsencode(path / "redis.sock")) > _LONGEST_SOCKET_PATH:
         path.rmdir()
-        path = Path(tempfile.mkdtemp(prefix="mq-", dir="/tmp"))  # noqa: S108 (mkdtemp makes it private)
+        path = Path(tempfile.mkdtemp(prefix="mq-", dir="/tmp"))
     return path
 
 
