@@ -14,8 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-# uv installs faster where it is there; pip does the same.
-INSTALL = $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(PY),$(PY) -m pip install --quiet)
+INSTALL := $(PY) -m pip install --quiet
 # What the system lacks may have been put into the environment (tools/ensure-tool), so look there last.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 # More arguments for pytest: make test ARGS="-k peek -x"
@@ -37,7 +36,7 @@ $(VENV)/.made:
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing mqredis and its developer tools into $(VENV) ..."
-	@$(PY) -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows --group
+	@$(INSTALL) --upgrade 'pip>=25.1' # the first that knows --group
 	@$(INSTALL) --editable '.[selector,testing,hiredis,cli]' --group dev
 	@touch $@
 
@@ -101,7 +100,7 @@ packaging: $(VENV)/.dev ## build sdist and wheel, install them in clean environm
 # ---- the rest ----------------------------------------------------------------------------------------------
 
 docs: $(VENV)/.docs ## build the documentation into build/site
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 wheel: $(VENV)/.dev ## build sdist and wheel into dist
 	@$(PY) -m build --outdir dist
