@@ -1,0 +1,32 @@
+-- End the wait of the first reader that waits on the queue under a tag.
+-- MS-MQDMPR 3.1.7.1.17 Cancel Waiting Message Read Request
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] tag  encoded
+-- ARGV[5] status  the reader ends with
+-- RETURNS OK
+-- RETURNS STATUS_NOT_FOUND
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+local waiting = redis.call("ZRANGE", q.w, 0, -1)
+for n = 1, #waiting do
+  local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) (%S+)")
+  if tag == ARGV[4] then
+    frame.touch()
+    redis.call("ZREM", q.w, waiting[n])
+    redis.call("HSET", KEYS[2], slot .. "!", "c " .. ARGV[5])
+    reply = frame.close({ status.OK })
+    wake.one(slot, mode)
+    return reply
+  end
+end
+return frame.close({ status.STATUS_NOT_FOUND })

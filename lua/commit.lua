@@ -1,0 +1,54 @@
+-- End a transaction: commit makes what it sent appear and what it received go; abort undoes; prepare marks first and last.
+-- MS-MQDMPR 3.1.4.3 Transaction Prepare, 3.1.4.4 Transaction Commit, 3.1.4.5 Transaction Abort
+--
+-- KEYS message
+-- QUEUE[1+] every queue it touched, targets of moves and parents of subqueues
+-- ARGV[3] transaction  id
+-- ARGV[4] fence
+-- ARGV[5] outcome  commit | abort | prepare
+-- RETURNS OK
+-- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/tx"
+--- require "lib/outcome"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
+local text = redis.call("HGET", KEYS[3], ARGV[3])
+if not text then return frame.close({ status.TRANSACTION_SEQUENCE }) end
+local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
+if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
+local t = { id = ARGV[3], count = tonumber(count) }
+local ops = tx.operations(t)
+local queues, gone = tx.queues()
+local missing = tx.missing(ops, queues, gone)
+if #missing > 0 then
+  reply = { status.KEYS_CHANGED, "", 0 }
+  for n = 1, #missing do reply[n + 3] = missing[n] end
+  return frame.close(reply)
+end
+local late = tonumber(deadline) <= frame.now
+
+-- apply ------------------------------------------------------------------------------------------
+if ARGV[5] == "prepare" and not late then
+  outcome.mark(ops, queues)
+  frame.touch()
+  return frame.close({ status.OK })
+end
+if ARGV[5] == "commit" and not late then
+  outcome.mark(ops, queues)
+  outcome.commit(outcome.gather(t, ops, queues), queues)
+else
+  outcome.abort(outcome.gather(t, ops, queues))
+end
+tx.forget(t)
+for _, q in pairs(queues) do quota.save(q) end
+reply = frame.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
+for _, q in pairs(queues) do wake.ring(q) end
+return reply

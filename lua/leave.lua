@@ -1,0 +1,21 @@
+-- A waiting reader gives up. If it had been rung already, its wake goes on to the next one.
+-- MS-MQDMPR 3.1.7.3.1 Wait For New Message
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- ARGV[3] waiter  its member
+-- RETURNS OK
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if q then
+  redis.call("HDEL", KEYS[2], string.match(ARGV[3], "^%S+") .. "!")
+  if redis.call("ZREM", q.w, ARGV[3]) == 0 then q.arrived = redis.call("ZRANGE", q.a, 0, 0) end
+end
+reply = frame.close({ status.OK })
+if q then wake.ring(q) end
+return reply

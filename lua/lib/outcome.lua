@@ -1,0 +1,89 @@
+--- require "lib/frame"
+--- require "lib/position"
+--- require "lib/record"
+--- require "lib/tx"
+-- How a unit of work ends (3.1.4.4, 3.1.4.5), queue by queue; within a queue in the order of its operations.
+local outcome = {}
+
+-- The operations of each queue that still hold their message: {q, S = entries, R = ..., X = ..., M = {target = entries}}.
+-- What was deleted meanwhile with its queue is passed over.
+function outcome.gather(t, ops, queues)
+  local order, byqueue = {}, {}
+  for n = 1, #ops do
+    local op = ops[n]
+    local part = byqueue[op.queue]
+    if not part and queues[op.queue] then
+      part = { q = queues[op.queue], ops = {}, ids = {}, S = {}, R = {}, X = {}, M = {} }
+      byqueue[op.queue] = part
+      order[#order + 1] = part
+    end
+    if part then
+      part.ops[#part.ops + 1] = op
+      part.ids[#part.ids + 1] = op.lid
+    end
+  end
+  for n = 1, #order do
+    local part, held = order[n], {}
+    local entries = position.read(part.q, part.ids)
+    for k = 1, #entries do held[entries[k].lid] = entries[k] end
+    for k = 1, #part.ops do
+      local op = part.ops[k]
+      local e = held[op.lid]
+      if e and e.st and e.st.owner == t.id and e.st.kind ~= "-" then
+        local list = part[op.op]
+        if op.op == "M" then
+          list[op.target] = list[op.target] or {}
+          list = list[op.target]
+        end
+        list[#list + 1] = e
+        held[op.lid] = nil
+      end
+    end
+  end
+  return order
+end
+
+-- Marks the first and the last message sent in the transaction (3.1.4.3).
+function outcome.mark(ops, queues)
+  local first, last
+  for n = 1, #ops do
+    if ops[n].op == "S" then
+      first = first or ops[n]
+      last = ops[n]
+    end
+  end
+  if not first then return end
+  outcome.flag(queues[first.queue], first.lid, 2)
+  outcome.flag(queues[last.queue], last.lid, 4)
+end
+
+function outcome.flag(q, lid, bit)
+  local rec = q and redis.call("HGET", q.m, lid)
+  if rec then redis.call("HSET", q.m, lid, record.set_flag(rec, bit)) end
+end
+
+function outcome.commit(order, queues)
+  for n = 1, #order do
+    local part = order[n]
+    position.unlock(part.q, part.S, false)
+    position.finish(part.q, part.R, "receive")
+    position.finish(part.q, part.X, "receive_rejected")
+    for target, entries in pairs(part.M) do
+      if queues[target] then
+        position.move(part.q, queues[target], entries)
+      else
+        position.unlock(part.q, entries, false)
+      end
+    end
+  end
+end
+
+function outcome.abort(order)
+  for n = 1, #order do
+    local part = order[n]
+    position.delete(part.q, part.S, "aborted")
+    position.unlock(part.q, part.R, true)
+    position.unlock(part.q, part.X, true)
+    for _, entries in pairs(part.M) do position.unlock(part.q, entries, false) end
+  end
+end

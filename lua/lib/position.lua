@@ -1,0 +1,180 @@
+--- require "lib/frame"
+--- require "lib/record"
+--- require "lib/special"
+--- require "lib/quota"
+-- The state machine of a MessagePosition (3.1.1.11), and the only writer of states.
+--
+--   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
+--   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
+--
+-- Available: member of q.a. Locked: member of q.l, with a state record. PurgePending: Locked with a P in its kind.
+-- An entry is {lid, rec, st}: id, record text, state (nil for a message that never had one).
+local position = {}
+
+-- Entries of these ids; those without a record are left out.
+function position.read(q, ids)
+  local entries = {}
+  if #ids == 0 then return entries end
+  local recs = redis.call("HMGET", q.m, unpack(ids))
+  local states = redis.call("HMGET", q.s, unpack(ids))
+  for n = 1, #ids do
+    if recs[n] then
+      entries[#entries + 1] = { lid = ids[n], rec = recs[n], st = states[n] and record.state(states[n]) }
+    end
+  end
+  return entries
+end
+
+function position.size(q, e)
+  if e.st then return e.st.size end
+  local size = #e.rec
+  if record.flag(e.rec, 8) then size = size + redis.call("HSTRLEN", q.m, "^" .. e.lid) end
+  return size
+end
+
+-- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later.
+-- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
+function position.arrive(q, entries)
+  local add, gone = {}, {}
+  q.arrived = q.arrived or {}
+  for n = 1, #entries do
+    local e = entries[n]
+    local fate = record.flag(e.rec, 1) and special.arrive(q, e.lid, e.rec, frame.now)
+    if fate == "expired" then
+      gone[#gone + 1] = e
+    elseif fate ~= "delayed" then
+      add[#add + 1] = 0
+      add[#add + 1] = e.lid
+      q.arrived[#q.arrived + 1] = e.lid
+    end
+  end
+  if #add > 0 then redis.call("ZADD", q.a, unpack(add)) end
+  if #gone > 0 then position.delete(q, gone, "receive_timeout") end
+end
+
+-- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why.
+function position.delete(q, entries, reason)
+  local ids, fields, states, bytes = {}, {}, {}, 0
+  for n = 1, #entries do
+    local e = entries[n]
+    bytes = bytes + position.size(q, e)
+    ids[n] = e.lid
+    fields[#fields + 1] = e.lid
+    if e.rec then
+      if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
+      if record.flag(e.rec, 1) then special.leave(q, e.lid, reason) end
+    end
+    if e.st then states[#states + 1] = e.lid end
+  end
+  if #ids == 0 then return end
+  redis.call("ZREM", q.a, unpack(ids))
+  if #states > 0 then
+    redis.call("ZREM", q.l, unpack(states))
+    redis.call("HDEL", q.s, unpack(states))
+  end
+  redis.call("HDEL", q.m, unpack(fields))
+  quota.add(q, -#ids, -bytes)
+  frame.touch()
+end
+
+-- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
+function position.lock(q, entries, kind, owner, fence, deadline)
+  local ids, scores, states = {}, {}, {}
+  for n = 1, #entries do
+    local e = entries[n]
+    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    if kind ~= "M" then st.deliveries = st.deliveries + 1 end
+    st.kind, st.owner, st.fence = kind, owner, fence
+    e.st = st
+    ids[n] = e.lid
+    scores[#scores + 1] = deadline
+    scores[#scores + 1] = e.lid
+    states[#states + 1] = e.lid
+    states[#states + 1] = record.text(st)
+    if record.flag(e.rec, 1) then special.leave(q, e.lid) end
+    if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
+  end
+  redis.call("ZREM", q.a, unpack(ids))
+  redis.call("ZADD", q.l, unpack(scores))
+  redis.call("HSET", q.s, unpack(states))
+  frame.touch()
+end
+
+-- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
+-- `aborted`: count it as an abort of the transaction that had received it.
+function position.unlock(q, entries, aborted)
+  local back, purged, states, drop, ids = {}, {}, {}, {}, {}
+  for n = 1, #entries do
+    local e = entries[n]
+    local st = e.st
+    ids[n] = e.lid
+    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. e.lid) end
+    if string.find(st.kind, "P", 1, true) then
+      purged[#purged + 1] = e
+    else
+      back[#back + 1] = e
+      if aborted then st.aborts = st.aborts + 1 end
+      st.kind, st.owner, st.fence = "-", "-", 0
+      if st.deliveries + st.aborts + st.moves > 0 then
+        states[#states + 1] = e.lid
+        states[#states + 1] = record.text(st)
+      else
+        drop[#drop + 1] = e.lid
+      end
+    end
+  end
+  if #ids == 0 then return end
+  redis.call("ZREM", q.l, unpack(ids))
+  if #states > 0 then redis.call("HSET", q.s, unpack(states)) end
+  if #drop > 0 then redis.call("HDEL", q.s, unpack(drop)) end
+  frame.touch()
+  position.arrive(q, back)
+  if #purged > 0 then position.delete(q, purged, "queue_purged") end
+end
+
+-- Locked -> Deleted: a commit.
+function position.finish(q, entries, reason)
+  local marks = {}
+  for n = 1, #entries do
+    local e = entries[n]
+    if string.find(e.st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. e.lid end
+  end
+  if #marks > 0 then redis.call("ZREM", q.i, unpack(marks)) end
+  position.delete(q, entries, reason)
+end
+
+-- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
+-- of the source any more when this returns, and available in the target.
+function position.move(q, target, entries)
+  local ids, fields, states, drop, bytes = {}, {}, {}, {}, 0
+  for n = 1, #entries do
+    local e = entries[n]
+    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", frame.now)
+    st.kind, st.owner, st.fence = "-", "-", 0
+    e.st = st
+    bytes = bytes + st.size
+    ids[n] = e.lid
+    fields[#fields + 1] = e.lid
+    fields[#fields + 1] = e.rec
+    drop[#drop + 1] = e.lid
+    if record.flag(e.rec, 8) then
+      fields[#fields + 1] = "^" .. e.lid
+      fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
+      drop[#drop + 1] = "^" .. e.lid
+    end
+    states[#states + 1] = e.lid
+    states[#states + 1] = record.text(st)
+    if record.flag(e.rec, 1) then special.leave(q, e.lid) end
+  end
+  redis.call("ZREM", q.a, unpack(ids))
+  redis.call("ZREM", q.l, unpack(ids))
+  redis.call("HDEL", q.s, unpack(ids))
+  redis.call("HDEL", q.m, unpack(drop))
+  redis.call("HSET", target.m, unpack(fields))
+  redis.call("HSET", target.s, unpack(states))
+  quota.add(q, -#ids, -bytes)
+  quota.add(target, #ids, bytes)
+  frame.touch()
+  position.arrive(target, entries)
+end

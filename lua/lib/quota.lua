@@ -1,0 +1,41 @@
+--- require "lib/frame"
+-- Byte and message accounting: the only writer of counters. Everything in the list counts, whatever its state.
+-- A subqueue counts for itself and, for the quota, in its parent (q.parent).
+local quota = {}
+
+-- Would `count` more messages of `bytes` bytes in all exceed a quota? Returns a status or nothing.
+-- The manager's is tested first (3.1.7.1.9); an exact fit passes.
+function quota.refuses(q, count, bytes)
+  if frame.throttled
+    or (frame.quota_messages and frame.messages + count > frame.quota_messages)
+    or (frame.quota_bytes and frame.bytes + bytes > frame.quota_bytes) then
+    return status.ENQUEUE_MANAGER_QUOTA
+  end
+  if (q.quota_messages and q.messages + q.sub_messages + count > q.quota_messages)
+    or (q.quota_bytes and q.bytes + q.sub_bytes + bytes > q.quota_bytes) then
+    return status.ENQUEUE_QUEUE_QUOTA
+  end
+end
+
+-- Counts messages in (positive) or out (negative). quota.save writes it down.
+function quota.add(q, count, bytes)
+  if count == 0 then return end
+  q.messages = q.messages + count
+  q.bytes = q.bytes + bytes
+  q.counted = true
+  frame.messages = frame.messages + count
+  frame.bytes = frame.bytes + bytes
+  if q.parent then
+    q.parent.sub_messages = q.parent.sub_messages + count
+    q.parent.sub_bytes = q.parent.sub_bytes + bytes
+  end
+end
+
+function quota.save(q)
+  if not q.counted then return end
+  redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes)
+  if q.parent then
+    redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
+  end
+  q.counted = false
+end

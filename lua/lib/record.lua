@@ -1,0 +1,54 @@
+-- The two texts kept for a message. mqredis/codec.py writes and reads the same.
+--
+-- record  arrival_ms(13) flag(1) head "\0" body     flag: hex digit of 1 special, 2 first and 4 last in its
+--         transaction, 8 large body kept under "^"id. head: "\3" key value for system fields, "\1" name "\2" value
+--         for properties. Special: the head holds a field the scripts must act on when the message comes or goes.
+-- state   deliveries aborts moves last_move_ms size kind owner fence
+--         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id);
+--         then P purge pending, V visible to peeks.
+local record = {}
+
+function record.flag(rec, bit)
+  local flag = string.byte(rec, 14)
+  if flag == 48 then return false end
+  flag = flag < 58 and flag - 48 or flag - 87
+  return flag % (bit * 2) >= bit
+end
+
+function record.set_flag(rec, bit)
+  if record.flag(rec, bit) then return rec end
+  local flag = tonumber(string.sub(rec, 14, 14), 16) + bit
+  return string.sub(rec, 1, 13) .. string.format("%x", flag) .. string.sub(rec, 15)
+end
+
+-- A system field of the head as text, or nothing.
+function record.field(rec, key)
+  local stop = string.find(rec, "\0", 15, true)
+  local from = string.find(rec, "\3" .. key, 15, true)
+  if not from or from > stop then return end
+  return string.match(rec, "^[^%z\1\3]*", from + 2)
+end
+
+-- When a special message expires, in ms since the epoch; nothing if it never does.
+function record.expires(rec)
+  local life = record.field(rec, "e")
+  if life then return tonumber(string.sub(rec, 1, 13)) - tonumber(record.field(rec, "S") or 0) + tonumber(life) end
+end
+
+-- Until when the broker holds a special message back; nothing if it does not.
+function record.due(rec)
+  local delay = record.field(rec, "D")
+  if delay then return tonumber(string.sub(rec, 1, 13)) + tonumber(delay) end
+end
+
+function record.state(text)
+  local d, a, m, moved, size, kind, owner, fence =
+    string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$")
+  return { deliveries = tonumber(d), aborts = tonumber(a), moves = tonumber(m), moved = moved,
+    size = tonumber(size), kind = kind, owner = owner, fence = fence }
+end
+
+function record.text(st)
+  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved .. " "
+    .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
+end

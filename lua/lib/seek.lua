@@ -1,0 +1,63 @@
+--- require "lib/frame"
+--- require "lib/position"
+--- require "lib/record"
+-- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
+-- under a cursor still has a "next".
+local seek = {}
+
+-- Up to `count` available entries behind `after` ("" from the front). Expired ones are removed on the way.
+function seek.available(q, after, count)
+  local found = {}
+  for _ = 1, 8 do
+    local ids
+    if after == "" then
+      ids = redis.call("ZRANGE", q.a, 0, count - 1)
+    else
+      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, count)
+    end
+    local entries, expired = position.read(q, ids), {}
+    found = {}
+    for n = 1, #entries do
+      local to = seek.expired(entries[n]) and expired or found
+      to[#to + 1] = entries[n]
+    end
+    if #expired == 0 then return found end
+    position.delete(q, expired, "receive_timeout")
+    if #found > 0 then return found end
+  end
+  return found
+end
+
+function seek.expired(e)
+  local at = record.flag(e.rec, 1) and record.expires(e.rec)
+  return at and at <= frame.now
+end
+
+-- The nearest entry that a peek may see, forward or backward from `from` (exclusive; "" from that end): available, or
+-- locked but visible to peeks.
+function seek.visible(q, from, backward)
+  local e = backward and seek.back(q, from) or not backward and seek.available(q, from, 1)[1]
+  local seen
+  if backward then
+    local top = from == "" and "(w" or "(v" .. from
+    seen = redis.call("ZREVRANGEBYLEX", q.i, top, "[v", "LIMIT", 0, 1)[1]
+  else
+    local low = from == "" and "[v" or "(v" .. from
+    seen = redis.call("ZRANGEBYLEX", q.i, low, "(w", "LIMIT", 0, 1)[1]
+  end
+  local lid = seen and string.sub(seen, 2)
+  if lid and (not e or (backward and lid > e.lid) or (not backward and lid < e.lid)) then
+    return position.read(q, { lid })[1]
+  end
+  return e
+end
+
+-- The nearest available entry before `from` ("" from the end).
+function seek.back(q, from)
+  for _ = 1, 8 do
+    local top = from == "" and "+" or "(" .. from
+    local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.a, top, "-", "LIMIT", 0, 1))[1]
+    if not e or not seek.expired(e) then return e end
+    position.delete(q, { e }, "receive_timeout")
+  end
+end

@@ -1,0 +1,21 @@
+--- require "lib/record"
+-- What the scripts do for messages whose head asks for something: timers now, more as features land.
+-- A plain message never comes here.
+local special = {}
+
+-- The message would become available: "expired", "delayed" (a timer was set instead), or nothing.
+function special.arrive(q, lid, rec, now)
+  local expires = record.expires(rec)
+  if expires and expires <= now then return "expired" end
+  if expires then redis.call("ZADD", q.t, expires, "e" .. lid) end
+  local due = record.due(rec)
+  if due and due > now then
+    redis.call("ZADD", q.t, due, "d" .. lid)
+    return "delayed"
+  end
+end
+
+-- The message stops being available: it is locked, taken or removed.
+function special.leave(q, lid)
+  redis.call("ZREM", q.t, "e" .. lid, "d" .. lid)
+end

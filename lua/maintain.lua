@@ -1,0 +1,25 @@
+-- Serve due timers of a queue that nobody touches: expiries, delays, lapsed locks and transactions.
+-- MS-MQDMPR 3.1.7.2.7 Time To Be Received Timer Expired
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- RETURNS OK
+-- RETURNS CONTINUE more is due
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.under(q, queue.open(2, 3))
+local more = due.serve(q)
+quota.save(q)
+reply = frame.close({ more and status.CONTINUE or status.OK })
+wake.ring(q)
+return reply

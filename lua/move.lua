@@ -1,0 +1,69 @@
+-- Move a message between a queue and its subqueues: same id, same place. No acknowledgement, no journal copy.
+-- MS-MQDMPR 3.1.7.1.16 Move Message, MS-MQRR 3.1.4.10
+--
+-- KEYS message
+-- QUEUE[1] the queue it is in
+-- QUEUE[2] the target
+-- QUEUE[3+] the parent, when both are subqueues
+-- ARGV[3] generation  of the source
+-- ARGV[4] generation  of the target
+-- ARGV[5] id  lookup id
+-- ARGV[6] transaction  id, "" outside a transaction
+-- ARGV[7] fence  of the transaction, "+lease_ms" to begin it here, "" outside
+-- RETURNS OK fence of the transaction
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS MESSAGE_NOT_FOUND
+-- RETURNS MESSAGE_LOCKED_UNDER_TRANSACTION
+-- RETURNS TRANSACTION_USAGE
+-- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_TOO_LARGE
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/position"
+--- require "lib/seek"
+--- require "lib/tx"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local queues = tx.queues()
+local q, target
+for _, found in pairs(queues) do
+  if found.q == KEYS[4] then q = found end
+  if found.q == KEYS[12] then target = found end
+end
+if not q or not target or q.generation ~= ARGV[3] or target.generation ~= ARGV[4] then
+  return frame.close({ status.QUEUE_NOT_AVAILABLE })
+end
+due.serve(q)
+
+local function finish(code)
+  for _, found in pairs(queues) do quota.save(found) end
+  if type(code) == "number" then code = { code } end
+  code = frame.close(code)
+  wake.ring(q)
+  wake.ring(target)
+  return code
+end
+
+-- decide -----------------------------------------------------------------------------------------
+local t, code
+if ARGV[6] ~= "" then
+  if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  t, code = tx.open(ARGV[6], ARGV[7])
+  if not t then return finish(code) end
+  if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+end
+local e = position.read(q, { ARGV[5] })[1]
+if not e or seek.expired(e) then return finish(status.MESSAGE_NOT_FOUND) end
+if not redis.call("ZSCORE", q.a, e.lid) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
+
+-- apply ------------------------------------------------------------------------------------------
+if t then
+  position.lock(q, { e }, "M", t.id, t.fence, t.deadline)
+  tx.add(t, q, "M", { e.lid }, queue.name(target))
+else
+  position.move(q, target, { e })
+end
+return finish({ status.OK, "", 0, t and t.fence or "" })

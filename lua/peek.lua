@@ -1,0 +1,89 @@
+-- Show messages without taking them; with a cursor its current or its next one.
+-- MS-MQDMPR 3.1.7.1.15 Peek Message, 3.1.7.1.14 Peek Next Message, 3.2.7.2-3
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] count  messages at most
+-- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
+-- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
+-- ARGV[7] waiter  member to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[8] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
+-- ARGV[9] filter  which messages match, "" all
+-- RETURNS OK now in ms, then id, state, record of each
+-- RETURNS WAITING ticket, ms until the next timer of the queue or -1
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS MESSAGE_ALREADY_RECEIVED
+-- RETURNS ILLEGAL_CURSOR_ACTION
+-- RETURNS OPERATION_CANCELLED
+-- RETURNS GET_INHIBITED
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/due"
+--- require "lib/seek"
+--- require "lib/position"
+--- require "lib/message"
+--- require "lib/quota"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.under(q, queue.open(2, 3))
+local more = due.serve(q)
+
+local function finish(code)
+  quota.save(q)
+  if type(code) == "number" then code = { code } end
+  code = frame.close(code)
+  wake.ring(q)
+  return code
+end
+
+if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
+local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
+if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
+reply = { status.OK, "", 0, frame.now }
+
+if ARGV[7] ~= "" then
+  local kind, rest = wake.handed()
+  if ARGV[8] ~= "" and kind == "c" then return finish(tonumber(rest)) end
+  if ARGV[8] ~= "" and kind == "m" then
+    local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
+    reply[5], reply[6], reply[7] = lid, state, rec
+    redis.call("ZREM", q.w, ARGV[7])
+    return finish(reply)
+  end
+end
+
+local entries = {}
+if cursor == "R" and ARGV[6] == "current" then
+  if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
+  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
+elseif from ~= "end" then
+  local count = tonumber(ARGV[4])
+  if count > 1 then
+    entries = seek.available(q, from, count)
+  else
+    entries[1] = seek.visible(q, from, false)
+  end
+end
+if #entries > 0 then
+  if ARGV[7] ~= "" then redis.call("ZREM", q.w, ARGV[7]) end
+  local size = 0
+  for n = 1, #entries do
+    size = size + position.size(q, entries[n])
+    if n > 1 and size > 1048576 then break end
+    message.append(q, reply, entries[n])
+  end
+  return finish(reply)
+end
+local ticket = ARGV[8]
+if ticket == "leave" then
+  redis.call("ZREM", q.w, ARGV[7])
+elseif ARGV[7] ~= "" then
+  ticket = wake.wait(q, ARGV[7], ticket)
+end
+return finish({ status.WAITING, "", 0, ticket, more and 0 or due.next(q) })

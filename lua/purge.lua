@@ -1,0 +1,31 @@
+-- Remove every available message of a queue, and have the locked ones removed when their reader gives them back.
+-- MS-MQDMPR 3.1.7.1.7 Purge Queue
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] limit  "" on the first call; then the last SequentialID to remove, so that what came later stays
+-- RETURNS OK number of messages removed by this call
+-- RETURNS CONTINUE number of messages removed by this call, limit for the next one
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/sweep"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.under(q, queue.open(2, 3))
+due.serve(q)
+if ARGV[4] == "" then sweep.pending(q) end
+local limit = ARGV[4] == "" and string.format("%014x", frame.seq) or ARGV[4]
+local removed, more = sweep.clear(q, limit, "queue_purged")
+quota.save(q)
+reply = frame.close({ more and status.CONTINUE or status.OK, "", 0, removed, limit })
+wake.ring(q)
+return reply

@@ -1,0 +1,25 @@
+-- Close a handle. The last handle of an empty subqueue takes the subqueue with it.
+-- MS-MQDMPR 3.1.7.1.6 Close Queue
+--
+-- KEYS admin
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] name  as written, with its subqueue
+-- ARGV[4] handle  number, unique in the session
+-- RETURNS OK
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/handle"
+local reply = frame.open()
+if reply then return reply end
+frame.touch()
+local name = string.match(KEYS[7], ":q:([^:]+):q$")
+local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "|"
+redis.call("ZREMRANGEBYLEX", KEYS[5], "[" .. stem, "(" .. stem .. "~")
+local q = queue.open(1, 6)
+if q and #KEYS > 14 and q.messages == 0 and #handle.all(name) == 0 then
+  redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
+  redis.call("HDEL", KEYS[4], ARGV[3])
+end
+return frame.close({ status.OK })

@@ -1,0 +1,20 @@
+-- Create a queue.
+-- MS-MQDMPR 3.1.7.1.3 Create Queue
+--
+-- KEYS admin
+-- QUEUE[1] the new queue
+-- ARGV[3] name  as written
+-- ARGV[4+] property  name and value, in turn; flags: t transactional, j journaling, p put inhibited, g get inhibited
+-- RETURNS OK generation, now in ms
+-- RETURNS QUEUE_EXISTS
+--- require "lib/frame"
+--- require "lib/queue"
+local reply = frame.open()
+if reply then return reply end
+if queue.open(1, 6) then return frame.close({ status.QUEUE_EXISTS }) end
+frame.touch()
+local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
+redis.call("HSET", KEYS[7], "generation", generation, "messages", 0, "bytes", 0, "created", frame.now,
+  "modified", frame.now, unpack(ARGV, 4))
+redis.call("HSET", KEYS[4], ARGV[3], generation)
+return frame.close({ status.OK, "", 0, generation, frame.now })

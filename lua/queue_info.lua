@@ -1,0 +1,27 @@
+-- Properties and present state of queues. Counts are of this moment; nothing is changed.
+-- MS-MQDMPR 3.1.1.2 Queue; spec/msmq.md 7, row 30
+--
+-- KEYS admin
+-- QUEUE[1+] the queues
+-- RETURNS OK per queue: "" if it does not exist, else number of elements, its fields and values, ready, locked, waiters, handles
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/handle"
+local reply = frame.open()
+if reply then return reply end
+reply = { status.OK, "", 0 }
+for n = 1, (#KEYS - 6) / 8 do
+  local q = queue.open(n, 6)
+  if not q then
+    reply[#reply + 1] = ""
+  else
+    local fields = redis.call("HGETALL", q.q)
+    reply[#reply + 1] = #fields + 4
+    for k = 1, #fields do reply[#reply + 1] = fields[k] end
+    reply[#reply + 1] = redis.call("ZCARD", q.a)
+    reply[#reply + 1] = redis.call("ZCARD", q.l)
+    reply[#reply + 1] = redis.call("ZCARD", q.w)
+    reply[#reply + 1] = #handle.all(queue.name(q))
+  end
+end
+return frame.close(reply)

@@ -1,0 +1,11 @@
+-- Names of all queues, subqueues included.
+-- MS-MQDMPR 3.1.1.1 QueueManager, QueueCollection
+--
+-- KEYS admin
+-- RETURNS OK names
+--- require "lib/frame"
+local reply = frame.open()
+if reply then return reply end
+reply = { status.OK, "", 0 }
+for n, name in ipairs(redis.call("HKEYS", KEYS[4])) do reply[n + 3] = name end
+return frame.close(reply)

@@ -1,0 +1,27 @@
+-- Change properties of a queue. Messages that are there already stay, whatever a new quota says.
+-- MS-MQDMPR 3.1.1.2 Queue
+--
+-- KEYS admin
+-- QUEUE[1] the queue
+-- ARGV[3] flags  characters to set, "" none
+-- ARGV[4] unset  characters to clear, "" none
+-- ARGV[5+] property  name and value, in turn
+-- RETURNS OK
+-- RETURNS QUEUE_NOT_FOUND
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 6)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+frame.touch()
+local flags = ""
+for c in string.gmatch(q.flags .. ARGV[3], ".") do
+  if not string.find(ARGV[4], c, 1, true) and not string.find(flags, c, 1, true) then flags = flags .. c end
+end
+redis.call("HSET", q.q, "flags", flags, "modified", frame.now, unpack(ARGV, 5))
+reply = frame.close({ status.OK })
+-- Readers that wait find out at once that reading was switched off.
+if string.find(ARGV[3], "g", 1, true) then wake.all(q) end
+return reply

@@ -1,0 +1,137 @@
+-- Take, lock or receive in a transaction the first available messages of a queue; settle earlier locks on the way.
+-- MS-MQDMPR 3.1.7.1.10 Dequeue Message, 3.1.7.1.11 Dequeue Message Begin, 3.2.7.4 Get Next Message For Dequeue
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] mode  take | lock | tx
+-- ARGV[5] count  messages at most
+-- ARGV[6] owner  id of the transaction, "" otherwise
+-- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
+-- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
+-- ARGV[9] waiter  member to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[10] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
+-- ARGV[11] filter  which messages match, "" all
+-- ARGV[12] settlements  how many follow
+-- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
+-- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record of each
+-- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS MESSAGE_NOT_FOUND
+-- RETURNS MESSAGE_ALREADY_RECEIVED
+-- RETURNS OPERATION_CANCELLED
+-- RETURNS GET_INHIBITED
+-- RETURNS TRANSACTION_USAGE
+-- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_TOO_LARGE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/due"
+--- require "lib/seek"
+--- require "lib/position"
+--- require "lib/message"
+--- require "lib/quota"
+--- require "lib/settle"
+--- require "lib/tx"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if frame.again then
+  local ids = {}
+  for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
+  for _, e in ipairs(q and position.read(q, ids) or {}) do message.append(q, frame.again.reply, e) end
+  return frame.again.reply
+end
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.under(q, queue.open(2, 3))
+local more = due.serve(q)
+local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
+
+-- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
+local function finish(code, upto, ids)
+  quota.save(q)
+  if type(code) == "number" then code = { code } end
+  code = frame.close(code, upto, ids)
+  wake.ring(q)
+  return code
+end
+
+-- decide -----------------------------------------------------------------------------------------
+local mode, count, t, code = ARGV[4], tonumber(ARGV[5]), nil, nil
+if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
+if mode == "tx" then
+  if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  t, code = tx.open(ARGV[6], ARGV[7])
+  if not t then return finish(code) end
+  count = math.min(count, tx.most - t.count)
+  if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
+end
+local hint
+if ARGV[9] ~= "" then
+  local kind, rest = wake.handed()
+  if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
+  if ARGV[10] ~= "" and kind == "h" then hint = rest end
+end
+local cursor, entries = string.sub(ARGV[8], 1, 1), nil
+local from = string.sub(ARGV[8], 2)
+if hint and redis.call("ZSCORE", q.a, hint) then
+  entries = position.read(q, { hint })
+elseif cursor == "R" then
+  entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
+  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
+elseif from == "end" then
+  entries = {}
+else
+  entries = seek.available(q, from, count)
+end
+
+if #entries == 0 then
+  if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" then return finish(status.MESSAGE_NOT_FOUND) end
+  local ticket = ARGV[10]
+  if ticket == "leave" then
+    redis.call("ZREM", q.w, ARGV[9])
+  elseif ARGV[9] ~= "" then
+    ticket = wake.wait(q, ARGV[9], ticket)
+  end
+  reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
+  for n = 1, #lost do reply[#reply + 1] = lost[n] end
+  return finish(reply)
+end
+
+-- apply ------------------------------------------------------------------------------------------
+local size = 0
+for n = 1, #entries do
+  size = size + (entries[n].st and entries[n].st.size or position.size(q, entries[n]))
+  if n > 1 and size > 1048576 then
+    for k = #entries, n, -1 do entries[k] = nil end
+    break
+  end
+end
+if ARGV[9] ~= "" then redis.call("ZREM", q.w, ARGV[9]) end
+frame.touch()
+local ids = {}
+for n = 1, #entries do ids[n] = entries[n].lid end
+local deadline = ""
+reply = { status.OK, "", 0, "", "", frame.now, #lost }
+for n = 1, #lost do reply[#reply + 1] = lost[n] end
+local upto = #reply
+if mode == "lock" then
+  deadline = string.format("%.0f", frame.now + tonumber(ARGV[7]))
+  reply[4] = string.format("%.0f", frame.history)
+  position.lock(q, entries, "L", ARGV[1], reply[4], deadline)
+elseif t then
+  deadline = t.deadline
+  reply[4] = t.fence
+  position.lock(q, entries, "R", t.id, t.fence, deadline)
+  tx.add(t, q, "R", ids)
+end
+reply[5] = deadline
+for n = 1, #entries do message.append(q, reply, entries[n]) end
+if mode == "take" then
+  position.delete(q, entries, "receive")
+  return finish(reply)
+end
+return finish(reply, upto, table.concat(ids, ","))

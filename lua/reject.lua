@@ -1,0 +1,35 @@
+-- Mark a message received in an open transaction as rejected: at commit it leaves with a negative acknowledgement.
+-- MS-MQRR 3.1.4.14 R_SetUserAcknowledgementClass; spec/msmq.md 6.2
+--
+-- KEYS message
+-- QUEUE[1] the queue it was received from
+-- ARGV[3] transaction  id
+-- ARGV[4] fence
+-- ARGV[5] id  lookup id
+-- RETURNS OK
+-- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_USAGE
+-- RETURNS MESSAGE_NOT_FOUND
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/position"
+--- require "lib/tx"
+local reply = frame.open()
+if reply then return reply end
+local t, code = tx.open(ARGV[3], ARGV[4])
+if not t then return frame.close({ code }) end
+local q = queue.open(1, 3)
+local e = q and position.read(q, { ARGV[5] })[1]
+if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
+if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
+  return frame.close({ status.TRANSACTION_USAGE })
+end
+local ops, name = tx.operations(t), queue.name(q)
+for k = 1, #ops do
+  if ops[k].lid == e.lid and ops[k].queue == name then
+    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid)
+  end
+end
+frame.touch()
+return frame.close({ status.OK })

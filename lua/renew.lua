@@ -1,0 +1,20 @@
+-- Renew the lease of a transaction. Its messages keep their old deadline until it is looked at again (lib/due).
+-- MS-MQDMPR 3.1.1.14 Transaction
+--
+-- KEYS message
+-- ARGV[3] transaction  id
+-- ARGV[4] fence
+-- ARGV[5] lease  ms from now
+-- RETURNS OK deadline in ms, now in ms
+-- RETURNS TRANSACTION_SEQUENCE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/tx"
+local reply = frame.open()
+if reply then return reply end
+local t, code = tx.open(ARGV[3], ARGV[4])
+if not t then return frame.close({ code }) end
+frame.touch()
+t.deadline = string.format("%.0f", frame.now + tonumber(ARGV[5]))
+tx.save(t)
+return frame.close({ status.OK, "", 0, t.deadline, frame.now })

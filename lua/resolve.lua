@@ -1,0 +1,26 @@
+-- What became of a call whose reply was lost. If it never ran, it never will: its place is taken here.
+-- docs/guarantees.md
+--
+-- KEYS message
+-- ARGV[3] slot  of the token in question
+-- ARGV[4] sequence  of the token in question
+-- RETURNS OK done | never | superseded, then the status and payload of the reply if done
+-- RETURNS SESSION_EXPIRED
+-- FLAGS allow-oom
+--- require "lib/frame"
+local reply = frame.open()
+if reply then return reply end
+local kept = redis.call("HMGET", KEYS[2], string.match(ARGV[3], "^%d+"), ARGV[3])
+if not kept[1] then return frame.close({ status.SESSION_EXPIRED }) end
+local last, ids, stored = string.match(kept[2] or "0 0 - ", "^(%d+) %d+ (%S+) (.*)$")
+if tonumber(last) < tonumber(ARGV[4]) then
+  frame.touch()
+  redis.call("HSET", KEYS[2], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
+    .. frame.encode({ status.OPERATION_CANCELLED, frame.incarnation, frame.history }, 3))
+  return frame.close({ status.OK, "", 0, "never" })
+end
+if last ~= ARGV[4] then return frame.close({ status.OK, "", 0, "superseded" }) end
+stored = frame.decode(stored)
+reply = { status.OK, "", 0, "done", stored[1], ids }
+for n = 4, #stored do reply[#reply + 1] = stored[n] end
+return frame.close(reply)

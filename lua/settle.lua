@@ -1,0 +1,30 @@
+-- Commit, abort, reject or renew two-phase locks.
+-- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] lease  of a renewal, ms
+-- ARGV[4+] settlement  three each: action (c commit, a abort, j reject, x extend), fence, id
+-- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by somebody else, "g" gone) of each lost lock
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/settle"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.under(q, queue.open(2, 3))
+due.serve(q)
+local lost = settle.all(q, 4, (#ARGV - 3) / 3, tonumber(ARGV[3]))
+reply = { status.OK, "", 0, frame.now }
+for n = 1, #lost do reply[n + 4] = lost[n] end
+quota.save(q)
+reply = frame.close(reply)
+wake.ring(q)
+return reply
