@@ -1,0 +1,301 @@
+"""The asyncio driver: the twin of ``sync``. One driver serves the tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis import exceptions as rx
+
+from mqredis.drivers.abells import AsyncHub
+from mqredis.drivers.alinks import AsyncBackend, AsyncLink
+from mqredis.drivers.session import SHEBANG_PROBE, Attempt, Core, Next, Run, Slot, parse_run_id
+from mqredis.drivers.urls import redact
+from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
+from mqredis.errors import BrokerUnavailable, MqError
+from mqredis.keys import ManagerKeys
+from mqredis.settings import Settings
+from mqredis.steps import Call, Listen, Now, Operation, Payload, Wait
+
+R = TypeVar("R")
+
+_drivers: weakref.WeakSet[AsyncDriver] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for driver in list(_drivers):
+        driver.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class AsyncDriver:
+    """Runs operations against one queue manager, in one event loop."""
+
+    def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
+        self.settings = settings
+        self.backend = backend
+        self.core = Core(settings, keys)
+        self._setup()
+        _drivers.add(self)
+
+    def _setup(self) -> None:
+        self._opening = asyncio.Lock()
+        self._hub = AsyncHub(self)
+
+    def after_fork(self) -> None:
+        """A child opens its own session and connections; the parent's are left alone."""
+        self.backend.after_fork()
+        self.core.after_fork()
+        self._setup()
+
+    # ---- what the faces use ----------------------------------------------------------------------
+
+    @property
+    def session(self) -> str:
+        """Number of the session; "" when none is open."""
+        return self.core.session.number if self.core.session else ""
+
+    @property
+    def incarnation(self) -> str:
+        """Incarnation of the queue manager."""
+        return self.core.incarnation
+
+    @property
+    def history(self) -> int:
+        """The highest history number seen."""
+        return self.core.history
+
+    @property
+    def unknown(self) -> list[str]:
+        """Tokens of calls whose outcome is unknown."""
+        return list(self.core.unknown)
+
+    @property
+    def wake_mode(self) -> str:
+        """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
+        return self._hub.mode_name
+
+    async def clock_ms(self) -> int:
+        """The server's clock in milliseconds since 1970."""
+        try:
+            seconds, micros = await self.command("TIME")
+        except REDIS_ERRORS as error:
+            raise BrokerUnavailable(redact(error)) from None
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def open(self, deadline: float | None = None) -> None:
+        """Connect and open the session, unless that has happened."""
+        if deadline is None:
+            deadline = time.monotonic() + self.settings.retry_seconds
+        self.core.check()
+        if self.core.session is None:
+            async with self._opening:
+                if self.core.session is None:
+                    await self._session_open(deadline)
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run an operation to its end in this thread."""
+        try:
+            run = Run(await self._take())
+            answer: Any = None
+            error: BaseException | None = None
+            try:
+                while True:
+                    try:
+                        step = operation.send(answer) if error is None else operation.throw(error)
+                    except StopIteration as stop:
+                        result: R = stop.value
+                        return result
+                    answer = error = None
+                    try:
+                        answer = await self._perform(step, run)
+                    except BaseException as raised:  # noqa: BLE001 - handed to the operation
+                        error = raised
+            finally:
+                run.slot.session.give(run.slot)
+        finally:
+            operation.close()
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope in this process, at once."""
+        self._hub.cancel(scope)
+
+    def ring_all(self) -> None:
+        """Let every wait look again."""
+        self._hub.ring_all()
+
+    def resolved(self, token: str) -> None:
+        """The outcome of this token is known now."""
+        self.core.resolved(token)
+
+    async def command(self, *args: str | bytes | int) -> Any:
+        """Run a plain command that may be repeated; for probes and reports."""
+        link = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
+        try:
+            reply = await link.command(*args)
+        except BaseException as error:
+            if fault_of(error) is Fault.LOST:
+                await self.backend.discard(link)
+            else:
+                self.backend.release(link)
+            raise
+        self.backend.release(link)
+        return reply
+
+    async def close(self) -> None:
+        """End the session and close every connection."""
+        await self._hub.close()
+        session = self.core.session
+        if session is not None:
+            self.core.session = None
+            try:
+                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), _raw, False)
+                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+                if await self._try(attempt) is Next.LOAD:
+                    await self._load(attempt)
+                    await self._try(attempt)
+            except MqError:
+                pass  # it expires by itself
+        await self.backend.close()
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    async def _take(self) -> Slot:
+        session = self.core.session
+        if session is None:
+            await self.open()
+            session = self.core.session
+            assert session is not None
+        return session.take()
+
+    async def _perform(self, step: Any, run: Run) -> Any:
+        if type(step) is Call:
+            return await self._call(step, run)
+        if type(step) is Wait:
+            return await self._hub.wait(run, step)
+        if type(step) is Listen:
+            return await self._hub.listen(run)
+        if type(step) is Now:
+            return time.monotonic()
+        raise TypeError(f"an operation yielded {step!r}")
+
+    async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
+        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
+        try:
+            while True:
+                step = await self._try(attempt)
+                if step is Next.DONE:
+                    return attempt.result
+                await self._prepare(attempt, step)
+        except BrokerUnavailable as error:
+            raise attempt.final(error) from None
+        except MqError:
+            raise
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    async def _try(self, attempt: Attempt) -> Next:
+        attempt.sent = False
+        try:
+            link = await self.backend.acquire(attempt.deadline)
+        except REDIS_ERRORS as error:
+            return attempt.failed(error, time.monotonic())
+        try:
+            reply = None
+            step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
+            if step is Next.DONE:
+                request = attempt.packed()
+                attempt.sent = True
+                reply = await link.exchange(request)
+        except REDIS_ERRORS as error:
+            await self._put_away(link, error)
+            return attempt.failed(error, time.monotonic())
+        except BaseException:
+            await self.backend.discard(link)
+            raise
+        self.backend.release(link)
+        return attempt.answered(reply) if step is Next.DONE else step
+
+    async def _put_away(self, link: AsyncLink, error: BaseException) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.conn.is_connected:
+            await self.backend.discard(link)
+        else:
+            self.backend.release(link)
+
+    async def _prepare(self, attempt: Attempt, step: Next) -> None:
+        """Do what has to be done before the next try."""
+        if step is Next.LOAD:
+            await self._load(attempt)
+        elif step is Next.RENEW:
+            await self.open(attempt.deadline)
+            if attempt.renew() and attempt.run is not None:
+                await self._hub.listen(attempt.run)
+        elif step is Next.TOUCH:
+            async with self._opening:
+                if attempt.server != self.core.run_id:
+                    self.core.shebang = None
+                    await self._session_open(attempt.deadline)
+        elif step is Next.PAUSE:
+            if attempt.lost:
+                await self.backend.suspect()
+            await asyncio.sleep(attempt.next_pause())
+            if attempt.rediscover:
+                try:
+                    await self.backend.rediscover()
+                except REDIS_ERRORS:
+                    return  # the next try says what is wrong
+
+    async def _load(self, attempt: Attempt) -> None:
+        """SCRIPT LOAD; a failure shows again as NOSCRIPT, until the deadline."""
+        try:
+            await self.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+        except REDIS_ERRORS as error:
+            attempt.failed_load(error, time.monotonic())
+
+    # ---- session ---------------------------------------------------------------------------------
+
+    async def _greet(self, link: AsyncLink) -> str:
+        """A new connection: which server is behind it, and what does it understand? Its run_id."""
+        core = self.core
+        core.reached = True
+        run_id = await self._ask(link, parse_run_id, "INFO", "server")
+        if core.shebang is None:
+            core.use_shebang(await self._shebang_works(link))
+        link.run_id = run_id
+        return run_id
+
+    async def _ask(self, link: AsyncLink, parse: Callable[[Any], str], *args: str) -> str:
+        try:
+            return parse(await link.command(*args))
+        except rx.ResponseError:
+            return ""  # not allowed or not known here
+
+    async def _shebang_works(self, link: AsyncLink) -> bool:
+        if self.backend.memory:
+            return False
+        try:
+            sha = await link.command("SCRIPT", "LOAD", SHEBANG_PROBE)
+            return bool(await link.command("EVALSHA", sha, "0") == 1)
+        except rx.ResponseError:
+            return False
+
+    async def _session_open(self, deadline: float) -> None:
+        """Open a session, or show the present one to a restarted server."""
+        call: Call[Payload] = Call("session_open", self.core.admin, (), _raw, False)
+        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+        attempt.deadline = deadline
+        while (step := await self._try(attempt)) is not Next.DONE:
+            await self._prepare(attempt, step)
+        self.core.adopt(attempt.result[1], attempt.server)
+
+
+def _raw(status: int, payload: Payload) -> Payload:
+    return payload

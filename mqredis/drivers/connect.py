@@ -1,0 +1,162 @@
+"""From an address, or a redis-py client, to a backend."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import redis
+import redis.asyncio as aredis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.retry import Retry
+
+from mqredis.drivers.alinks import AsyncBackend
+from mqredis.drivers.links import Backend
+from mqredis.drivers.nodes import Plan, check_options, prepare
+from mqredis.drivers.urls import Target, parse
+from mqredis.errors import BrokerUnavailable, InvalidArgument
+from mqredis.settings import Settings
+
+_stores: dict[str, Any] = {}
+_stores_lock = threading.Lock()
+
+
+def open_backend(where: Any, settings: Settings, key: str = "") -> Backend:
+    """A sync backend for a URL or an existing ``redis.Redis``/``RedisCluster``.
+
+    ``key`` is any key of the manager: its slot tells which node of a cluster to use. Nothing is connected yet.
+
+    Raises:
+        InvalidArgument: the URL or client cannot be used.
+    """
+    if isinstance(where, str):
+        plan, release = _plan_url(where, settings, key, asyncio=False)
+        return Backend(plan, release)
+    if isinstance(where, (aredis.Redis, aredis.RedisCluster)):
+        raise InvalidArgument("this is an asyncio client; use mqredis.asyncio.connect with it")
+    if isinstance(where, (redis.Redis, redis.RedisCluster)):
+        return Backend(_plan_client(where, settings, key, asyncio=False))
+    raise InvalidArgument(f"cannot connect to a {type(where).__name__}; pass a URL or a redis-py client")
+
+
+def open_async_backend(where: Any, settings: Settings, key: str = "") -> AsyncBackend:
+    """The same for asyncio: a URL or an existing ``redis.asyncio`` client."""
+    if isinstance(where, str):
+        plan, release = _plan_url(where, settings, key, asyncio=True)
+        return AsyncBackend(plan, release)
+    if isinstance(where, (redis.Redis, redis.RedisCluster)):
+        raise InvalidArgument("this is a blocking client; use mqredis.connect with it")
+    if isinstance(where, (aredis.Redis, aredis.RedisCluster)):
+        return AsyncBackend(_plan_client(where, settings, key, asyncio=True))
+    raise InvalidArgument(f"cannot connect to a {type(where).__name__}; pass a URL or a redis.asyncio client")
+
+
+def forget_store(name: str) -> None:
+    """Drop the store behind ``memory://name``: its data are gone once its last client is."""
+    with _stores_lock:
+        _stores.pop(name, None)
+
+
+def _store(name: str) -> Any:
+    try:
+        import fakeredis
+    except ImportError:
+        raise BrokerUnavailable("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
+    with _stores_lock:
+        found = _stores.get(name)
+        if found is None:
+            found = _stores[name] = fakeredis.FakeServer(version=(7, 0, 15))
+        return found
+
+
+def _plan_url(
+    url: str, settings: Settings, key: str, *, asyncio: bool
+) -> tuple[Plan, Callable[[], None] | None]:
+    target = parse(url)
+    release: Callable[[], None] | None = None
+    if target.kind == "embedded":
+        from mqredis import embedded  # only when wanted: it starts processes
+
+        server = embedded.join(target.name or None)
+        target, release = parse(server.url), server.leave
+    classes = aredis.connection if asyncio else redis.connection
+    options = dict(target.options, db=target.database)
+    if target.kind == "memory":
+        store = _store(target.name)
+        from fakeredis import FakeRedisConnection
+        from fakeredis.aioredis import FakeAsyncRedisConnection
+
+        cls: Any = FakeAsyncRedisConnection if asyncio else FakeRedisConnection
+        options = {"server": store, "db": 0}
+    elif target.kind == "unix":
+        cls = classes.UnixDomainSocketConnection
+    else:
+        cls = classes.SSLConnection if target.tls else classes.Connection
+    plan = _make_plan(target, cls, options, settings, key, asyncio)
+    check_options(plan if plan.found else Plan(target, settings, cls, plan.at(target.nodes[0]), key))
+    return plan, release
+
+
+def _timing(settings: Settings, asyncio: bool) -> tuple[Any, float | None]:
+    return (AsyncRetry, None) if asyncio else (Retry, settings.reply_timeout_seconds)
+
+
+def _make_plan(
+    target: Target, cls: Any, options: dict[str, Any], settings: Settings, key: str, asyncio: bool
+) -> Plan:
+    retry, reply = _timing(settings, asyncio)
+    kwargs = prepare(cls, options, settings, retry, reply)
+    if "server" in options:
+        kwargs["server"] = options["server"]
+    return Plan(target, settings, cls, kwargs, key, secrets=target.secrets)
+
+
+def _plan_client(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:
+    if isinstance(client, (redis.RedisCluster, aredis.RedisCluster)):
+        return _plan_cluster(client, settings, key, asyncio=asyncio)
+    pool = client.connection_pool
+    cls, options = pool.connection_class, dict(pool.connection_kwargs)
+    target = Target("tcp", int(options.get("db") or 0), options)
+    sentinel = getattr(pool, "sentinel_manager", None)
+    if sentinel is not None:
+        return _plan_sentinel(pool, sentinel, options, settings, key, asyncio=asyncio)
+    if "path" in options:
+        target.kind = "unix"
+    elif cls.__module__.startswith("fakeredis"):
+        target.kind, target.name = "memory", "client"
+    else:
+        options.setdefault("host", "localhost")
+        options.setdefault("port", 6379)
+        target.tls = issubclass(cls, (redis.SSLConnection, aredis.SSLConnection))
+    return _make_plan(target, cls, options, settings, key, asyncio)
+
+
+def _plan_sentinel(
+    pool: Any, sentinel: Any, options: dict[str, Any], settings: Settings, key: str, *, asyncio: bool
+) -> Plan:
+    nodes = []
+    own: dict[str, Any] = {}
+    for each in sentinel.sentinels:
+        kwargs = each.connection_pool.connection_kwargs
+        nodes.append((str(kwargs.get("host", "localhost")), int(kwargs.get("port", 26379))))
+        own = {k: kwargs[k] for k in ("username", "password") if kwargs.get(k)}
+    classes = aredis.connection if asyncio else redis.connection
+    tls = bool(getattr(pool, "is_ssl", False)) or "SSL" in pool.connection_class.__name__
+    cls = classes.SSLConnection if tls else classes.Connection
+    target = Target("sentinel", int(options.get("db") or 0), options, nodes, pool.service_name, tls, own)
+    return _make_plan(target, cls, options, settings, key, asyncio)
+
+
+def _plan_cluster(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:
+    manager = client.nodes_manager
+    seeds = list(manager.startup_nodes.values())
+    known = getattr(manager, "connection_kwargs", None) or getattr(client, "connection_kwargs", None)
+    options = dict(cast("dict[str, Any]", known or {}))
+    tls = bool(options.pop("ssl", False)) or "SSL" in getattr(options.get("connection_class"), "__name__", "")
+    for name in ("host", "port", "db", "response_callbacks"):
+        options.pop(name, None)
+    classes = aredis.connection if asyncio else redis.connection
+    cls = classes.SSLConnection if tls else classes.Connection
+    nodes = [(str(node.host), int(node.port)) for node in seeds]
+    return _make_plan(Target("cluster", 0, options, nodes, tls=tls), cls, options, settings, key, asyncio)

@@ -1,0 +1,208 @@
+"""Sync connections: a small pool over redis-py's connection classes, without its retries and its locks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from redis import exceptions as rx
+
+from mqredis.drivers.nodes import Plan
+from mqredis.drivers.urls import redact
+from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.errors import BrokerUnavailable
+
+#: A connection that was idle for longer is looked at before it is used, in seconds: the server may have closed it.
+IDLE_CHECK = 1.0
+
+
+class Link:
+    """One connection."""
+
+    __slots__ = ("conn", "epoch", "run_id", "used")
+
+    def __init__(self, conn: Any, epoch: int) -> None:
+        self.conn = conn
+        self.epoch = epoch
+        #: run_id of the server; None: not asked yet.
+        self.run_id: str | None = None
+        self.used = time.monotonic()
+
+    def exchange(self, request: list[bytes]) -> Any:
+        """Send a packed request and read its reply."""
+        self.conn.send_packed_command(request, check_health=False)
+        return self.conn.read_response()
+
+    def command(self, *args: str | bytes | int) -> Any:
+        """Run a command."""
+        self.conn.send_command(*args, check_health=False)
+        return self.conn.read_response()
+
+    def close(self) -> None:
+        """Close; never raises."""
+        try:
+            self.conn.disconnect()
+        except Exception:  # noqa: BLE001 - a socket in any state at all
+            return
+
+
+class Backend:
+    """Connections to the node that owns the manager's slot."""
+
+    def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
+        self.plan = plan
+        self.database = plan.target.database
+        self._limit = plan.settings.max_connections
+        self._on_close = on_close
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Start anew, also in a child: the parent's sockets are never written to."""
+        self._idle: deque[Link] = deque()
+        self._cond = threading.Condition()
+        self._count = 0
+        self._waiting = 0
+        self._epoch = 0
+        self._closed = False
+
+    @property
+    def memory(self) -> bool:
+        """Is this a fakeredis in the process?"""
+        return self.plan.memory
+
+    def describe(self) -> str:
+        """The address, without secrets."""
+        return self.plan.target.describe()
+
+    def acquire(self, deadline: float) -> Link:
+        """A connected link, at the latest at ``deadline`` (monotonic seconds)."""
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return self._open(deadline)
+            if link.epoch != self._epoch or not self._usable(link):
+                self.discard(link)
+                continue
+            return link
+
+    def _usable(self, link: Link) -> bool:
+        if time.monotonic() - link.used < IDLE_CHECK:
+            return True
+        try:
+            # Readable while idle means closed by the server, or a reply that is not ours.
+            return not link.conn.can_read(0)
+        except REDIS_ERRORS:
+            return False
+
+    def release(self, link: Link) -> None:
+        """Give a healthy link back: its reply has been read to the end."""
+        if link.epoch != self._epoch or self._closed:
+            self.discard(link)
+            return
+        link.used = time.monotonic()
+        self._idle.append(link)
+        if self._waiting:
+            with self._cond:
+                self._cond.notify()
+
+    def discard(self, link: Link) -> None:
+        """Close a link whose state is unknown."""
+        link.close()
+        with self._cond:
+            self._count -= 1
+            self._cond.notify()
+
+    def suspect(self) -> None:
+        """A connection was lost: do not trust the idle ones either."""
+        self._epoch += 1
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return
+            self.discard(link)
+
+    def rediscover(self) -> None:
+        """Look up again who owns the manager, before the next connection is made."""
+        self.suspect()
+        if self.plan.target.kind in ("sentinel", "cluster"):
+            self._locate()
+
+    def pubsub_connection(self) -> Any:
+        """A connection for subscriptions, to the same node; not counted, not pooled."""
+        return self._connect(time.monotonic() + self.plan.settings.connect_timeout_seconds)
+
+    def close(self) -> None:
+        """Close what is idle now and the rest when it comes back."""
+        self._closed = True
+        self.suspect()
+        if self._on_close is not None:
+            self._on_close()
+            self._on_close = None
+
+    def _open(self, deadline: float) -> Link:
+        with self._cond:
+            while self._count >= self._limit and not self._idle:
+                self._waiting += 1
+                try:
+                    if not self._cond.wait(deadline - time.monotonic()):
+                        raise BrokerUnavailable(
+                            f"all {self._limit} connections are busy; raise max_connections"
+                        )
+                finally:
+                    self._waiting -= 1
+            self._count += 1
+            epoch = self._epoch
+        try:
+            return Link(self._connect(deadline), epoch)
+        except BaseException:
+            with self._cond:
+                self._count -= 1
+                self._cond.notify()
+            raise
+
+    def _connect(self, deadline: float) -> Any:
+        if self._closed:
+            raise BrokerUnavailable("the connection was closed by this process")
+        if not self.plan.found:
+            self._locate()
+        return self._make(self.plan.current(), deadline)
+
+    def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
+        patience = min(self.plan.settings.connect_timeout_seconds, max(deadline - time.monotonic(), 0.05))
+        if "socket_connect_timeout" in kwargs:
+            kwargs = kwargs | {"socket_connect_timeout": patience}
+        conn = self.plan.connection(**kwargs)
+        try:
+            conn.connect()
+        except REDIS_ERRORS as error:
+            conn.disconnect()
+            if self.plan.secrets and redact(error, *self.plan.secrets) != str(error):
+                raise type(error)(redact(error, *self.plan.secrets)) from None
+            raise
+        except BaseException:
+            conn.disconnect()
+            raise
+        return conn
+
+    def _locate(self) -> None:
+        plan, errors = self.plan, []
+        deadline = time.monotonic() + plan.settings.connect_timeout_seconds
+        for node in plan.candidates():
+            try:
+                conn = self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
+                try:
+                    conn.send_command(*plan.query())
+                    if plan.learn(node, conn.read_response()):
+                        return
+                finally:
+                    conn.disconnect()
+            except rx.AuthenticationError:
+                raise
+            except REDIS_ERRORS as error:
+                errors.append(f"{node[0]}:{node[1]}: {error}")
+        raise rx.ConnectionError(str(plan.lost(errors)))

@@ -1,0 +1,183 @@
+"""How to make a connection: the class and keyword arguments, for one node, a Sentinel group or a cluster.
+
+``Plan`` is the pure part; the sync and asyncio backends ask it what to connect to and tell it what they found.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+
+from mqredis.drivers.urls import Target, redact
+from mqredis.drivers.wire import as_text
+from mqredis.errors import BrokerUnavailable, InvalidArgument
+from mqredis.settings import Settings
+
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
+#: What a client's pool may carry that is its own business.
+_POOL_ONLY = frozenset(
+    ("connection_pool", "max_connections", "timeout", "maint_notifications_pool_handler", "event_dispatcher",
+     "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout", "maintenance_notification_hash",
+     "oss_cluster_maint_notifications_handler", "maintenance_state", "redis_connect_func", "connection_class",
+     "retry_on_error", "retry_on_timeout", "parser_class", "command_packer", "himport_registry",
+     "check_server_ready", "ssl", "himport_cache")
+)  # fmt: skip
+
+
+def accepted(cls: type[Any]) -> frozenset[str]:
+    """Names of the keyword arguments that a connection class takes, its bases included."""
+    names: set[str] = set()
+    for base in cls.__mro__:
+        init = base.__dict__.get("__init__")
+        if init is not None:
+            try:
+                names.update(inspect.signature(init).parameters)
+            except (TypeError, ValueError):
+                continue
+    return frozenset(names)
+
+
+def prepare(
+    cls: type[Any], options: dict[str, Any], settings: Settings, retry: Any, reply: float | None
+) -> dict[str, Any]:
+    """Keyword arguments for a connection of ours, whatever they were meant for before.
+
+    No retry inside redis-py: it would run a script twice and hide it. RESP2, because then a subscription's
+    messages are plain lists in every release of redis-py; scripts answer the same in both protocols.
+    ``reply`` is the socket timeout (None where the driver keeps the time itself).
+    """
+    known = accepted(cls)
+    out = {k: v for k, v in options.items() if k not in _POOL_ONLY and v is not None}
+    ours: dict[str, Any] = {
+        "decode_responses": False,
+        "encoding": "utf-8",
+        "retry": retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+        "protocol": 2,
+        "socket_timeout": reply,
+        "socket_connect_timeout": settings.connect_timeout_seconds,
+        "socket_keepalive": True,
+    }
+    if "path" in options:
+        del ours["socket_keepalive"]
+    if "driver_info" in known:
+        ours["driver_info"] = None
+    elif "lib_name" in known:
+        ours.update(lib_name=None, lib_version=None)
+    if "maint_notifications_config" in known:
+        ours["maint_notifications_config"] = _quiet()
+    out.update({k: v for k, v in ours.items() if k in known})
+    return out
+
+
+def _quiet() -> Any:
+    try:
+        from redis.maint_notifications import MaintNotificationsConfig
+    except ImportError:
+        return None
+    return MaintNotificationsConfig(enabled=False)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to connect to, and how."""
+
+    target: Target
+    settings: Settings
+    connection: type[Any]
+    kwargs: dict[str, Any]
+    #: A key of the manager: its slot decides the node of a cluster.
+    key: str = ""
+    #: The node found last, for Sentinel and cluster.
+    node: tuple[str, int] | None = None
+    secrets: tuple[str, ...] = field(default=())
+
+    @property
+    def found(self) -> bool:
+        """Is it known what to connect to?"""
+        return self.target.kind not in ("sentinel", "cluster") or self.node is not None
+
+    @property
+    def memory(self) -> bool:
+        """Is the server a fakeredis in this process?"""
+        return self.connection.__module__.startswith("fakeredis")
+
+    def current(self) -> dict[str, Any]:
+        """Keyword arguments of a connection to the node that owns the manager."""
+        return (
+            self.kwargs if self.node is None else self.kwargs | {"host": self.node[0], "port": self.node[1]}
+        )
+
+    def at(self, node: tuple[str, int], *, sentinel: bool = False) -> dict[str, Any]:
+        """Keyword arguments of a connection to this node."""
+        kwargs = dict(self.kwargs)
+        if sentinel:
+            for name in ("username", "password", "db", "credential_provider"):
+                kwargs.pop(name, None)
+            kwargs.update(self.target.sentinel_options)
+        return kwargs | {"host": node[0], "port": node[1]}
+
+    def candidates(self) -> list[tuple[str, int]]:
+        """Nodes to ask for the way, the last known first."""
+        nodes = self.target.nodes
+        return [self.node, *nodes] if self.node and self.target.kind == "cluster" else list(nodes)
+
+    def forget(self) -> None:
+        """The way may have changed. A cluster's last node stays the first to be asked."""
+
+    def query(self) -> tuple[str, ...]:
+        """The command that asks for the way."""
+        if self.target.kind == "sentinel":
+            return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.target.name)
+        return ("CLUSTER", "SLOTS")
+
+    def learn(self, asked: tuple[str, int], reply: Any) -> bool:
+        """Take the answer; False: this node does not know."""
+        node = (
+            _primary(reply)
+            if self.target.kind == "sentinel"
+            else _owner(asked, reply, key_slot(self.key.encode()))
+        )
+        if node is None:
+            return False
+        self.node = node
+        return True
+
+    def lost(self, errors: list[str]) -> BrokerUnavailable:
+        """Nobody knows the way."""
+        what = f"primary {self.target.name!r}" if self.target.kind == "sentinel" else "node of this manager"
+        why = "; ".join(errors) or "no node knows it"
+        return BrokerUnavailable(
+            f"{self.target.describe()}: cannot find the {what}: {redact(why, *self.secrets)}"
+        )
+
+
+def _primary(reply: Any) -> tuple[str, int] | None:
+    return (as_text(reply[0]), int(reply[1])) if isinstance(reply, list) and len(reply) == 2 else None
+
+
+def _owner(asked: tuple[str, int], reply: Any, slot: int) -> tuple[str, int] | None:
+    for first, last, primary, *_ in reply or ():
+        if int(first) <= slot <= int(last):
+            # An empty host means: the one you are talking to.
+            return as_text(primary[0]) if primary[0] and primary[0] != b"?" else asked[0], int(primary[1])
+    return None
+
+
+def check_options(plan: Plan) -> None:
+    """Build a connection without connecting: wrong options show here, typed and without their values."""
+    try:
+        plan.connection(**plan.current())
+    except TypeError as error:
+        found = _UNKNOWN.search(str(error))
+        name = found.group(1) if found else "one"
+        raise InvalidArgument(
+            f"broker URL: option {name} does not fit {plan.target.kind} connections"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - whatever an option provokes
+        raise InvalidArgument(f"broker URL: {redact(error, *plan.secrets)}") from None

@@ -1,0 +1,150 @@
+"""Bytes on the wire: packing one script call, and reading what an error reply means.
+
+Nothing here does input or output; both drivers share it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+from redis import exceptions as rx
+
+from mqredis.keys import KeySet
+from mqredis.steps import Arg
+
+#: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
+LARGE = 16_384
+
+#: What redis-py raises for a transport or protocol failure or an error reply.
+REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
+
+
+def bulk(data: bytes) -> bytes:
+    """One bulk string."""
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def _head(keys: KeySet, sha: str) -> bytes:
+    parts = [bulk(b"EVALSHA"), bulk(sha.encode()), bulk(b"%d" % len(keys.keys))]
+    parts += [bulk(key.encode()) for key in keys.keys]
+    return b"".join(parts)
+
+
+def pack(keys: KeySet, sha: str, token: bytes, args: Sequence[Arg]) -> list[bytes]:
+    """Pack ``EVALSHA sha n keys... slot sequence args...``.
+
+    Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set.
+    ``token`` is the already packed pair of slot and sequence.
+    """
+    head = keys.packed.get(sha)
+    if head is None:
+        head = keys.packed[sha] = _head(keys, sha)
+    parts = [b"*%d\r\n" % (len(keys.keys) + 5 + len(args)), head, token]
+    large = False
+    for arg in args:
+        if type(arg) is bytes:
+            data = arg
+        elif type(arg) is str:
+            data = arg.encode()
+        elif isinstance(arg, int):
+            data = b"%d" % arg
+        else:
+            data = bytes(arg) if isinstance(arg, bytes) else str(arg).encode()
+        if len(data) >= LARGE:
+            large = True
+            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
+        else:
+            parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return _gather(parts) if large else [b"".join(parts)]
+
+
+def _gather(parts: list[bytes]) -> list[bytes]:
+    out: list[bytes] = []
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < LARGE:
+            small.append(part)
+            continue
+        out += (b"".join(small), part)
+        small = []
+    out.append(b"".join(small))
+    return out
+
+
+class Fault(Enum):
+    """What went wrong with one try of one call."""
+
+    LOST = "lost"  # the connection failed: if the request had been sent, it may have been carried out
+    NOSCRIPT = "noscript"  # the server does not know the script; nothing ran
+    BUSY = "busy"  # not now: nothing ran, try again later
+    MOVED = "moved"  # not here: nothing ran, find the right node
+    ASK = "ask"  # the slot is on its way to another node; nothing ran
+    FULL = "full"  # out of memory; nothing ran
+    REFUSED = "refused"  # credentials or permissions; nothing ran
+    NOT_READY = "not ready"  # the server refuses writes until somebody repairs it; nothing ran
+    BUG = "bug"  # the script failed, which it never should
+
+
+_BY_CODE = {
+    "NOSCRIPT": Fault.NOSCRIPT,
+    "BUSY": Fault.BUSY,
+    "LOADING": Fault.BUSY,
+    "TRYAGAIN": Fault.BUSY,
+    "CLUSTERDOWN": Fault.MOVED,
+    "MASTERDOWN": Fault.MOVED,
+    "READONLY": Fault.MOVED,
+    "UNBLOCKED": Fault.MOVED,
+    "MOVED": Fault.MOVED,
+    "ASK": Fault.ASK,
+    "OOM": Fault.FULL,
+    "NOAUTH": Fault.REFUSED,
+    "WRONGPASS": Fault.REFUSED,
+    "NOPERM": Fault.REFUSED,
+    "DENIED": Fault.REFUSED,
+    "MISCONF": Fault.NOT_READY,
+    "NOREPLICAS": Fault.NOT_READY,
+}
+
+# redis-py takes the code off the text of the errors it knows.
+_BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
+    (rx.NoScriptError, Fault.NOSCRIPT),
+    (rx.BusyLoadingError, Fault.BUSY),
+    (rx.TryAgainError, Fault.BUSY),
+    (rx.MovedError, Fault.MOVED),
+    (rx.AskError, Fault.ASK),
+    (rx.ClusterDownError, Fault.MOVED),
+    (rx.ReadOnlyError, Fault.MOVED),
+    (rx.OutOfMemoryError, Fault.FULL),
+    (rx.NoPermissionError, Fault.REFUSED),
+    (rx.AuthenticationError, Fault.REFUSED),
+    (rx.AuthorizationError, Fault.REFUSED),
+    (rx.AuthenticationWrongNumberOfArgsError, Fault.REFUSED),
+)
+
+# Redis 6.2 wraps an error met inside a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
+# or "... @user_script: 12: -READONLY ...".
+_WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Classify an exception of redis-py or of the operating system."""
+    for cls, fault in _BY_CLASS:
+        if isinstance(error, cls):
+            return fault
+    text = str(error)
+    if isinstance(error, rx.ResponseError):
+        code = text.partition(" ")[0].lstrip("-")
+        found = _BY_CODE.get(code)
+        if found is None and (wrapped := _WRAPPED.search(text)):
+            found = _BY_CODE.get(wrapped.group(1))
+        return found or Fault.BUG
+    if "max number of clients reached" in text:
+        return Fault.BUSY
+    return Fault.LOST
+
+
+def as_text(value: object) -> str:
+    """Text of a reply element."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
