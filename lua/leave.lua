@@ -3,7 +3,7 @@
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- ARGV[3] waiter  its member
+-- ARGV[3] waiter  kind, mode, tag it registered with this slot
 -- RETURNS OK
 -- FLAGS allow-oom
 --- require "lib/frame"
@@ -13,8 +13,8 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if q then
-  redis.call("HDEL", KEYS[2], string.match(ARGV[3], "^%S+") .. "!")
-  if redis.call("ZREM", q.w, ARGV[3]) == 0 then q.arrived = redis.call("ZRANGE", q.a, 0, 0) end
+  redis.call("HDEL", KEYS[2], ARGV[1] .. "!")
+  if redis.call("ZREM", q.w, ARGV[1] .. " " .. ARGV[3]) == 0 then q.arrived = redis.call("ZRANGE", q.a, 0, 0) end
 end
 reply = frame.close({ status.OK })
 if q then wake.ring(q) end

@@ -8,7 +8,7 @@
 -- ARGV[4] count  messages at most
 -- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
--- ARGV[7] waiter  member to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[8] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
 -- ARGV[9] filter  which messages match, "" all
 -- RETURNS OK now in ms, then id, state, record of each
@@ -47,13 +47,14 @@ local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
 if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, frame.now }
 
+local waiter = ARGV[1] .. " " .. ARGV[7]
 if ARGV[7] ~= "" then
   local kind, rest = wake.handed()
   if ARGV[8] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[8] ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
-    redis.call("ZREM", q.w, ARGV[7])
+    redis.call("ZREM", q.w, waiter)
     return finish(reply)
   end
 end
@@ -71,7 +72,7 @@ elseif from ~= "end" then
   end
 end
 if #entries > 0 then
-  if ARGV[7] ~= "" then redis.call("ZREM", q.w, ARGV[7]) end
+  if ARGV[7] ~= "" then redis.call("ZREM", q.w, waiter) end
   local size = 0
   for n = 1, #entries do
     size = size + position.size(q, entries[n])
@@ -82,8 +83,8 @@ if #entries > 0 then
 end
 local ticket = ARGV[8]
 if ticket == "leave" then
-  redis.call("ZREM", q.w, ARGV[7])
+  redis.call("ZREM", q.w, waiter)
 elseif ARGV[7] ~= "" then
-  ticket = wake.wait(q, ARGV[7], ticket)
+  ticket = wake.wait(q, waiter, ticket)
 end
 return finish({ status.WAITING, "", 0, ticket, more and 0 or due.next(q) })

@@ -10,7 +10,7 @@
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
--- ARGV[9] waiter  member to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
 -- ARGV[11] filter  which messages match, "" all
 -- ARGV[12] settlements  how many follow
@@ -69,7 +69,7 @@ if mode == "tx" then
   count = math.min(count, tx.most - t.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local hint
+local hint, waiter = nil, ARGV[1] .. " " .. ARGV[9]
 if ARGV[9] ~= "" then
   local kind, rest = wake.handed()
   if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
@@ -92,9 +92,9 @@ if #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
   if ticket == "leave" then
-    redis.call("ZREM", q.w, ARGV[9])
+    redis.call("ZREM", q.w, waiter)
   elseif ARGV[9] ~= "" then
-    ticket = wake.wait(q, ARGV[9], ticket)
+    ticket = wake.wait(q, waiter, ticket)
   end
   reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
@@ -110,7 +110,7 @@ for n = 1, #entries do
     break
   end
 end
-if ARGV[9] ~= "" then redis.call("ZREM", q.w, ARGV[9]) end
+if ARGV[9] ~= "" then redis.call("ZREM", q.w, waiter) end
 frame.touch()
 local ids = {}
 for n = 1, #entries do ids[n] = entries[n].lid end

@@ -198,7 +198,7 @@ class DuplicateMessage(EnqueueRefused):
     status = Status.DUPLICATE
 
 
-class LockLost(MqError):
+class LockLost(TransactionSequence):
     """The lock or transaction was granted to somebody else or lapsed; the call had no effect."""
 
     status = Status.LOCK_LOST

@@ -59,7 +59,7 @@ class Listen:
 class Wait:
     """Sleep until the doorbell rings, at most ``nap`` seconds (None: the re-check period decides).
 
-    ``scopes`` name what may be closed under the wait (a handle, a cursor); closing one ends it with CANCELLED.
+    ``scopes`` name what may be closed under the wait (a handle, a cursor); that ends it with CANCELLED.
     Answered with a :class:`Woken`.
     """
 

@@ -1,0 +1,39 @@
+"""The asyncio face: same names, same signatures, ``await`` in front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqredis.asyncio.cursor import Cursor
+from mqredis.asyncio.locked import LockedMessage
+from mqredis.asyncio.manager import QueueManager
+from mqredis.asyncio.pending import opening
+from mqredis.asyncio.queue import Queue
+from mqredis.asyncio.transaction import Transaction
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.connect import open_async_backend
+from mqredis.keys import ManagerKeys
+from mqredis.operations.context import Context, prepared
+from mqredis.settings import Settings
+
+__all__ = ["Cursor", "LockedMessage", "Queue", "QueueManager", "Transaction", "connect"]
+
+
+@opening
+async def connect(
+    url: Any = None, *, manager: str | None = None, settings: Settings | None = None
+) -> QueueManager:
+    """Connect to a queue manager, creating it if the server does not have it yet.
+
+    Use ``await connect(...)`` or ``async with connect(...)``; the rest as :func:`mqredis.connect`.
+    """
+    settings, where = prepared(url, manager, settings)
+    keys = ManagerKeys(settings.manager)
+    driver = AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
+    try:
+        await driver.open()
+    except BaseException:
+        await driver.close()
+        raise
+    context = Context(keys, settings, driver.backend.database, driver.incarnation)
+    return QueueManager(driver, context)

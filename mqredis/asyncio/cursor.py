@@ -1,0 +1,65 @@
+"""A cursor over a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from mqredis.asyncio.locked import LockedMessage
+from mqredis.models import Message
+from mqredis.operations import cursor as operations
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mqredis.asyncio.queue import Queue
+    from mqredis.asyncio.transaction import Transaction
+
+
+class Cursor:
+    """A place in a queue (MS-MQDMPR 3.2). Errors never move it; several cursors of a handle are independent."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._place = operations.Place(queue._handle)
+
+    async def peek(self, timeout: float | None = None) -> Message:
+        """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""
+        return await self._queue._run(operations.peek(self._place, "current", timeout))
+
+    async def peek_next(self, timeout: float | None = None) -> Message:
+        """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a peek; IoTimeout."""
+        return await self._queue._run(operations.peek(self._place, "next", timeout))
+
+    async def receive(
+        self, timeout: float | None = None, *, transaction: Transaction | None = None, tag: str | None = None
+    ) -> Message:
+        """Take the current message (3.2.7.4).
+
+        Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable.
+        """
+        unit = transaction._unit if transaction else None
+        return await self._queue._run(operations.receive(self._place, timeout, unit, tag))
+
+    async def lock(
+        self, timeout: float | None = None, *, lease: float | None = None, tag: str | None = None
+    ) -> LockedMessage:
+        """Lock the current message (3.1.7.1.11). Raises as ``receive``."""
+        locks = await self._queue._run(operations.lock(self._place, timeout, lease, tag))
+        return self._queue._locked(locks)[0]
+
+    def reset(self) -> None:
+        """Back to the start."""
+        self._place.state, self._place.lookup_id = "U", ""
+
+    def close(self) -> None:
+        """End the cursor and its wait, which raises OperationCancelled (3.1.7.1.2)."""
+        self._place.closed = True
+        self._queue._cancel_scope(self._place)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

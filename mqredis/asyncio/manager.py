@@ -1,0 +1,121 @@
+"""A queue manager: where a client begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from mqredis.asyncio.pending import opening
+from mqredis.asyncio.queue import Queue
+from mqredis.asyncio.transaction import Transaction
+from mqredis.commands.manager import Resolution
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.models import Access, ManagerInfo, QueueInfo, Share
+from mqredis.operations import manager, queue, transaction
+from mqredis.operations.context import Context
+from mqredis.steps import Operation
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+R = TypeVar("R")
+
+
+class QueueManager:
+    """A client of one queue manager (MS-MQDMPR 3.1.1.1) for one event loop. ``mqredis.asyncio.connect`` makes one."""
+
+    def __init__(self, driver: AsyncDriver, context: Context) -> None:
+        self._driver = driver
+        self._context = context
+
+    @property
+    def name(self) -> str:
+        """Name of the queue manager."""
+        return self._context.keys.manager
+
+    # ---- queues ----------------------------------------------------------------------------------
+
+    async def create_queue(self, name: str, **properties: Any) -> QueueInfo:
+        """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties. Raises QueueExists, InvalidName."""
+        return await self._run(queue.create(self._context, name, properties))
+
+    async def queue_info(self, name: str) -> QueueInfo:
+        """Properties and present state of a queue. Raises QueueNotFound."""
+        return await self._run(queue.info(self._context, name))
+
+    async def update_queue(self, name: str, **changes: Any) -> QueueInfo:
+        """Change properties of a queue; a new quota affects what arrives later. Raises QueueNotFound."""
+        return await self._run(queue.update(self._context, name, changes))
+
+    async def delete_queue(self, name: str) -> int:
+        """Delete a queue, its subqueues and their messages (3.1.7.1.4); answers how many. Raises QueueNotFound."""
+        return await self._run(queue.delete(self._context, name))
+
+    async def queues(self, pattern: str | None = None) -> list[QueueInfo]:
+        """All queues and subqueues, by name; ``pattern`` is a glob."""
+        return await self._run(queue.listing(self._context, pattern))
+
+    @opening
+    async def open(self, name: str, access: Access = Access.ALL, share: Share = Share.DENY_NONE) -> Queue:
+        """Open a queue, or create and open a subqueue ``queue;subqueue`` (3.1.7.1.5).
+
+        Raises QueueNotFound, SharingViolation, UnsupportedAccess.
+        """
+        return Queue(self, await self._run(queue.open_handle(self._context, name, access, share)))
+
+    # ---- units of work ---------------------------------------------------------------------------
+
+    @opening
+    async def transaction(self, *, id: str | None = None, lease: float | None = None) -> Transaction:
+        """A new transaction that lives for ``lease`` seconds without renewal (3.1.7.1.8).
+
+        Raises TransactionSequence if ``id`` is in use.
+        """
+        session = self._driver.session
+        return Transaction(self, await self._run(transaction.begin(self._context, session, id, lease)))
+
+    async def resolve(self, token: str) -> Resolution:
+        """What became of the call behind ``OutcomeUnknown.token``. Raises SessionExpired if nobody knows any more."""
+        resolution = await self._run(manager.resolve(self._context, token))
+        self._driver.resolved(token)
+        return resolution
+
+    # ---- the manager -----------------------------------------------------------------------------
+
+    async def info(self) -> ManagerInfo:
+        """State of the queue manager."""
+        return await self._run(manager.info(self._context))
+
+    async def throttle(self, on: bool) -> None:
+        """Begin or end flow control (3.1.7.2.5-6): while on, every send raises ManagerQuotaExceeded."""
+        await self._run(manager.throttle(self._context, on))
+
+    async def set_quota(self, messages: int | None = None, bytes: int | None = None) -> None:
+        """Quota over all queues of the manager; None: no limit."""
+        await self._run(manager.set_quota(self._context, messages, bytes))
+
+    async def advance_clock(self, seconds: float) -> None:
+        """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
+        await self._run(manager.advance_clock(self._context, seconds))
+        self._driver.ring_all()
+
+    async def maintain(self) -> int:
+        """Serve the due timers of every queue: expiries, delays, lapsed locks and transactions. Answers the calls made."""
+        return await self._run(manager.maintain(self._context))
+
+    async def close(self) -> None:
+        """End the session and its connections. Handles and transactions of this client end with their leases."""
+        await self._driver.close()
+
+    async def _run(self, operation: Operation[R]) -> R:
+        return await self._driver.run(operation)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<QueueManager {self.name!r}>"

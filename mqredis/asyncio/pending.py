@@ -1,0 +1,44 @@
+"""An awaitable that is also an ``async with`` block: ``q = await qm.open(n)`` and ``async with qm.open(n) as q``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
+P = ParamSpec("P")
+
+
+class Pending(Generic[T]):
+    """The result of a call that opens something; nothing has been done before it is awaited or entered."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._opened: T | None = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._coroutine
+        entered: T = await self._opened.__aenter__()
+        return entered
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.__aexit__(kind, error, trace)
+
+
+def opening(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Pending[T]]:
+    """Let a method that opens something be awaited or entered."""
+
+    @wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        return Pending(method(*args, **kwargs))
+
+    return wrapper

@@ -1,0 +1,79 @@
+"""A transaction: sends, receives and moves over several queues, all or nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Self
+
+from mqredis.errors import MqError
+from mqredis.models import Message
+from mqredis.operations import transaction as operations
+from mqredis.operations.context import UnitOfWork
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mqredis.asyncio.manager import QueueManager
+    from mqredis.asyncio.queue import Queue
+
+log = logging.getLogger("mqredis")
+
+
+class Transaction:
+    """A unit of work (MS-MQDMPR 3.1.1.14). As a context manager: commit on success, abort on error.
+
+    Nothing it sends is visible and nothing it receives is gone before the commit. It lives as long as its lease; a
+    commit after that raises TransactionSequence, and everything has been undone.
+    """
+
+    def __init__(self, manager: QueueManager, unit: UnitOfWork) -> None:
+        self._manager = manager
+        self._unit = unit
+
+    @property
+    def id(self) -> str:
+        """Identifier of the transaction."""
+        return self._unit.id
+
+    async def prepare(self) -> None:
+        """Mark the first and last message sent in it (3.1.4.3). A commit does that too. Raises TransactionSequence."""
+        await self._manager._run(operations.end(self._unit, "prepare"))
+
+    async def commit(self) -> None:
+        """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed."""
+        await self._manager._run(operations.end(self._unit, "commit"))
+
+    async def abort(self) -> None:
+        """Undo everything: each message is back in its old place (3.1.4.5). Raises TransactionSequence."""
+        await self._manager._run(operations.end(self._unit, "abort"))
+
+    async def extend(self, lease: float | None = None) -> float:
+        """Renew the lease; answers its length in seconds. Raises TransactionSequence."""
+        return await self._manager._run(operations.renew(self._unit, lease))
+
+    async def reject(self, queue: Queue, message: Message) -> None:
+        """Mark a message received in it as rejected: at commit it leaves with a negative acknowledgement.
+
+        Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
+        """
+        await self._manager._run(operations.reject(self._unit, queue._handle, message))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._unit.finished:
+            return
+        if kind is None:
+            await self.commit()
+            return
+        try:
+            await self.abort()
+        except MqError as second:
+            # The caller's error matters more; the lease undoes what the abort could not.
+            log.warning("transaction %s could not be aborted: %s", self.id, second)
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id} {self._unit.finished or 'open'}>"

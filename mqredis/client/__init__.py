@@ -1,0 +1,39 @@
+"""The blocking face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqredis.client.cursor import Cursor
+from mqredis.client.locked import LockedMessage
+from mqredis.client.manager import QueueManager
+from mqredis.client.queue import Queue
+from mqredis.client.transaction import Transaction
+from mqredis.drivers.connect import open_backend
+from mqredis.drivers.sync import Driver
+from mqredis.keys import ManagerKeys
+from mqredis.operations.context import Context, prepared
+from mqredis.settings import Settings
+
+__all__ = ["Cursor", "LockedMessage", "Queue", "QueueManager", "Transaction", "connect"]
+
+
+def connect(url: Any = None, *, manager: str | None = None, settings: Settings | None = None) -> QueueManager:
+    """Connect to a queue manager, creating it if the server does not have it yet.
+
+    ``url``: redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// embedded:///dir
+    memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.
+    ``manager``: its name ("default" unless the settings say otherwise).
+
+    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, InvalidArgument.
+    """
+    settings, where = prepared(url, manager, settings)
+    keys = ManagerKeys(settings.manager)
+    driver = Driver(settings, keys, open_backend(where, settings, keys.own[0]))
+    try:
+        driver.open()
+    except BaseException:
+        driver.close()
+        raise
+    context = Context(keys, settings, driver.backend.database, driver.incarnation)
+    return QueueManager(driver, context)

@@ -1,0 +1,91 @@
+"""A locked message: the second phase of a two-phase read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from mqredis.models import Message
+from mqredis.operations import receive as operations
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mqredis.client.queue import Queue
+
+
+class LockedMessage:
+    """A message locked by this reader (MS-MQDMPR 3.1.7.1.11).
+
+    Use it as a context manager: the message leaves the queue when the block ends well, and goes back to its place when
+    the block raises. The lock lapses after its lease; then every call here raises LockLost and has no effect.
+    """
+
+    def __init__(self, queue: Queue, message: Message, fence: str, until: float) -> None:
+        self._queue = queue
+        self._until = until
+        #: The message itself.
+        self.message = message
+        #: Number of this grant; a later grant of the same message has a greater one.
+        self.fence = fence
+        self._settled = False
+
+    def commit(self) -> None:
+        """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost."""
+        self._settle("c")
+
+    def abort(self) -> None:
+        """Give the message back: available again in its old place. Raises LockLost."""
+        self._settle("a")
+
+    def reject(self) -> None:
+        """The message cannot be dealt with: it leaves the queue as rejected. Raises LockLost."""
+        self._settle("j")
+
+    def extend(self, lease: float | None = None) -> None:
+        """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
+        seconds = self._queue._lease(lease)
+        now = self._queue._run(self._operation("x", seconds))
+        self._until = now + seconds
+
+    @property
+    def expires_at(self) -> float:
+        """When the lease lapses, on the clock of ``time.monotonic()``."""
+        return self._until
+
+    @property
+    def settled(self) -> bool:
+        """Was the lock ended by commit, abort or reject?"""
+        return self._settled
+
+    @property
+    def body(self) -> bytes:
+        """Body of the message."""
+        return self.message.body
+
+    @property
+    def lookup_id(self) -> int:
+        """Lookup id of the message."""
+        return self.message.lookup_id
+
+    def _settle(self, action: str) -> None:
+        self._queue._run(self._operation(action, None))
+        self._settled = True
+
+    def _operation(self, action: str, lease: float | None) -> operations.Operation[float]:
+        return operations.settle_one(self._queue._handle, action, self.fence, self.lookup_id, lease)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self._queue._give_back(self)
+
+    def __repr__(self) -> str:
+        return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

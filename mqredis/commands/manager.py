@@ -1,0 +1,116 @@
+"""session_*.lua, manager_*.lua, resolve.lua, maintain.lua, glance.lua: MS-MQDMPR 3.1.1.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis.commands.common import Address, check, number, text
+from mqredis.errors import InvalidArgument
+from mqredis.keys import KeySet, ManagerKeys
+from mqredis.models import ManagerInfo
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+SCHEMA = 1
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What became of a call whose reply was lost.
+
+    ``outcome``: "done" (with its ``status`` and what it answered), "never" (it did not run and never will) or
+    "superseded" (a later call used the slot, which happens only after somebody read the answer).
+    """
+
+    outcome: str
+    status: int = 0
+    lookup_ids: tuple[str, ...] = ()
+    payload: tuple[bytes, ...] = ()
+
+
+def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
+    """Ask for the outcome of a token (``OutcomeUnknown.token``)."""
+    slot, colon, sequence = token.partition(":")
+    session, dot, place = slot.partition(".")
+    if not (colon and dot and session.isdigit() and place.isdigit() and sequence.isdigit()):
+        raise InvalidArgument(f"{token!r} is not an operation token")
+
+    def parse(status: int, payload: Payload) -> Resolution:
+        check(status)
+        outcome = text(payload[0])
+        if outcome != "done":
+            return Resolution(outcome)
+        ids = text(payload[2])
+        return Resolution(
+            outcome,
+            number(payload[1]),
+            () if ids == "-" else tuple(ids.split(",")),
+            tuple(item if isinstance(item, bytes) else b"%d" % item for item in payload[3:]),
+        )
+
+    return Call("resolve", manager.call(), [slot, sequence], parse)
+
+
+def update(manager: ManagerKeys, what: str, value: str, extra: str = "") -> Call[int]:
+    """Throttle, quota or test clock; answers the manager's time in ms."""
+
+    def parse(status: int, payload: Payload) -> int:
+        check(status, "the clock moves only in a manager created with Settings(test_clock=True)")
+        return number(payload[0])
+
+    return Call("manager_update", manager.call(), [what, value, extra], parse)
+
+
+def info(manager: ManagerKeys) -> Call[ManagerInfo]:
+    """State of the queue manager."""
+
+    def parse(status: int, payload: Payload) -> ManagerInfo:
+        check(status)
+        row = [text(item) for item in payload[3:]]
+        fields = dict(zip(row[::2], row[1::2], strict=True))
+        return ManagerInfo(
+            name=manager.manager,
+            incarnation=fields["incarnation"],
+            history=int(fields["history"]),
+            schema_version=int(fields["schema"]),
+            throttled=fields["throttled"] == "1",
+            quota_messages=int(fields["quota_messages"]) if fields["quota_messages"] else None,
+            quota_bytes=int(fields["quota_bytes"]) if fields["quota_bytes"] else None,
+            messages=int(fields["messages"]),
+            bytes=int(fields["bytes"]),
+            queues=number(payload[0]),
+            sessions=number(payload[1]),
+            transactions=number(payload[2]),
+        )
+
+    return Call("manager_info", manager.admin(), [], parse, changes=False)
+
+
+def maintain(queue: Address) -> Call[bool]:
+    """Serve due timers of a queue; True if more is due."""
+
+    def parse(status: int, payload: Payload) -> bool:
+        if status in (Status.CONTINUE, Status.QUEUE_NOT_AVAILABLE):
+            return status == Status.CONTINUE
+        check(status)
+        return False
+
+    return Call("maintain", queue.call, [], parse)
+
+
+def glance(keys: KeySet) -> Call[list[tuple[bool, int]]]:
+    """For each queue of ``keys``: look now?, and ms until its next timer or -1."""
+
+    def parse(status: int, payload: Payload) -> list[tuple[bool, int]]:
+        check(status)
+        return [(payload[n] == b"1", number(payload[n + 1])) for n in range(0, len(payload), 2)]
+
+    return Call("glance", keys, [], parse, changes=False)
+
+
+def session_arguments(
+    ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = ""
+) -> Sequence[Arg]:
+    """ARGV of session_open behind the token."""
+    return [SCHEMA, ttl_ms, run_id, "1" if test else "0", incarnation, session]

@@ -1,0 +1,184 @@
+"""receive.lua, peek.lua, lookup.lua: MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqredis.commands.common import Address, check, number, text
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+#: Messages one call takes at most.
+BATCH = 256
+
+#: id, state and record of a message, as they came.
+Raw = tuple[bytes, bytes, bytes]
+#: action (c commit, a abort, j reject, x extend), fence, lookup id
+Settlement = tuple[str, str, str]
+#: lookup id and why: a available again, f locked by somebody else, g gone
+Lost = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a read answers. No ``messages`` and a ``ticket``: nothing is there, ``due_ms`` tells the next timer."""
+
+    messages: list[Raw] = field(default_factory=list)
+    fence: str = ""
+    deadline_ms: int = 0
+    now_ms: int = 0
+    ticket: str = ""
+    due_ms: int = -1
+    lost: list[Lost] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Waiter:
+    """How a read wants to wait: its member in the list of waiters (lib/wake.lua), and its ticket."""
+
+    member: str = ""
+    ticket: str = ""
+
+
+def _messages(payload: Payload, at: int) -> list[Raw]:
+    return [(payload[n], payload[n + 1], payload[n + 2]) for n in range(at, len(payload), 3)]
+
+
+def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
+    stop = at + 1 + number(payload[at])
+    return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
+
+
+def _parse_receive(status: int, payload: Payload) -> Found:
+    if status == Status.WAITING:
+        lost, _ = _lost(payload, 2)
+        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), lost=lost)
+    check(status)
+    lost, stop = _lost(payload, 3)
+    deadline = payload[1]
+    return Found(
+        messages=_messages(payload, stop),
+        fence=text(payload[0]),
+        deadline_ms=number(deadline) if deadline else 0,
+        now_ms=number(payload[2]),
+        lost=lost,
+    )
+
+
+def receive(
+    queue: Address,
+    mode: str,
+    count: int = 1,
+    *,
+    owner: str = "",
+    grant: str = "",
+    cursor: str = "",
+    waiter: Waiter | None = None,
+    match: str = "",
+    settle: Sequence[Settlement] = (),
+) -> Call[Found]:
+    """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
+    wait = waiter or Waiter()
+    args: list[Arg] = [
+        queue.generation, mode, count, owner, grant, cursor, wait.member, wait.ticket, match, len(settle)
+    ]  # fmt: skip
+    for settlement in settle:
+        args.extend(settlement)
+    return Call("receive", queue.call, args, _parse_receive)
+
+
+def _parse_peek(status: int, payload: Payload) -> Found:
+    if status == Status.WAITING:
+        return Found(ticket=text(payload[0]), due_ms=number(payload[1]))
+    check(status)
+    return Found(messages=_messages(payload, 1), now_ms=number(payload[0]))
+
+
+def peek(
+    queue: Address,
+    count: int = 1,
+    *,
+    cursor: str = "",
+    step: str = "current",
+    waiter: Waiter | None = None,
+    match: str = "",
+) -> Call[Found]:
+    """Show the first available messages; with a cursor its current or its next one."""
+    wait = waiter or Waiter()
+    args: list[Arg] = [queue.generation, count, cursor, step, wait.member, wait.ticket, match]
+    # A waiting peek may be handed a copy, which its look removes from the slot: that one is worth a token.
+    return Call("peek", queue.call, args, _parse_peek, changes=bool(wait.member))
+
+
+def lookup(
+    queue: Address,
+    mode: str,
+    seek: str,
+    lookup_id: str = "",
+    *,
+    owner: str = "",
+    grant: str = "",
+    allow_peek: bool = False,
+) -> Call[Found]:
+    """Read one particular message by lookup id: ``peek``, ``take``, ``lock`` or ``tx``."""
+    args: list[Arg] = [queue.generation, mode, seek, lookup_id, owner, grant, "1" if allow_peek else "0"]
+    return Call("lookup", queue.call, args, _parse_receive, changes=mode != "peek")
+
+
+@dataclass(slots=True)
+class Settled:
+    """What became of settlements."""
+
+    now_ms: int
+    lost: list[Lost]
+
+
+def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
+    """End two-phase reads (3.1.7.1.12)."""
+    args: list[Arg] = [lease_ms]
+    for settlement in settlements:
+        args.extend(settlement)
+
+    def parse(status: int, payload: Payload) -> Settled:
+        check(status)
+        pairs = range(1, len(payload), 2)
+        return Settled(number(payload[0]), [(text(payload[n]), text(payload[n + 1])) for n in pairs])
+
+    return Call("settle", queue.call, args, parse)
+
+
+def cancel(queue: Address, tag: str, status: int) -> Call[None]:
+    """End the wait of a reader by its tag (3.1.7.1.17)."""
+    return Call("cancel", queue.call, [queue.generation, tag, status], lambda code, _: check(code))
+
+
+def leave(queue: Address, member: str) -> Call[None]:
+    """Give up waiting."""
+    return Call("leave", queue.call, [member], lambda code, _: check(code))
+
+
+def purge(queue: Address, limit: str = "") -> Call[tuple[int, str]]:
+    """Remove available messages; answers how many, and the limit for the next call or ""."""
+
+    def parse(status: int, payload: Payload) -> tuple[int, str]:
+        if status != Status.CONTINUE:
+            check(status)
+        return number(payload[0]), text(payload[1]) if status == Status.CONTINUE else ""
+
+    return Call("purge", queue.call, [queue.generation, limit], parse)
+
+
+def move(
+    source: Address, target: Address, lookup_id: str, transaction: str = "", fence: str = ""
+) -> Call[str]:
+    """Move a message inside a family; answers the fence of the transaction."""
+    names = [source.path, target.path]
+    names += [name for name in (*source.family, *target.family) if name not in names]
+    args: list[Arg] = [source.generation, target.generation, lookup_id, transaction, fence]
+
+    def parse(status: int, payload: Payload) -> str:
+        check(status)
+        return text(payload[0])
+
+    return Call("move", source.manager.call(*dict.fromkeys(names)), args, parse)

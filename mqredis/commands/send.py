@@ -1,0 +1,40 @@
+"""send.lua: MS-MQDMPR 3.1.7.1.9 Enqueue Message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis.commands.common import Address, check, text
+from mqredis.steps import Arg, Call, Payload
+
+#: Messages one call takes at most.
+BATCH = 256
+
+
+@dataclass(slots=True)
+class Accepted:
+    """Ids of the messages, in the order given, and the fence of the transaction."""
+
+    lookup_ids: list[str]
+    fence: str
+
+
+def send(
+    queue: Address,
+    messages: Sequence[tuple[bytes, bytes | None]],
+    transaction: str = "",
+    fence: str = "",
+) -> Call[Accepted]:
+    """Put encoded messages (:func:`mqredis.codec.encode`) into a queue: all, or none."""
+    args: list[Arg] = [queue.generation, transaction, fence]
+    for head, large in messages:
+        args.append(head)
+        if large is not None:
+            args.append(large)
+
+    def parse(status: int, payload: Payload) -> Accepted:
+        check(status)
+        return Accepted([text(item) for item in payload[:-2]], text(payload[-1]))
+
+    return Call("send", queue.call, args, parse)

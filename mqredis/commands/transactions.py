@@ -1,0 +1,60 @@
+"""begin.lua, commit.lua, renew.lua, reject.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mqredis import keys
+from mqredis.commands.common import Address, check, number, text
+from mqredis.keys import ManagerKeys
+from mqredis.status import Status
+from mqredis.steps import Call, Payload
+
+
+@dataclass(slots=True)
+class Granted:
+    """Fence and remaining lease of a transaction."""
+
+    fence: str
+    lease_ms: int
+
+
+def begin(manager: ManagerKeys, transaction: str, lease_ms: int) -> Call[Granted]:
+    """Begin a transaction under a chosen id."""
+
+    def parse(status: int, payload: Payload) -> Granted:
+        check(status)
+        return Granted(text(payload[0]), number(payload[1]) - number(payload[2]))
+
+    return Call("begin", manager.call(), [transaction, lease_ms], parse)
+
+
+def end(
+    manager: ManagerKeys, transaction: str, fence: str, outcome: str, paths: Iterable[str]
+) -> Call[list[str]]:
+    """Commit, abort or prepare. Answers the paths of queues that have to be named as well; empty when done."""
+
+    def parse(status: int, payload: Payload) -> list[str]:
+        if status == Status.KEYS_CHANGED:
+            return [keys.decode(text(item)) for item in payload]
+        check(status)
+        return []
+
+    return Call("commit", manager.call(*paths), [transaction, fence, outcome], parse)
+
+
+def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> Call[int]:
+    """Renew the lease; answers its length in ms."""
+
+    def parse(status: int, payload: Payload) -> int:
+        check(status)
+        return number(payload[0]) - number(payload[1])
+
+    return Call("renew", manager.call(), [transaction, fence, lease_ms], parse)
+
+
+def reject(queue: Address, transaction: str, fence: str, lookup_id: str) -> Call[None]:
+    """Mark a received message as rejected."""
+    args = [transaction, fence, lookup_id]
+    return Call("reject", queue.call, args, lambda code, _: check(code))

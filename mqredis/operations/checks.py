@@ -1,0 +1,48 @@
+"""Checks of arguments that come from callers: clear refusals before anything is sent."""
+
+from __future__ import annotations
+
+import math
+
+from mqredis.errors import InvalidArgument
+
+#: Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
+LONGEST = 1e9
+
+
+def seconds(value: object, what: str, *, positive: bool = False) -> float:
+    """A finite number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{what} must be a number of seconds, not {value!r:.40}")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise InvalidArgument(f"{what} is too large") from None
+    if not math.isfinite(result) or result > LONGEST:
+        raise InvalidArgument(f"{what} must be finite and at most {LONGEST:.0f} seconds, not {value!r:.40}")
+    if positive and result <= 0:
+        raise InvalidArgument(f"{what} must be greater than 0, not {value!r:.40}")
+    return result
+
+
+def timeout(value: object) -> float | None:
+    """A timeout: None waits for ever, zero or less never waits."""
+    return None if value is None else seconds(value, "timeout")
+
+
+def count(value: object, what: str, most: int) -> int:
+    """A whole number from 1 to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"{what} must be an int, not {value!r:.40}")
+    if not 1 <= value <= most:
+        raise InvalidArgument(f"{what} must be from 1 to {most}, not {value}")
+    return value
+
+
+def tag(value: object) -> str | None:
+    """The tag of a waiting reader."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or len(value) > 255:
+        raise InvalidArgument(f"tag must be a str of 1 to 255 characters, not {value!r:.40}")
+    return value

@@ -1,0 +1,123 @@
+"""What the operations of one client share, and the state of what it has open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqredis import codec
+from mqredis.commands.common import Address
+from mqredis.commands.read import Raw
+from mqredis.errors import AccessDenied, InvalidHandle, MqError, TransactionSequence
+from mqredis.keys import ManagerKeys
+from mqredis.models import Access, Message, Share
+from mqredis.operations.checks import seconds
+from mqredis.settings import Settings
+
+
+@dataclass(slots=True)
+class Context:
+    """One client of one queue manager."""
+
+    keys: ManagerKeys
+    settings: Settings
+    database: int = 0
+    incarnation: str = ""
+    handles: int = 0
+    transactions: int = 0
+
+    def messages(self, path: str, raw: Sequence[Raw]) -> list[Message]:
+        """Decode what a script answered."""
+        return [codec.decode(path, self.incarnation, *item) for item in raw]
+
+
+_RECEIVES = (Access.RECEIVE, Access.ADMIN, Access.ALL)
+_ALLOWED: dict[str, tuple[Access, ...]] = {
+    "send": (Access.SEND, Access.ADMIN, Access.ALL),
+    "receive": _RECEIVES,
+    "peek": (*_RECEIVES, Access.PEEK),
+    "move": (Access.MOVE,),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """An open queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16)."""
+
+    context: Context
+    address: Address
+    number: str
+    access: Access
+    share: Share
+    flags: str
+    max_message_bytes: int
+    closed: bool = False
+    locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
+
+    @property
+    def path(self) -> str:
+        """Name of the queue, with its subqueue."""
+        return self.address.path
+
+    @property
+    def transactional(self) -> bool:
+        """Does the queue hold transactional messages?"""
+        return "t" in self.flags
+
+    def need(self, use: str) -> None:
+        """Raise unless the handle is open and was opened for this use."""
+        if self.closed:
+            raise InvalidHandle(f"this handle of queue {self.path!r} is closed")
+        if self.access not in _ALLOWED[use]:
+            raise AccessDenied(
+                f"the handle of queue {self.path!r} was opened with access {self.access.value!r}, "
+                f"which does not allow to {use}"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class UnitOfWork:
+    """A transaction (MS-MQDMPR 3.1.1.14) as its client knows it."""
+
+    context: Context
+    id: str
+    lease_ms: int
+    fence: str = ""  # "" before its first operation, which begins it
+    paths: dict[str, None] = field(default_factory=dict)
+    finished: str = ""
+
+    def grant(self) -> str:
+        """The fence that a call names, or the lease with which it begins the transaction."""
+        if self.finished:
+            raise TransactionSequence(f"transaction {self.id!r} is {self.finished} already")
+        return self.fence or f"+{self.lease_ms}"
+
+    def touched(self, fence: str, handle: Handle) -> None:
+        """An operation of this unit of work succeeded."""
+        self.fence = fence
+        for path in handle.address.family:
+            self.paths[path] = None
+
+
+def lease_of(context: Context, lease: float | None) -> int:
+    """A lease in ms, from seconds or the default."""
+    value = context.settings.lease_seconds if lease is None else seconds(lease, "lease", positive=True)
+    return codec.milliseconds(value)
+
+
+def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
+    """Id and grant of the transaction a call runs in, or two empty texts."""
+    if unit is None:
+        return "", ""
+    if unit.context.keys.tag != handle.context.keys.tag:
+        raise MqError("the transaction belongs to another queue manager")
+    return unit.id, unit.grant()
+
+
+def prepared(url: object, manager: str | None, settings: Settings | None) -> tuple[Settings, object]:
+    """Settings with the manager's name in them, and where to connect to."""
+    settings = Settings.from_env() if settings is None else settings
+    if manager is not None:
+        settings = settings.model_copy(update={"manager": manager})
+    where = url if url is not None else settings.url
+    return settings, "embedded://" if where is None else where

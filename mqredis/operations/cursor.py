@@ -1,0 +1,117 @@
+"""The cursor state machine (MS-MQDMPR 3.2.7), kept by the client; each step is decided by one script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqredis.commands import read
+from mqredis.commands.read import Found, Waiter
+from mqredis.errors import IllegalCursorAction, InvalidHandle, IoTimeout, MqError
+from mqredis.models import Message
+from mqredis.operations import checks
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.receive import Locks, locked
+from mqredis.operations.wait import until_found
+from mqredis.steps import Call, Operation
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Where a cursor stands: ``state`` U (Unread) or R (Read), on a lookup id, "" Start or "end" End."""
+
+    handle: Handle
+    state: str = "U"
+    lookup_id: str = ""
+    busy: bool = False
+    closed: bool = False
+
+    def text(self) -> str:
+        """As the scripts take it."""
+        return self.state + self.lookup_id
+
+    def on(self, state: str, found: Found) -> None:
+        """The cursor stands on what was found."""
+        self.state, self.lookup_id = state, found.messages[0][0].decode()
+
+    def enter(self) -> None:
+        """One operation at a time (spec D15)."""
+        if self.closed:
+            raise InvalidHandle("this cursor is closed")
+        if self.busy:
+            raise IllegalCursorAction("another operation of this cursor is under way")
+        self.busy = True
+
+
+def peek(place: Place, step: str, timeout: float | None) -> Operation[Message]:
+    """PEEK_CURRENT (``current``) or PEEK_NEXT (``next``)."""
+    handle = place.handle
+    handle.need("peek")
+    place.enter()
+    try:
+        text = place.text()
+
+        def look(waiter: Waiter | None) -> Call[Found]:
+            return read.peek(handle.address, cursor=text, step=step, waiter=waiter)
+
+        try:
+            found = yield from until_found(handle, look, "P", timeout, scopes=(place,))
+        except MqError as error:
+            if _waited(error):
+                place.state = "U"
+            raise
+        place.on("R", found)
+        return handle.context.messages(handle.path, found.messages)[0]
+    finally:
+        place.busy = False
+
+
+def receive(
+    place: Place, timeout: float | None, unit: UnitOfWork | None, tag: str | None
+) -> Operation[Message]:
+    """RECEIVE at the cursor."""
+    found = yield from _dequeue(place, timeout, "tx" if unit else "take", unit, "", tag)
+    if unit:
+        unit.touched(found.fence, place.handle)
+    return place.handle.context.messages(place.handle.path, found.messages)[0]
+
+
+def lock(place: Place, timeout: float | None, lease: float | None, tag: str | None) -> Operation[Locks]:
+    """A two-phase read at the cursor."""
+    grant = str(lease_of(place.handle.context, lease))
+    found = yield from _dequeue(place, timeout, "lock", None, grant, tag)
+    return (yield from locked(place.handle, found, []))
+
+
+def _dequeue(
+    place: Place, timeout: float | None, mode: str, unit: UnitOfWork | None, lease: str, tag: str | None
+) -> Operation[Found]:
+    handle = place.handle
+    handle.need("receive")
+    place.enter()
+    try:
+        text = place.text()
+        timeout = checks.timeout(timeout)
+        nowait = timeout is not None and timeout <= 0
+
+        def look(waiter: Waiter | None) -> Call[Found]:
+            owner, grant = owner_of(handle, unit)
+            wait = waiter or Waiter(ticket="nowait" if nowait else "")
+            return read.receive(
+                handle.address, mode, owner=owner, grant=grant or lease, cursor=text, waiter=wait
+            )
+
+        try:
+            found = yield from until_found(handle, look, "C", timeout, tag, scopes=(place,))
+        except MqError as error:
+            if _waited(error):
+                place.state, place.lookup_id = "U", "end"
+            raise
+        place.on("U", found)
+        return found
+    finally:
+        place.busy = False
+
+
+def _waited(error: MqError) -> bool:
+    """Did a wait end (Wait Time Expired, 3.2.7.6), so that the state machine moves?"""
+    return isinstance(error, IoTimeout) or type(error).__name__ in ("OperationCancelled", "QueueNotAvailable")

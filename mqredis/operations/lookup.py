@@ -1,0 +1,68 @@
+"""Read by lookup id (MS-MQDMPR 3.1.7.1.13): never waits."""
+
+from __future__ import annotations
+
+from mqredis.commands import read
+from mqredis.errors import InvalidArgument
+from mqredis.models import Message, Seek
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.receive import Locks, locked
+from mqredis.steps import Operation, perform
+
+
+def hex_id(lookup_id: object) -> str:
+    """A lookup id as the store spells it. Raises InvalidArgument."""
+    if isinstance(lookup_id, bool) or not isinstance(lookup_id, int):
+        raise InvalidArgument(f"lookup_id must be an int, not {type(lookup_id).__name__}")
+    if not 0 <= lookup_id < 1 << 64:
+        raise InvalidArgument(f"lookup_id {lookup_id} is outside 0..2^64-1")
+    return f"{lookup_id:016x}"
+
+
+def _seek(seek: object) -> str:
+    if not isinstance(seek, Seek):
+        raise InvalidArgument(f"seek must be a mqredis.Seek, not {seek!r:.40}")
+    return seek.value
+
+
+def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Operation[Message]:
+    """Show one particular message."""
+    handle.need("peek")
+    found = yield from perform(read.lookup(handle.address, "peek", _seek(seek), hex_id(lookup_id)))
+    return handle.context.messages(handle.path, found.messages)[0]
+
+
+def receive_by_lookup_id(
+    handle: Handle, lookup_id: int, seek: Seek, unit: UnitOfWork | None, allow_peek: bool
+) -> Operation[Message]:
+    """Take one particular message; in a transaction it may stay visible to peeks until the end."""
+    handle.need("receive")
+    owner, grant = owner_of(handle, unit)
+    found = yield from perform(
+        read.lookup(
+            handle.address,
+            "tx" if unit else "take",
+            _seek(seek),
+            hex_id(lookup_id),
+            owner=owner,
+            grant=grant,
+            allow_peek=allow_peek,
+        )
+    )
+    if unit:
+        unit.touched(found.fence, handle)
+    return handle.context.messages(handle.path, found.messages)[0]
+
+
+def lock_by_lookup_id(
+    handle: Handle, lookup_id: int, seek: Seek, lease: float | None, allow_peek: bool
+) -> Operation[Locks]:
+    """Lock one particular message."""
+    handle.need("receive")
+    grant = str(lease_of(handle.context, lease))
+    found = yield from perform(
+        read.lookup(
+            handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
+        )
+    )
+    return (yield from locked(handle, found, []))

@@ -1,0 +1,63 @@
+"""The queue manager: info, throttle, quota, clock, resolve, maintenance (MS-MQDMPR 3.1.1.1, 3.1.7.2.5-6)."""
+
+from __future__ import annotations
+
+from mqredis.commands import manager as commands
+from mqredis.commands import queues
+from mqredis.commands.common import Address
+from mqredis.commands.manager import Resolution
+from mqredis.errors import InvalidArgument
+from mqredis.models import ManagerInfo
+from mqredis.operations.checks import seconds
+from mqredis.operations.context import Context
+from mqredis.steps import Operation, perform
+
+
+def info(context: Context) -> Operation[ManagerInfo]:
+    """State of the manager."""
+    return (yield from perform(commands.info(context.keys)))
+
+
+def throttle(context: Context, on: object) -> Operation[None]:
+    """Begin or end flow control: while it is on, every send is refused with status 2."""
+    if not isinstance(on, bool):
+        raise InvalidArgument(f"throttle takes True or False, not {on!r:.40}")
+    yield from perform(commands.update(context.keys, "throttled", "1" if on else "0"))
+
+
+def _quota(value: object, what: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
+        raise InvalidArgument(f"{what} must be None or a whole number from 0, not {value!r:.40}")
+    return str(value)
+
+
+def set_quota(context: Context, messages: object, bytes_: object) -> Operation[None]:
+    """Quota over all queues; None: no limit."""
+    values = _quota(messages, "messages"), _quota(bytes_, "bytes")
+    yield from perform(commands.update(context.keys, "quota", *values))
+
+
+def advance_clock(context: Context, by: object) -> Operation[None]:
+    """Move the clock of a test manager."""
+    ms = round(seconds(by, "seconds") * 1000)
+    yield from perform(commands.update(context.keys, "clock", str(ms)))
+
+
+def resolve(context: Context, token: object) -> Operation[Resolution]:
+    """What became of a call whose outcome is unknown."""
+    if not isinstance(token, str):
+        raise InvalidArgument(f"token must be a str, not {type(token).__name__}")
+    return (yield from perform(commands.resolve(context.keys, token)))
+
+
+def maintain(context: Context) -> Operation[int]:
+    """Serve every due timer of every queue; answers the number of calls it took."""
+    calls = 0
+    for path in (yield from perform(queues.names(context.keys))):
+        more = True
+        while more:
+            calls += 1
+            more = yield from perform(commands.maintain(Address(context.keys, path)))
+    return calls

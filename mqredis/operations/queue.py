@@ -1,0 +1,179 @@
+"""Queues and handles: create, info, update, delete, open, close, purge, move, cancel (MS-MQDMPR 3.1.7.1.3-7, .16, .17)."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from mqredis import keys
+from mqredis.commands import queues as commands
+from mqredis.commands import read
+from mqredis.commands.common import Address, subqueue_parts
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    InvalidName,
+    QueueNotFound,
+    UnsupportedAccess,
+    error_for,
+)
+from mqredis.models import Access, QueueInfo, QueueProperties, Share
+from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.receive import settle
+from mqredis.status import Status
+from mqredis.steps import Operation, perform
+
+#: Queues that one information call covers.
+PAGE = 64
+
+
+def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return QueueProperties(**values).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _path(path: object) -> str:
+    name, sub = subqueue_parts(path)
+    return f"{name};{sub}" if sub else name
+
+
+def create(context: Context, name: object, properties: Mapping[str, Any]) -> Operation[QueueInfo]:
+    """Create a queue. A subqueue is created by opening it."""
+    path = _path(name)
+    if ";" in path:
+        raise InvalidName("a subqueue is created by opening it, not by create_queue")
+    yield from perform(commands.create(context.keys, path, _properties(properties)))
+    return (yield from info(context, path))
+
+
+def info(context: Context, name: object) -> Operation[QueueInfo]:
+    """Properties and state of a queue."""
+    path = _path(name)
+    found = (yield from perform(commands.info(context.keys, (path,))))[0]
+    if found is None:
+        raise QueueNotFound(f"there is no queue {path!r}")
+    return found
+
+
+def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operation[QueueInfo]:
+    """Change properties."""
+    path = _path(name)
+    if ";" in path:
+        raise InvalidArgument("a subqueue has no properties of its own; update its queue")
+    if "transactional" in changes:
+        raise InvalidArgument("transactional is fixed when the queue is created")
+    if not changes:
+        return (yield from info(context, path))
+    checked = {name: value for name, value in _properties(changes).items() if name in changes}
+    yield from perform(commands.update(context.keys, path, checked))
+    return (yield from info(context, path))
+
+
+def delete(context: Context, name: object) -> Operation[int]:
+    """Delete a queue with its subqueues; answers how many messages went with it."""
+    paths = [_path(name)]
+    while True:
+        removed, missing = yield from perform(commands.delete(context.keys, paths))
+        if not missing:
+            return removed
+        paths += [path for path in missing if path not in paths]
+
+
+def listing(context: Context, pattern: str | None) -> Operation[list[QueueInfo]]:
+    """All queues whose name matches a glob pattern, sorted by name."""
+    names = yield from perform(commands.names(context.keys))
+    if pattern is not None:
+        names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    found: list[QueueInfo] = []
+    for at in range(0, len(names), PAGE):
+        page = yield from perform(commands.info(context.keys, names[at : at + PAGE]))
+        found += [item for item in page if item is not None]
+    return found
+
+
+def open_handle(context: Context, name: object, access: object, share: object) -> Operation[Handle]:
+    """Open a queue (3.1.7.1.5)."""
+    if isinstance(name, str) and "," in name:
+        if access is not Access.SEND:
+            raise UnsupportedAccess("a multiple-element name can only be opened with Access.SEND")
+        if share is not Share.DENY_NONE:
+            raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a multiple-element name cannot deny anything")
+    if not isinstance(access, Access):
+        raise InvalidArgument(f"access must be a mqredis.Access, not {access!r:.40}")
+    if not isinstance(share, Share):
+        raise InvalidArgument(f"share must be a mqredis.Share, not {share!r:.40}")
+    if access is Access.SEND and share is not Share.DENY_NONE:
+        raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a handle for sending cannot deny anything")
+    address = Address(context.keys, _path(name))
+    if ";" in address.path and access is Access.SEND:
+        raise UnsupportedAccess("nobody sends to a subqueue: messages are moved there")
+    context.handles += 1
+    number = str(context.handles)
+    mode = "deny" if share is Share.DENY_RECEIVE else "none"
+    opened = yield from perform(
+        commands.open_handle(context.keys, address.family, number, access.value, mode)
+    )
+    address.generation = opened.generation
+    return Handle(context, address, number, access, share, opened.flags, opened.max_message_bytes)
+
+
+def close_handle(handle: Handle) -> Operation[None]:
+    """Close a handle: its locks are given back. The face has ended its waits before."""
+    if handle.closed:
+        return
+    handle.closed = True
+    if handle.locks:
+        yield from settle(handle, [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()])
+    yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
+
+
+def purge(handle: Handle) -> Operation[int]:
+    """Remove every available message; answers how many (3.1.7.1.7)."""
+    handle.need("receive")
+    removed, limit = yield from perform(read.purge(handle.address))
+    while limit:
+        more, limit = yield from perform(read.purge(handle.address, limit))
+        removed += more
+    return removed
+
+
+def cancel(handle: Handle, tag: str) -> Operation[None]:
+    """End the wait of a reader by its tag (3.1.7.1.17)."""
+    if handle.closed:
+        raise InvalidHandle(f"this handle of queue {handle.path!r} is closed")
+    yield from perform(read.cancel(handle.address, keys.encode(tag), int(Status.OPERATION_CANCELLED)))
+
+
+def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Operation[None]:
+    """Move a message between a queue and its subqueues (3.1.7.1.16)."""
+    source.need("receive")
+    if target.closed or target.access not in (Access.MOVE, Access.ADMIN, Access.ALL):
+        raise InvalidHandle("the target of a move must be an open handle with Access.MOVE (or ALL, ADMIN)")
+    related = source.address.family[-1] == target.address.family[-1] and source.path != target.path
+    if not related or source.context.keys.tag != target.context.keys.tag:
+        raise error_for(
+            Status.STATUS_INVALID_PARAMETER,
+            f"a message moves between a queue and its subqueues; {source.path!r} and {target.path!r} are not related",
+        )
+    owner, grant = owner_of(source, unit)
+    fence = yield from perform(
+        read.move(source.address, target.address, hex_id(lookup_id), owner, grant)
+    )
+    if unit:
+        unit.touched(fence, source)
+        unit.touched(fence, target)
+
+
+def still_there(handle: Handle) -> Operation[None]:
+    """Raise QueueNotAvailable if the queue behind the handle was deleted."""
+    handle.need("peek")
+    found = (yield from perform(commands.info(handle.context.keys, (handle.path,))))[0]
+    if found is None:
+        raise error_for(Status.QUEUE_NOT_AVAILABLE)

@@ -1,0 +1,126 @@
+"""Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis.commands import read
+from mqredis.commands.read import Found, Lost, Settlement, Waiter
+from mqredis.errors import InvalidHandle, LockLost
+from mqredis.models import Message
+from mqredis.operations import checks
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.wait import until_found
+from mqredis.status import Status
+from mqredis.steps import Call, Now, Operation, perform
+
+
+@dataclass(slots=True)
+class Locks:
+    """Messages locked by one call: they share fence and lease. ``until`` is on the driver's monotonic clock."""
+
+    messages: list[Message]
+    fence: str
+    until: float
+    lost: list[Lost]
+
+
+def receive(
+    handle: Handle,
+    count: int,
+    timeout: float | None,
+    unit: UnitOfWork | None = None,
+    tag: str | None = None,
+) -> Operation[list[Message]]:
+    """Take up to ``count`` messages, waiting for the first."""
+    handle.need("receive")
+    count = checks.count(count, "max", read.BATCH)
+
+    def look(waiter: Waiter | None) -> Call[Found]:
+        owner, grant = owner_of(handle, unit)
+        mode = "tx" if unit else "take"
+        return read.receive(handle.address, mode, count, owner=owner, grant=grant, waiter=waiter)
+
+    found = yield from until_found(handle, look, "D", timeout, tag)
+    if unit:
+        unit.touched(found.fence, handle)
+    return handle.context.messages(handle.path, found.messages)
+
+
+def lock(
+    handle: Handle,
+    count: int,
+    timeout: float | None,
+    lease: float | None,
+    tag: str | None = None,
+    settle: Sequence[Settlement] = (),
+) -> Operation[Locks]:
+    """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
+    handle.need("receive")
+    count = checks.count(count, "max", read.BATCH)
+    lease_ms = lease_of(handle.context, lease)
+    pending = list(settle)
+    lost: list[Lost] = []
+
+    def look(waiter: Waiter | None) -> Call[Found]:
+        nonlocal pending
+        settling, pending = pending, []
+        call = read.receive(
+            handle.address, "lock", count, grant=str(lease_ms), waiter=waiter, settle=settling
+        )
+        plain = call.parse
+
+        def parse(status: int, payload: list[bytes]) -> Found:
+            found = plain(status, payload)
+            lost.extend(found.lost)
+            return found
+
+        call.parse = parse
+        return call
+
+    found = yield from until_found(handle, look, "D", timeout, tag)
+    return (yield from locked(handle, found, lost))
+
+
+def locked(handle: Handle, found: Found, lost: list[Lost]) -> Operation[Locks]:
+    """Note what was locked, so that closing the handle can give it back."""
+    now: float = yield Now()
+    until = now + (found.deadline_ms - found.now_ms) / 1000
+    for lookup_id, _, _ in found.messages:
+        handle.locks[lookup_id.decode()] = found.fence
+    return Locks(handle.context.messages(handle.path, found.messages), found.fence, until, lost)
+
+
+def settle(
+    handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
+) -> Operation[read.Settled]:
+    """Commit, abort, reject or renew locks (3.1.7.1.12)."""
+    call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
+    settled = yield from perform(call)
+    for action, fence, lookup_id in settlements:
+        if action != "x" and handle.locks.get(lookup_id) == fence:
+            del handle.locks[lookup_id]
+    return settled
+
+
+def settle_one(handle: Handle, action: str, fence: str, lookup_id: int, lease: float | None) -> Operation[float]:
+    """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
+    if handle.closed:
+        raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
+    settled = yield from settle(handle, [(action, fence, f"{lookup_id:016x}")], lease)
+    if settled.lost:
+        raise lock_lost(settled.lost[0][1], lookup_id)
+    now: float = yield Now()
+    return now
+
+
+def lock_lost(why: str, lookup_id: int) -> LockLost:
+    """The exception for a lock that is not held any more."""
+    text = {
+        "a": "its lease lapsed and the message is available again",
+        "f": "its lease lapsed and somebody else holds the message",
+        "g": "the message is gone",
+    }[why]
+    status = Status.TRANSACTION_SEQUENCE if why == "a" else Status.LOCK_LOST
+    return LockLost(f"the lock on message {lookup_id:#018x} is lost: {text}", status=status)

@@ -1,0 +1,104 @@
+"""Enqueue (MS-MQDMPR 3.1.7.1.9): one message, or many in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from mqredis import codec
+from mqredis.commands import send as commands
+from mqredis.errors import InvalidArgument, MessageTooLarge
+from mqredis.models import Outgoing, Sent
+from mqredis.operations.context import Handle, UnitOfWork, owner_of
+from mqredis.steps import Operation, perform
+
+_PLAIN = Outgoing()
+#: One call carries at most this many bytes of messages, or one message.
+CALL_BYTES = 4_194_304
+
+
+def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
+    """What to send, from what the caller gave. Raises InvalidArgument saying which field is wrong."""
+    if isinstance(body, Outgoing):
+        if fields:
+            raise InvalidArgument("give either an Outgoing message or fields, not both")
+        return body
+    values = dict(fields)
+    if isinstance(body, str):
+        values.setdefault("content_type", "text/plain; charset=utf-8")
+        try:
+            body = body.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidArgument("body holds a lone surrogate") from None
+    elif isinstance(body, bytearray | memoryview):
+        body = bytes(body)
+    elif not isinstance(body, bytes):
+        raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
+    for name, value in values.items():
+        if isinstance(value, bool) and name in _NUMBERS:
+            raise InvalidArgument(f"{name}: {value!r} is not a number")
+    try:
+        return Outgoing(body=body, **values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+_NUMBERS = frozenset(
+    name for name, info in Outgoing.model_fields.items() if info.annotation in (int, float, int | None, float | None)
+)
+
+
+def _encode(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> tuple[bytes, bytes | None]:
+    encoded = codec.encode(message, unit.id if unit else "")
+    limit = min(handle.max_message_bytes, handle.context.settings.max_message_bytes)
+    size = len(encoded[0]) + len(encoded[1] or b"") + 12
+    if size > limit:
+        raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
+    return encoded
+
+
+def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
+    """Send one message."""
+    handle.need("send")
+    message = outgoing(body, fields)
+    encoded = _encode(handle, message, unit)
+    owner, grant = owner_of(handle, unit)
+    accepted = yield from perform(commands.send(handle.address, (encoded,), owner, grant))
+    if unit:
+        unit.touched(accepted.fence, handle)
+    return _sent(handle, message, accepted.lookup_ids[0])
+
+
+def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) -> Operation[list[Sent]]:
+    """Send many messages, in order. Each call to the broker takes a batch, all or none of it."""
+    handle.need("send")
+    messages = [outgoing(item, {}) for item in items]
+    encoded = [_encode(handle, message, unit) for message in messages]
+    sent: list[Sent] = []
+    at = 0
+    while at < len(encoded):
+        stop, size = at, 0
+        while stop < len(encoded) and stop - at < commands.BATCH:
+            size += len(encoded[stop][0]) + len(encoded[stop][1] or b"")
+            if size > CALL_BYTES and stop > at:
+                break
+            stop += 1
+        owner, grant = owner_of(handle, unit)
+        accepted = yield from perform(commands.send(handle.address, encoded[at:stop], owner, grant))
+        if unit:
+            unit.touched(accepted.fence, handle)
+        pairs = zip(messages[at:stop], accepted.lookup_ids, strict=True)
+        sent.extend(_sent(handle, message, lookup_id) for message, lookup_id in pairs)
+        at = stop
+    return sent
+
+
+def _sent(handle: Handle, message: Outgoing, lookup_id: str) -> Sent:
+    return Sent.model_construct(
+        lookup_id=int(lookup_id, 16),
+        message_id=codec.generated_id(lookup_id) if message.message_id is None else message.message_id,
+        token=codec.token(handle.context.incarnation, lookup_id),
+    )

@@ -1,0 +1,82 @@
+"""Look, sleep, look (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
+
+The first look registers nothing: most reads find something. Then the operation listens to its doorbell *before* the
+look that registers it, so nothing can fall between. A wake is a hint; only a look decides. Whatever ends the
+wait takes the registration back in the same look or by ``leave``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mqredis import keys
+from mqredis.commands import read
+from mqredis.commands.read import Found, Waiter
+from mqredis.errors import IoTimeout, MqError, OperationCancelled
+from mqredis.operations import checks
+from mqredis.operations.context import Handle
+from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
+
+Look = Callable[[Waiter | None], Call[Found]]
+
+
+def until_found(
+    handle: Handle,
+    look: Look,
+    kind: str,
+    timeout: float | None,
+    tag: str | None = None,
+    scopes: Sequence[object] = (),
+) -> Operation[Found]:
+    """Repeat ``look`` until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
+
+    ``kind``: D destructive, C destructive with a cursor, P peek.
+    """
+    timeout, tag = checks.timeout(timeout), checks.tag(tag)
+    found = yield from perform(look(None))
+    if found.messages:
+        return found
+    if timeout is not None and timeout <= 0:
+        raise IoTimeout(f"no message is available in queue {handle.path!r}")
+    start: float = yield Now()
+    mode: str = yield Listen()
+    waiter = Waiter()
+    if mode:
+        waiter.member = f"{kind} {mode}{handle.context.database} {keys.encode(tag) if tag else '-'}"
+    while True:
+        found = yield from perform(look(waiter))
+        if found.messages:
+            return found
+        waiter.ticket = found.ticket
+        now: float = yield Now()
+        left = None if timeout is None else timeout - (now - start)
+        if left is not None and left <= 0:
+            break
+        nap = left
+        if found.due_ms >= 0:
+            nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
+        try:
+            woken = yield Wait(nap, (handle, *scopes))
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from _leave(handle, waiter)
+            raise
+        if woken is Woken.CANCELLED:
+            yield from _leave(handle, waiter)
+            raise OperationCancelled(f"the wait on queue {handle.path!r} ended: its handle or cursor was closed")
+    if waiter.member:
+        waiter.ticket = "leave"
+        found = yield from perform(look(waiter))
+        if found.messages:
+            return found
+    raise IoTimeout(f"no message became available in queue {handle.path!r} within {timeout} s")
+
+
+def _leave(handle: Handle, waiter: Waiter) -> Operation[None]:
+    if waiter.member:
+        try:
+            yield from perform(read.leave(handle.address, waiter.member))
+        except MqError:
+            # The broker skips readers that do not listen any more; what ended the wait matters more.
+            return
