@@ -1,0 +1,1 @@
+"""A year of departures through the broker: ``python -m demo``."""
