@@ -114,4 +114,4 @@ clean: ## remove what was built
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-bench

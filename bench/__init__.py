@@ -1,0 +1,1 @@
+"""mqredis beside its peers, on one Redis, in one run: ``python -m bench --quick``."""

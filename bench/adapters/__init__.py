@@ -1,0 +1,46 @@
+"""Which peers there are, and in which environment each lives. Importing this imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The unit of all ratios.
+UNIT = "raw list"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where the adapter of a peer is found."""
+
+    module: str
+    cls: str
+    environment: str = "peers"
+    quick: bool = False
+    #: Which part of the messages it is given: the slow ones would take all the time.
+    share: float = 1.0
+
+
+PEERS: dict[str, Entry] = {
+    UNIT: Entry("raw", "RawList", quick=True),
+    "raw floor": Entry("raw", "RawFloor"),
+    "raw unreliable": Entry("raw", "RawUnreliable"),
+    "raw asyncio": Entry("raw", "RawAsyncio"),
+    "raw asyncio, 20 tasks": Entry("raw", "RawAsyncio20"),
+    "streams": Entry("streams", "Streams", quick=True),
+    "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
+    "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),
+    "mqredis, two calls": Entry("mqredis_sync", "MqredisTwoCalls"),
+    "mqredis asyncio": Entry("mqredis_asyncio", "MqredisAsyncio", quick=True),
+    "mqredis asyncio, 20 tasks": Entry("mqredis_asyncio", "MqredisAsyncio20", quick=True),
+    "dramatiq": Entry("dramatiq", "Dramatiq", quick=True),
+    "dramatiq, prefetch": Entry("dramatiq", "DramatiqPrefetch"),
+    "kombu": Entry("kombu", "Kombu", share=0.5, quick=True),
+    "celery": Entry("celery", "Celery", share=0.5),
+    "huey": Entry("huey", "Huey"),
+    "taskiq, stream": Entry("taskiq", "TaskiqStream", share=0.5),
+    "taskiq, list": Entry("taskiq", "TaskiqList", share=0.5),
+    "bullmq": Entry("bullmq", "BullMQ", share=0.5),
+    "rq": Entry("rq", "RQ", share=0.2),
+    "saq": Entry("saq", "SAQ", "saq", share=0.5),
+    "arq": Entry("arq", "Arq", "arq", share=0.5),
+}

@@ -1,0 +1,74 @@
+"""The one interface behind which every peer is measured."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any, ClassVar
+
+#: The kinds of work that a peer may offer; each is a method of the same name. ``send(first, count)`` sends
+#: messages ``first`` and following, one at a time; ``receive(count)`` receives and acknowledges so many, one
+#: at a time; ``send_batch(first, count, size)`` and ``receive_batch(count, size)`` do the same with ``size``
+#: messages in one call. All check the bodies they receive.
+WORKS = ("send", "receive", "send_batch", "receive_batch")
+
+
+class Peer(ABC):
+    """One product, or one way to use it. A process holds one, and opens it anew for every measurement.
+
+    The server is empty when ``open`` is called. Methods are called with counts, not messages, so that each
+    peer may loop in the way that is natural to it.
+    """
+
+    #: What it offers of :data:`WORKS`.
+    works: ClassVar[tuple[str, ...]] = ("send", "receive")
+    #: What a reader must know beside the figure: settings that are not the defaults.
+    settings: ClassVar[str] = ""
+    #: Does the death of a consumer between receive and acknowledgement leave the message there?
+    acknowledges: ClassVar[bool] = True
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect, and make what must be there before the first message."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections."""
+
+    @abstractmethod
+    def send(self, first: int, count: int) -> None:
+        """Send messages ``first`` and following, one at a time."""
+
+    def fill(self, first: int, count: int) -> None:
+        """Put messages there, in the quickest way."""
+        if "send_batch" in self.works:
+            getattr(self, "send_batch")(first, count, 100)  # noqa: B009 (only some peers have it)
+        else:
+            self.send(first, count)
+
+
+class AsyncPeer(Peer):
+    """A peer that needs an event loop: the methods run its coroutines to their end, on the same loop."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.loop = asyncio.new_event_loop()
+
+    def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run one coroutine to its end."""
+        return self.loop.run_until_complete(coroutine)
+
+
+def parts(count: int, tasks: int) -> list[tuple[int, int]]:
+    """Share ``count`` messages among tasks: (first, count) of each."""
+    share, rest = divmod(count, tasks)
+    found, first = [], 0
+    for number in range(tasks):
+        size = share + (number < rest)
+        found.append((first, size))
+        first += size
+    return found

@@ -1,0 +1,58 @@
+"""dramatiq: the broker's own enqueue, consume and ack, without worker threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+
+from bench.adapters.base import Peer
+from bench.payload import BODY, check, correlation_id, properties
+
+QUEUE = "bench"
+
+
+class Dramatiq(Peer):
+    """One message fetched at a time."""
+
+    prefetch = 1
+
+    def open(self) -> None:
+        self.broker: Any = RedisBroker(url=self.url, middleware=[])
+        self.broker.declare_queue(QUEUE)
+        self.consumer = self.broker.consume(QUEUE, prefetch=self.prefetch, timeout=5000)
+
+    def close(self) -> None:
+        self.consumer.close()
+        self.broker.close()
+
+    def send(self, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            self.broker.enqueue(
+                dramatiq.Message(
+                    queue_name=QUEUE,
+                    actor_name="work",
+                    args=(BODY,),
+                    kwargs={"id": correlation_id(number), "properties": properties(number)},
+                    options={},
+                )
+            )
+
+    def receive(self, count: int) -> None:
+        done = 0
+        for message in self.consumer:
+            if message is None:
+                continue
+            check(message.args[0])
+            self.consumer.ack(message)
+            done += 1
+            if done == count:
+                return
+
+
+class DramatiqPrefetch(Dramatiq):
+    """Sixteen fetched by one script; acknowledged one by one."""
+
+    settings = "prefetch 16"
+    prefetch = 16

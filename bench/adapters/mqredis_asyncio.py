@@ -1,0 +1,84 @@
+"""mqredis.asyncio, with one task and with twenty."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+import mqredis.asyncio
+
+import mqredis
+from bench.adapters.base import WORKS, AsyncPeer, parts
+from bench.adapters.mqredis_sync import SETTINGS, message
+from bench.payload import BODY_BYTES, check, correlation_id, properties
+
+
+class MqredisAsyncio(AsyncPeer):
+    """One task; the call that locks the next message settles the last."""
+
+    works: ClassVar[tuple[str, ...]] = WORKS
+    settings = "lock, settled by the next lock"
+    tasks = 1
+
+    def open(self) -> None:
+        async def start() -> None:
+            self.qm = await mqredis.asyncio.connect(self.url, settings=SETTINGS)
+            await self.qm.create_queue("bench")
+            self.queue = await self.qm.open("bench")
+
+        self.wait(start())
+
+    def close(self) -> None:
+        async def stop() -> None:
+            await self.queue.close()
+            await self.qm.close()
+
+        self.wait(stop())
+
+    def send(self, first: int, count: int) -> None:
+        async def one(start: int, many: int) -> None:
+            send = self.queue.send
+            for number in range(first + start, first + start + many):
+                await send(BODY_BYTES, correlation_id=correlation_id(number), properties=properties(number))
+
+        self._share(one, count)
+
+    def receive(self, count: int) -> None:
+        self.receive_batch(count, 1)
+
+    def send_batch(self, first: int, count: int, size: int) -> None:
+        async def one(offset: int, many: int) -> None:
+            for start in range(first + offset, first + offset + many, size):
+                stop = min(start + size, first + offset + many)
+                await self.queue.send_many([message(number) for number in range(start, stop)])
+
+        self._share(one, count)
+
+    def receive_batch(self, count: int, size: int) -> None:
+        async def one(_: int, many: int) -> None:
+            held: list[mqredis.asyncio.LockedMessage] = []
+            done = 0
+            while done < many:
+                held = await self.queue.lock_many(min(size, many - done), timeout=0, settle=held)
+                for locked in held:
+                    check(locked.message.body)
+                done += len(held)
+            for locked in held:
+                await locked.commit()
+
+        self._share(one, count)
+
+    def _share(self, one: Callable[[int, int], Awaitable[None]], count: int) -> None:
+        async def everything() -> None:
+            await asyncio.gather(*(one(start, many) for start, many in parts(count, self.tasks)))
+
+        self.wait(everything())
+
+
+class MqredisAsyncio20(MqredisAsyncio):
+    """Twenty tasks on one queue manager."""
+
+    works = ("send", "receive")
+    settings = "20 tasks; lock, settled by the next lock"
+    tasks = 20

@@ -1,0 +1,150 @@
+"""The unit of every table: the reliable list that people write by hand, with redis-py and hiredis.
+
+Send: LPUSH. Receive: LMOVE to a list of what is in hand. Acknowledge: LREM from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import hiredis
+import redis
+import redis.asyncio
+
+from bench.adapters.base import WORKS, AsyncPeer, Peer, parts
+from bench.payload import check_envelope, envelope
+
+QUEUE, BUSY = "bench", "bench:busy"
+
+
+class RawList(Peer):
+    """redis-py, sync."""
+
+    works: ClassVar[tuple[str, ...]] = WORKS
+
+    def open(self) -> None:
+        self.client = redis.Redis.from_url(self.url)
+        self.client.ping()
+
+    def close(self) -> None:
+        self.client.close()
+
+    def send(self, first: int, count: int) -> None:
+        push = self.client.lpush
+        for number in range(first, first + count):
+            push(QUEUE, envelope(number))
+
+    def receive(self, count: int) -> None:
+        client: Any = self.client
+        for _ in range(count):
+            data = client.lmove(QUEUE, BUSY, "RIGHT", "LEFT")
+            check_envelope(data)
+            client.lrem(BUSY, 1, data)
+
+    def send_batch(self, first: int, count: int, size: int) -> None:
+        for start in range(first, first + count, size):
+            self.client.lpush(QUEUE, *[envelope(start + i) for i in range(min(size, first + count - start))])
+
+    def receive_batch(self, count: int, size: int) -> None:
+        for start in range(0, count, size):
+            many = min(size, count - start)
+            with self.client.pipeline(transaction=False) as pipe:
+                for _ in range(many):
+                    pipe.lmove(QUEUE, BUSY, "RIGHT", "LEFT")
+                batch = pipe.execute()
+            for data in batch:
+                check_envelope(data)
+            with self.client.pipeline(transaction=False) as pipe:
+                for data in batch:
+                    pipe.lrem(BUSY, 1, data)
+                pipe.execute()
+
+
+class RawFloor(Peer):
+    """No client library at all: a socket, and hiredis to pack and parse. What a round trip costs at least."""
+
+    def open(self) -> None:
+        where = urlsplit(self.url)
+        self.socket = socket.create_connection((where.hostname or "localhost", where.port or 6379))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = hiredis.Reader()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _ask(self, *args: Any) -> Any:
+        self.socket.sendall(hiredis.pack_command(args))
+        answer = self.reader.gets()
+        while answer is False:
+            self.reader.feed(self.socket.recv(65_536))
+            answer = self.reader.gets()
+        return answer
+
+    def send(self, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            self._ask("LPUSH", QUEUE, envelope(number))
+
+    def receive(self, count: int) -> None:
+        for _ in range(count):
+            data = self._ask("LMOVE", QUEUE, BUSY, "RIGHT", "LEFT")
+            check_envelope(data)
+            self._ask("LREM", BUSY, "1", data)
+
+
+class RawAsyncio(AsyncPeer):
+    """redis-py, asyncio, one task."""
+
+    tasks = 1
+
+    def open(self) -> None:
+        self.client: Any = redis.asyncio.Redis.from_url(self.url)
+        self.wait(self.client.ping())
+
+    def close(self) -> None:
+        self.wait(self.client.aclose())
+
+    def send(self, first: int, count: int) -> None:
+        async def one(start: int, many: int) -> None:
+            for number in range(first + start, first + start + many):
+                await self.client.lpush(QUEUE, envelope(number))
+
+        self._share(one, count)
+
+    def receive(self, count: int) -> None:
+        async def one(_: int, many: int) -> None:
+            client: Any = self.client
+            for _ in range(many):
+                data = await client.lmove(QUEUE, BUSY, "RIGHT", "LEFT")
+                check_envelope(data)
+                await client.lrem(BUSY, 1, data)
+
+        self._share(one, count)
+
+    def _share(self, one: Any, count: int) -> None:
+        async def everything() -> None:
+            await asyncio.gather(*(one(start, many) for start, many in parts(count, self.tasks)))
+
+        self.wait(everything())
+
+
+class RawAsyncio20(RawAsyncio):
+    """redis-py, asyncio, 20 tasks that share a pool of connections."""
+
+    settings = "20 tasks"
+    tasks = 20
+
+
+class RawUnreliable(RawList):
+    """BRPOP-style: a consumer that dies loses what it took. For comparison only."""
+
+    works = ("send", "receive")
+    acknowledges = False
+
+    def receive(self, count: int) -> None:
+        for _ in range(count):
+            data = self.client.rpop(QUEUE)
+            assert isinstance(data, bytes)
+            check_envelope(data)

@@ -1,0 +1,142 @@
+"""Runs the peers in turn, round by round, so that whatever the machine does meets all of them alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench import envs
+from bench.adapters import PEERS
+from bench.server import Server
+
+#: The cores of server and client.
+PLACES = {"one core": (0, 0), "two cores": (0, 1)}
+
+
+@dataclass(frozen=True)
+class Section:
+    """Some peers, some kinds of work, some rounds. ``backlog``: messages that already wait."""
+
+    title: str
+    peers: tuple[str, ...]
+    works: tuple[str, ...]
+    rounds: int
+    count: int
+    place: str = "one core"
+    size: int = 100
+    warm: int = 300
+    backlog: int = 0
+
+
+@dataclass
+class Results:
+    """Everything measured: one row for each peer, work and round."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    peers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Child:
+    """The process of one peer."""
+
+    def __init__(self, peer: str, url: str) -> None:
+        entry = PEERS[peer]
+        environment = {**os.environ, "PYTHONPATH": str(envs.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.process = subprocess.Popen(
+            [str(envs.python(entry.environment)), "-m", "bench.child", entry.module, entry.cls, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("MQREDIS_BENCH_DEBUG") else subprocess.DEVNULL,
+            cwd=envs.ROOT,
+            env=environment,
+            text=True,
+        )
+        self.hello = self._read()
+
+    def order(self, **order: Any) -> dict[str, Any]:
+        """Have one thing measured."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return {"error": "the process has ended"}
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the process has ended"}
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def children(peers: Iterable[str], url: str) -> Iterator[dict[str, Child]]:
+    """Fresh processes, one for each peer."""
+    running: dict[str, Child] = {}
+    try:
+        for peer in peers:
+            running[peer] = Child(peer, url)
+        yield running
+    finally:
+        for child in running.values():
+            child.close()
+
+
+def run(server: Server, sections: Sequence[Section], results: Results, seconds: float) -> None:
+    """Measure all sections; when ``seconds`` are over, no further round is begun."""
+    start = time.monotonic()
+    for section in sections:
+        for number in range(section.rounds):
+            passed = time.monotonic() - start
+            if passed > seconds and number > 0:
+                print(f"[{passed:4.0f} s] {section.title}: stops after {number} rounds", file=sys.stderr)
+                break
+            print(
+                f"[{passed:4.0f} s] {section.title}: round {number + 1} of {section.rounds}", file=sys.stderr
+            )
+            _round(server, section, number, results)
+
+
+def _round(server: Server, section: Section, number: int, results: Results) -> None:
+    shift = number * max(1, len(section.peers) // max(1, section.rounds)) % len(section.peers)
+    order = section.peers[shift:] + section.peers[:shift]
+    cores = os.cpu_count() or 1
+    for_server, for_client = (core % cores for core in PLACES[section.place])
+    server.pin({for_server})
+    with children(order, server.url) as running:
+        for peer, child in running.items():
+            results.peers.setdefault(peer, child.hello)
+        for work in section.works:
+            for peer in order:
+                if work not in (*running[peer].hello.get("works", ()), "memory"):
+                    continue
+                answer = running[peer].order(
+                    work=work,
+                    count=int(section.count * PEERS[peer].share),
+                    warm=section.warm if PEERS[peer].share == 1 else section.warm // 4,
+                    size=section.size,
+                    cores=[for_client],
+                    backlog=section.backlog,
+                )
+                row = {"section": section.title, "place": section.place, "round": number, "work": work}
+                results.rows.append({**row, "backlog": section.backlog, "peer": peer, **answer})
+                if "error" in answer:
+                    print(f"       {peer}, {work}: {answer['error']}", file=sys.stderr)

@@ -1,0 +1,140 @@
+"""A Redis of the benchmark's own, and what it says about the work it did."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Set
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+
+#: Nothing on disk, for nobody: the table compares brokers, not disks.
+OPTIONS = {
+    "save": "",
+    "appendonly": "no",
+    "maxmemory-policy": "noeviction",
+    "notify-keyspace-events": "Ks",
+    "bind": "127.0.0.1",
+}
+
+
+class Server:
+    """One redis-server on a port of 127.0.0.1; ``with`` starts and stops it."""
+
+    def __init__(self) -> None:
+        self.binary = shutil.which("redis-server") or shutil.which("valkey-server")
+        if self.binary is None:
+            raise SystemExit("no redis-server and no valkey-server on PATH")
+        self.directory = tempfile.TemporaryDirectory(prefix="mqredis-bench-")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def __enter__(self) -> Server:
+        options = {**OPTIONS, "port": str(self.port), "dir": self.directory.name}
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        self.process = subprocess.Popen([str(self.binary), *arguments], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                self.wire = Wire(self.port)
+                return self
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.01)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wire.close()
+        self.process.terminate()
+        self.process.wait()
+        self.directory.cleanup()
+
+    def pin(self, cores: Set[int]) -> None:
+        """Keep the server on these cores, where the system can."""
+        pin(self.process.pid, cores)
+
+
+def pin(process: int, cores: Set[int]) -> None:
+    """Keep all threads of a process on these cores, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What INFO counts, or the difference of two looks."""
+
+    cpu: float  # seconds, user and system
+    reads: int  # socket reads: round trips, where nothing is pipelined
+    commands: int  # those inside scripts included
+    bytes_in: int
+    bytes_out: int
+    memory: int  # bytes
+
+    def __sub__(self, other: Counters) -> Counters:
+        return Counters(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+
+class Wire:
+    """A connection with no client library, so that it runs beside every version of redis-py."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.file = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        """Close it."""
+        self.file.close()
+        self.socket.close()
+
+    def ask(self, *words: str) -> str:
+        """Send one command whose answer is a line or a text."""
+        data = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+        self.socket.sendall(data.encode("ascii"))
+        line = self.file.readline()
+        if line[:1] == b"-":
+            raise RuntimeError(line.decode().strip())
+        return self.file.read(int(line[1:]) + 2).decode() if line[:1] == b"$" else line.decode()[1:].strip()
+
+    def flush(self) -> None:
+        """Empty the server and its statistics."""
+        self.ask("FLUSHALL", "SYNC")
+        self.ask("CONFIG", "RESETSTAT")
+
+    def info(self, section: str = "everything") -> dict[str, str]:
+        """What INFO says."""
+        rows = (line.partition(":") for line in self.ask("INFO", section).splitlines())
+        return {name: value for name, colon, value in rows if colon}
+
+    def counters(self) -> Counters:
+        """The counters now; looking costs one read and one command itself."""
+        info = self.info()
+        return Counters(
+            float(info["used_cpu_user"]) + float(info["used_cpu_sys"]),
+            int(info["total_reads_processed"]),
+            int(info["total_commands_processed"]),
+            int(info["total_net_input_bytes"]),
+            int(info["total_net_output_bytes"]),
+            int(info["used_memory"]),
+        )
+
+    def own_cost(self) -> Counters:
+        """What one look adds to the next one."""
+        first = self.counters()
+        return self.counters() - first
+
+    def script_seconds(self) -> float:
+        """Seconds spent inside scripts since the last reset."""
+        stats = self.info("commandstats")
+        calls = (stats.get(f"cmdstat_{name}", "usec=0") for name in ("evalsha", "eval", "fcall"))
+        return sum(int(dict(pair.split("=") for pair in call.split(","))["usec"]) for call in calls) / 1e6
