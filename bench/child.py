@@ -29,8 +29,8 @@ def measure(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
         if work == "memory":
             return memory(peer, wire, count)
         backlog = order.get("backlog", 0)
-        if backlog or work.startswith("receive"):
-            peer.fill(0, backlog + (count + warm if work.startswith("receive") else 0))
+        if backlog or not work.startswith("send"):
+            peer.fill(0, backlog + (count + warm if not work.startswith("send") else 0))
         run(peer, work, 0, warm, size)
         wire.ask("CONFIG", "RESETSTAT")
         look = wire.own_cost()
@@ -56,7 +56,7 @@ def measure(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
 
 def run(peer: Peer, work: str, first: int, count: int, size: int) -> None:
     """Do ``count`` pieces of one kind of work."""
-    what = [count] if work.startswith("receive") else [first, count]
+    what = [first, count] if work.startswith("send") else [count]
     getattr(peer, work)(*what, *([size] if work.endswith("_batch") else []))
 
 

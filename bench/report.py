@@ -17,6 +17,8 @@ TITLES = {
     "receive": "Receive and acknowledge, one at a time",
     "send_batch": "Send, 100 in a call",
     "receive_batch": "Receive and acknowledge, 100 in a call",
+    "transact": "Receive, send on and acknowledge as one unit of work, one at a time",
+    "transact_batch": "Receive, send on and acknowledge as one unit of work, 100 in a call",
 }
 
 

@@ -30,6 +30,7 @@ PEERS: dict[str, Entry] = {
     "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
     "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),
     "mqredis, two calls": Entry("mqredis_sync", "MqredisTwoCalls"),
+    "mqredis, transactions": Entry("mqredis_sync", "MqredisTransactions", quick=True),
     "mqredis asyncio": Entry("mqredis_asyncio", "MqredisAsyncio", quick=True),
     "mqredis asyncio, 20 tasks": Entry("mqredis_asyncio", "MqredisAsyncio20", quick=True),
     "dramatiq": Entry("dramatiq", "Dramatiq", quick=True),

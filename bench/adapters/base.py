@@ -10,15 +10,21 @@ from typing import Any, ClassVar
 #: The kinds of work that a peer may offer; each is a method of the same name. ``send(first, count)`` sends
 #: messages ``first`` and following, one at a time; ``receive(count)`` receives and acknowledges so many, one
 #: at a time; ``send_batch(first, count, size)`` and ``receive_batch(count, size)`` do the same with ``size``
-#: messages in one call. All check the bodies they receive.
-WORKS = ("send", "receive", "send_batch", "receive_batch")
+#: messages in one call. ``transact(count)`` and ``transact_batch(count, size)`` receive, send
+#: what came to a second queue, and acknowledge. All check the bodies they receive.
+WORKS = ("send", "receive", "send_batch", "receive_batch", "transact", "transact_batch")
+#: What a peer with :data:`WORKS` need not have.
+PLAIN = WORKS[:4]
 
 
 class Peer(ABC):
     """One product, or one way to use it. A process holds one, and opens it anew for every measurement.
 
-    The server is empty when ``open`` is called. Methods are called with counts, not messages, so that each
-    peer may loop in the way that is natural to it.
+    The server is empty when ``open`` is called, or another process has opened the same peer just now. Methods
+    are called with counts, not messages, so that each peer may loop in the way that is natural to it.
+
+    A peer that can wait for messages has ``arrivals(count, waiters)``: receive and acknowledge so many, with
+    that many readers waiting at once, and return the clock (``time.monotonic``) at which each had come.
     """
 
     #: What it offers of :data:`WORKS`.

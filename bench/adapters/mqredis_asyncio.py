@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 import mqredis.asyncio
 
 import mqredis
-from bench.adapters.base import WORKS, AsyncPeer, parts
+from bench.adapters.base import PLAIN, AsyncPeer, parts
 from bench.adapters.mqredis_sync import SETTINGS, message
 from bench.payload import BODY_BYTES, check, correlation_id, properties
 
@@ -17,14 +19,15 @@ from bench.payload import BODY_BYTES, check, correlation_id, properties
 class MqredisAsyncio(AsyncPeer):
     """One task; the call that locks the next message settles the last."""
 
-    works: ClassVar[tuple[str, ...]] = WORKS
+    works: ClassVar[tuple[str, ...]] = PLAIN
     settings = "lock, settled by the next lock"
     tasks = 1
 
     def open(self) -> None:
         async def start() -> None:
             self.qm = await mqredis.asyncio.connect(self.url, settings=SETTINGS)
-            await self.qm.create_queue("bench")
+            with contextlib.suppress(mqredis.QueueExists):  # another process has made it
+                await self.qm.create_queue("bench")
             self.queue = await self.qm.open("bench")
 
         self.wait(start())
@@ -68,6 +71,29 @@ class MqredisAsyncio(AsyncPeer):
                 await locked.commit()
 
         self._share(one, count)
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        times: list[float] = []
+
+        async def one() -> None:
+            held: list[mqredis.asyncio.LockedMessage] = []
+            while True:
+                held = await self.queue.lock_many(1, settle=held)
+                times.append(time.monotonic())
+                check(held[0].message.body)
+                if len(times) == count:
+                    enough.set()
+
+        async def everything() -> None:
+            tasks = [asyncio.create_task(one()) for _ in range(waiters)]
+            await enough.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        enough = asyncio.Event()
+        self.wait(everything())
+        return times
 
     def _share(self, one: Callable[[int, int], Awaitable[None]], count: int) -> None:
         async def everything() -> None:

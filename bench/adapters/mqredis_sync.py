@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import ClassVar
 
 import mqredis
-from bench.adapters.base import WORKS, Peer
+from bench.adapters.base import PLAIN, Peer
 from bench.payload import BODY_BYTES, check, correlation_id, properties
 
 #: The server of the benchmark keeps nothing on disk, for nobody; this alone differs from the defaults.
@@ -22,12 +24,15 @@ def message(number: int) -> mqredis.Outgoing:
 class Mqredis(Peer):
     """Locks one message at a time; the call that locks the next settles the last."""
 
-    works: ClassVar[tuple[str, ...]] = WORKS
+    works: ClassVar[tuple[str, ...]] = PLAIN
     settings = "lock, settled by the next lock"
+    transactional = False
 
     def open(self) -> None:
         self.qm = mqredis.connect(self.url, settings=SETTINGS)
-        self.qm.create_queue("bench")
+        with contextlib.suppress(mqredis.QueueExists):  # another process has made it
+            self.qm.create_queue("bench", transactional=self.transactional)
+            self.qm.create_queue("target", transactional=self.transactional)
         self.queue = self.qm.open("bench")
 
     def close(self) -> None:
@@ -58,6 +63,18 @@ class Mqredis(Peer):
         for locked in held:
             locked.commit()
 
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one reader waits here")
+        held: list[mqredis.LockedMessage] = []
+        times = []
+        for _ in range(count):
+            held = self.queue.lock_many(1, timeout=10, settle=held)
+            times.append(time.monotonic())
+            check(held[0].message.body)
+        held[0].commit()
+        return times
+
 
 class MqredisReceive(Mqredis):
     """Destructive receive: one call takes the message, and the broker keeps it until the next call."""
@@ -81,3 +98,49 @@ class MqredisTwoCalls(Mqredis):
         for _ in range(count):
             with self.queue.lock(timeout=0) as locked:
                 check(locked.body)
+
+
+class MqredisTransactions(Mqredis):
+    """Every message is received and sent on in a transaction."""
+
+    works = ("send_batch", "transact", "transact_batch")
+    settings = "transactional queues; one transaction per call"
+    transactional = True
+
+    def send(self, first: int, count: int) -> None:
+        self.send_batch(first, count, 1)
+
+    def send_batch(self, first: int, count: int, size: int) -> None:
+        for start in range(first, first + count, size):
+            stop = min(start + size, first + count)
+            with self.qm.transaction() as tx:
+                self.queue.send_many([message(number) for number in range(start, stop)], transaction=tx)
+
+    def transact(self, count: int) -> None:
+        with self.qm.open("target") as target:
+            for _ in range(count):
+                with self.qm.transaction() as tx:
+                    received = self.queue.receive(timeout=0, transaction=tx)
+                    check(received.body)
+                    target.send(
+                        received.body,
+                        correlation_id=received.correlation_id,
+                        properties=received.properties,
+                        transaction=tx,
+                    )
+
+    def transact_batch(self, count: int, size: int) -> None:
+        with self.qm.open("target") as target:
+            for start in range(0, count, size):
+                with self.qm.transaction() as tx:
+                    batch = self.queue.receive_many(min(size, count - start), timeout=0, transaction=tx)
+                    for received in batch:
+                        check(received.body)
+                    target.send_many([forward(received) for received in batch], transaction=tx)
+
+
+def forward(received: mqredis.Message) -> mqredis.Outgoing:
+    """The same message for another queue."""
+    return mqredis.Outgoing(
+        body=received.body, correlation_id=received.correlation_id, properties=received.properties
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ import redis.asyncio
 from bench.adapters.base import WORKS, AsyncPeer, Peer, parts
 from bench.payload import check_envelope, envelope
 
-QUEUE, BUSY = "bench", "bench:busy"
+QUEUE, BUSY, TARGET = "bench", "bench:busy", "bench:target"
 
 
 class RawList(Peer):
@@ -61,6 +62,41 @@ class RawList(Peer):
                 for data in batch:
                     pipe.lrem(BUSY, 1, data)
                 pipe.execute()
+
+    def transact(self, count: int) -> None:
+        client: Any = self.client
+        for _ in range(count):
+            data = client.lmove(QUEUE, BUSY, "RIGHT", "LEFT")
+            check_envelope(data)
+            client.lpush(TARGET, data)
+            client.lrem(BUSY, 1, data)
+
+    def transact_batch(self, count: int, size: int) -> None:
+        for start in range(0, count, size):
+            many = min(size, count - start)
+            with self.client.pipeline(transaction=False) as pipe:
+                for _ in range(many):
+                    pipe.lmove(QUEUE, BUSY, "RIGHT", "LEFT")
+                batch = pipe.execute()
+            for data in batch:
+                check_envelope(data)
+            self.client.lpush(TARGET, *batch)
+            with self.client.pipeline(transaction=False) as pipe:
+                for data in batch:
+                    pipe.lrem(BUSY, 1, data)
+                pipe.execute()
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one reader waits here")
+        client: Any = self.client
+        times = []
+        for _ in range(count):
+            data = client.blmove(QUEUE, BUSY, 4, "RIGHT", "LEFT")
+            times.append(time.monotonic())
+            check_envelope(data)
+            client.lrem(BUSY, 1, data)
+        return times
 
 
 class RawFloor(Peer):

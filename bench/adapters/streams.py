@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any, ClassVar
 
 import redis
 
-from bench.adapters.base import WORKS, Peer
+from bench.adapters.base import PLAIN, Peer
 from bench.payload import check_envelope, envelope
 
 STREAM, GROUP, CONSUMER = "bench", "workers", "one"
@@ -15,11 +17,12 @@ STREAM, GROUP, CONSUMER = "bench", "workers", "one"
 class Streams(Peer):
     """redis-py, sync; entries are deleted once acknowledged, as a queue must."""
 
-    works: ClassVar[tuple[str, ...]] = WORKS
+    works: ClassVar[tuple[str, ...]] = PLAIN
 
     def open(self) -> None:
         self.client: Any = redis.Redis.from_url(self.url)
-        self.client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+        with contextlib.suppress(redis.ResponseError):  # another process has made it
+            self.client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
 
     def close(self) -> None:
         self.client.close()
@@ -51,3 +54,16 @@ class Streams(Peer):
                 pipe.xdel(STREAM, *ids)
                 pipe.execute()
             done += len(ids)
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one reader waits here")
+        times = []
+        for _ in range(count):
+            answer = self.client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=1, block=4000)
+            times.append(time.monotonic())
+            entry, fields = answer[0][1][0]
+            check_envelope(fields[b"d"])
+            self.client.xack(STREAM, GROUP, entry)
+            self.client.xdel(STREAM, entry)
+        return times
