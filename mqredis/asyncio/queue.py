@@ -116,13 +116,15 @@ class Queue:
     ) -> list[LockedMessage]:
         """Lock up to ``max`` (1 to 256) messages, waiting for the first; commit ``settle`` in the same call.
 
-        A lock of ``settle`` that was lost is not committed and is left unsettled. Raises as ``lock``.
+        ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
+        and is left unsettled. Raises as ``lock``.
         """
-        settlements = [("c", lock.fence, f"{lock.lookup_id:016x}") for lock in settle]
-        locks = await self._run(receive.lock(self._handle, max, timeout, lease, None, settlements))
-        lost = {lookup_id for lookup_id, _ in locks.lost}
-        for lock in settle:
-            lock._settled = f"{lock.lookup_id:016x}" not in lost
+        settling = receive.Settling([("c", lock.fence, f"{lock.lookup_id:016x}") for lock in settle])
+        try:
+            locks = await self._run(receive.lock(self._handle, max, timeout, lease, None, settling))
+        finally:
+            for lock in settle[: settling.done]:
+                lock._settled = f"{lock.lookup_id:016x}" not in settling.lost
         return self._locked(locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:

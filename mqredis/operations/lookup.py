@@ -65,4 +65,4 @@ def lock_by_lookup_id(
             handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
         )
     )
-    return (yield from locked(handle, found, []))
+    return (yield from locked(handle, found))

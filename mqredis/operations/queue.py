@@ -129,8 +129,9 @@ def close_handle(handle: Handle) -> Operation[None]:
     if handle.closed:
         return
     handle.closed = True
-    if handle.locks:
-        yield from settle(handle, [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()])
+    held = [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()]
+    for start in range(0, len(held), read.BATCH):
+        yield from settle(handle, held[start : start + read.BATCH])
     yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
 
 

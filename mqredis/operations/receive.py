@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
@@ -23,7 +23,21 @@ class Locks:
     messages: list[Message]
     fence: str
     until: float
-    lost: list[Lost]
+
+
+@dataclass(slots=True)
+class Settling:
+    """Earlier locks that a call settles on its way: ``done`` once the script has, but for those in ``lost``."""
+
+    settlements: Sequence[Settlement]
+    done: int = 0
+    lost: set[str] = field(default_factory=set)
+
+    def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
+        """The script has settled the next ``count`` of them."""
+        _forget(handle, self.settlements[self.done : self.done + count])
+        self.done += count
+        self.lost.update(lookup_id for lookup_id, _ in lost)
 
 
 def receive(
@@ -54,42 +68,42 @@ def lock(
     timeout: float | None,
     lease: float | None,
     tag: str | None = None,
-    settle: Sequence[Settlement] = (),
+    settling: Settling | None = None,
 ) -> Operation[Locks]:
     """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     lease_ms = lease_of(handle.context, lease)
-    pending = list(settle)
-    lost: list[Lost] = []
+    earlier = settling or Settling(())
+    while len(earlier.settlements) - earlier.done > read.BATCH:
+        batch = earlier.settlements[earlier.done : earlier.done + read.BATCH]
+        settled = yield from settle(handle, batch)
+        earlier.take(handle, len(batch), settled.lost)
 
     def look(waiter: Waiter | None) -> Call[Found]:
-        nonlocal pending
-        settling, pending = pending, []
-        call = read.receive(
-            handle.address, "lock", count, grant=str(lease_ms), waiter=waiter, settle=settling
-        )
+        pending = earlier.settlements[earlier.done :]
+        call = read.receive(handle.address, "lock", count, grant=str(lease_ms), waiter=waiter, settle=pending)
         plain = call.parse
 
         def parse(status: int, payload: list[bytes]) -> Found:
             found = plain(status, payload)
-            lost.extend(found.lost)
+            earlier.take(handle, len(pending), found.lost)
             return found
 
         call.parse = parse
         return call
 
     found = yield from until_found(handle, look, "D", timeout, tag)
-    return (yield from locked(handle, found, lost))
+    return (yield from locked(handle, found))
 
 
-def locked(handle: Handle, found: Found, lost: list[Lost]) -> Operation[Locks]:
+def locked(handle: Handle, found: Found) -> Operation[Locks]:
     """Note what was locked, so that closing the handle can give it back."""
     now: float = yield Now()
     until = now + (found.deadline_ms - found.now_ms) / 1000
     for lookup_id, _, _ in found.messages:
         handle.locks[lookup_id.decode()] = found.fence
-    return Locks(handle.context.messages(handle.path, found.messages), found.fence, until, lost)
+    return Locks(handle.context.messages(handle.path, found.messages), found.fence, until)
 
 
 def settle(
@@ -98,10 +112,15 @@ def settle(
     """Commit, abort, reject or renew locks (3.1.7.1.12)."""
     call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from perform(call)
+    _forget(handle, settlements)
+    return settled
+
+
+def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
+    """These locks need not be given back when the handle is closed."""
     for action, fence, lookup_id in settlements:
         if action != "x" and handle.locks.get(lookup_id) == fence:
             del handle.locks[lookup_id]
-    return settled
 
 
 def settle_one(handle: Handle, action: str, fence: str, lookup_id: int, lease: float | None) -> Operation[float]:

@@ -1,0 +1,61 @@
+"""``lock_many(settle=...)``: one call settles the last batch and locks the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import mqredis
+from tests.support.backend import Backend
+
+
+@pytest.fixture
+def queue(backend: Backend) -> Iterator[mqredis.Queue]:
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            yield queue
+
+
+def test_settled_locks_are_forgotten(queue):
+    queue.send_many([b"x"] * 30)
+    held = queue.lock_many(10)
+    for _ in range(2):
+        held = queue.lock_many(10, settle=held)
+    assert len(queue._handle.locks) == 10
+
+
+def test_locks_are_settled_though_nothing_more_is_found(queue):
+    queue.send(b"x")
+    held = queue.lock_many(1)
+    with pytest.raises(mqredis.IoTimeout):
+        queue.lock_many(1, timeout=0, settle=held)
+    assert held[0].settled
+    assert queue._manager.queue_info("q").messages == 0
+
+
+def test_lost_locks_are_left_unsettled(queue):
+    queue.send_many([b"a", b"b", b"c"])
+    first, second = queue.lock_many(2)
+    first.abort()
+    held = queue.lock_many(1, settle=[first, second])
+    assert (held[0].body, second.settled) == (b"a", True)
+    with pytest.raises(mqredis.LockLost):
+        first.commit()
+
+
+def test_more_locks_than_one_call_takes(queue):
+    queue.send_many([b"x"] * 700)
+    held = [lock for _ in range(3) for lock in queue.lock_many(200)]
+    last = queue.lock_many(100, settle=held)
+    assert all(lock.settled for lock in held)
+    assert len(last) == 100 == queue._manager.queue_info("q").messages
+
+
+def test_close_gives_back_any_number_of_locks(queue):
+    queue.send_many([b"x"] * 9_000)
+    for _ in range(36):
+        queue.lock_many(250)
+    queue.close()
+    assert queue._manager.queue_info("q").ready == 9_000
