@@ -95,7 +95,7 @@ class Demo:
         elif what == "announced":
             self.count["announced"] += values[0]
         elif what == "board":
-            self.board = values  # type: ignore[assignment]
+            self.board = values
         elif what == "holding":
             process.kill()
             process.join()
@@ -186,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flights", type=int, default=flights.ROWS, help="only so many, at least 50,000")
     parser.add_argument("--producers", type=int, default=2)
+    parser.add_argument("--url", help="a Redis to use instead of a private one; leaves a queue manager there")
     parser.add_argument("--consumers", type=int, default=3, help="at least 2: one of them will be killed")
     options = parser.parse_args()
     if options.flights < 50_000 or options.consumers < 2 or options.producers < 1:
@@ -196,8 +197,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="mqredis-demo-") as directory:
+        # Every process of the demo, this one included, finds the broker through the environment.
         os.environ["MQREDIS_DIR"] = directory
-        os.environ.pop("MQREDIS_URL", None)
+        os.environ["MQREDIS_URL"] = options.url or ""
+        os.environ["MQREDIS_MANAGER"] = f"demo-{os.getpid()}" if options.url else "demo"
         with mqredis.connect() as qm:
             qm.create_queue(work.DEPARTURES, transactional=True, quota_messages=QUOTA)
             qm.create_queue(work.BOOKINGS, transactional=True)

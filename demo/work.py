@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import mqredis
 from demo import flights
+from mqredis.models import PropertyValue
 
 #: Transactional: departures are received and booked in one unit of work.
 DEPARTURES = "departures"
@@ -42,7 +43,7 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def departure(flight: flights.Flight) -> mqredis.Outgoing:
     """The event sent for one flight; its body is the flight's key."""
-    properties: dict[str, mqredis.PropertyValue] = {"route": flight.route, "delay": flight.delay}
+    properties: dict[str, PropertyValue] = {"route": flight.route, "delay": flight.delay}
     return mqredis.Outgoing(body=flight.key.encode(), content_type="text/plain", properties=properties)
 
 
