@@ -164,9 +164,7 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
             f"a message moves between a queue and its subqueues; {source.path!r} and {target.path!r} are not related",
         )
     owner, grant = owner_of(source, unit)
-    fence = yield from perform(
-        read.move(source.address, target.address, hex_id(lookup_id), owner, grant)
-    )
+    fence = yield from perform(read.move(source.address, target.address, hex_id(lookup_id), owner, grant))
     if unit:
         unit.touched(fence, source)
         unit.touched(fence, target)

@@ -123,7 +123,9 @@ def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
             del handle.locks[lookup_id]
 
 
-def settle_one(handle: Handle, action: str, fence: str, lookup_id: int, lease: float | None) -> Operation[float]:
+def settle_one(
+    handle: Handle, action: str, fence: str, lookup_id: int, lease: float | None
+) -> Operation[float]:
     """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
     if handle.closed:
         raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")

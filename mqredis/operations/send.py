@@ -47,7 +47,9 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
 
 
 _NUMBERS = frozenset(
-    name for name, info in Outgoing.model_fields.items() if info.annotation in (int, float, int | None, float | None)
+    name
+    for name, info in Outgoing.model_fields.items()
+    if info.annotation in (int, float, int | None, float | None)
 )
 
 

@@ -64,7 +64,9 @@ def until_found(
             raise
         if woken is Woken.CANCELLED:
             yield from _leave(handle, waiter)
-            raise OperationCancelled(f"the wait on queue {handle.path!r} ended: its handle or cursor was closed")
+            raise OperationCancelled(
+                f"the wait on queue {handle.path!r} ended: its handle or cursor was closed"
+            )
     if waiter.member:
         waiter.ticket = "leave"
         found = yield from perform(look(waiter))
