@@ -13,6 +13,7 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/wake"
+--- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
@@ -25,7 +26,7 @@ for n = 1, #waiting do
     redis.call("ZREM", q.w, waiting[n])
     redis.call("HSET", KEYS[2], slot .. "!", "c " .. ARGV[5])
     reply = frame.close({ status.OK })
-    wake.one(slot, mode)
+    ring.one(slot, mode)
     return reply
   end
 end

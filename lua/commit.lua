@@ -16,6 +16,7 @@
 --- require "lib/tx"
 --- require "lib/outcome"
 --- require "lib/wake"
+--- require "lib/txlog"
 local reply = frame.open()
 if reply then return reply end
 
@@ -25,9 +26,9 @@ if not text then return frame.close({ status.TRANSACTION_SEQUENCE }) end
 local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
 if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
 local t = { id = ARGV[3], count = tonumber(count) }
-local ops = tx.operations(t)
-local queues, gone = tx.queues()
-local missing = tx.missing(ops, queues, gone)
+local ops = txlog.operations(t)
+local queues, gone = txlog.queues()
+local missing = txlog.missing(ops, queues, gone)
 if #missing > 0 then
   reply = { status.KEYS_CHANGED, "", 0 }
   for n = 1, #missing do reply[n + 3] = missing[n] end
@@ -47,7 +48,7 @@ if ARGV[5] == "commit" and not late then
 else
   outcome.abort(outcome.gather(t, ops, queues))
 end
-tx.forget(t)
+txlog.forget(t)
 for _, q in pairs(queues) do quota.save(q) end
 reply = frame.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
 for _, q in pairs(queues) do wake.ring(q) end

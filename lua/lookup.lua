@@ -26,7 +26,7 @@
 --- require "lib/position"
 --- require "lib/message"
 --- require "lib/quota"
---- require "lib/tx"
+--- require lazy "lib/tx"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -52,6 +52,7 @@ local mode, action, lid, t, code = ARGV[4], ARGV[5], ARGV[6], nil, nil
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  tx.load()
   t, code = tx.open(ARGV[7], ARGV[8])
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end

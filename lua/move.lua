@@ -23,11 +23,13 @@
 --- require "lib/due"
 --- require "lib/position"
 --- require "lib/seek"
---- require "lib/tx"
+--- require lazy "lib/tx"
 --- require "lib/wake"
+--- require "lib/txlog"
+--- require "lib/transfer"
 local reply = frame.open()
 if reply then return reply end
-local queues = tx.queues()
+local queues = txlog.queues()
 local q, target
 for _, found in pairs(queues) do
   if found.q == KEYS[4] then q = found end
@@ -51,6 +53,7 @@ end
 local t, code
 if ARGV[6] ~= "" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  tx.load()
   t, code = tx.open(ARGV[6], ARGV[7])
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
@@ -64,6 +67,6 @@ if t then
   position.lock(q, { e }, "M", t.id, t.fence, t.deadline)
   tx.add(t, q, "M", { e.lid }, queue.name(target))
 else
-  position.move(q, target, { e })
+  transfer.move(q, target, { e })
 end
 return finish({ status.OK, "", 0, t and t.fence or "" })

@@ -13,6 +13,7 @@
 --- require "lib/queue"
 --- require "lib/quota"
 --- require "lib/wake"
+--- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
 local first = queue.open(1, 6)
@@ -39,7 +40,7 @@ reply = frame.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
-  wake.all(q)
+  ring.all(q)
   redis.call("UNLINK", q.w)
 end
 return reply

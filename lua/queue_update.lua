@@ -11,6 +11,7 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/wake"
+--- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 6)
@@ -23,5 +24,5 @@ end
 redis.call("HSET", q.q, "flags", flags, "modified", frame.now, unpack(ARGV, 5))
 reply = frame.close({ status.OK })
 -- Readers that wait find out at once that reading was switched off.
-if string.find(ARGV[3], "g", 1, true) then wake.all(q) end
+if string.find(ARGV[3], "g", 1, true) then ring.all(q) end
 return reply

@@ -34,7 +34,7 @@
 --- require "lib/message"
 --- require "lib/quota"
 --- require "lib/settle"
---- require "lib/tx"
+--- require lazy "lib/tx"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -64,6 +64,7 @@ local mode, count, t, code = ARGV[4], tonumber(ARGV[5]), nil, nil
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  tx.load()
   t, code = tx.open(ARGV[6], ARGV[7])
   if not t then return finish(code) end
   count = math.min(count, tx.most - t.count)

@@ -15,6 +15,7 @@
 --- require "lib/queue"
 --- require "lib/position"
 --- require "lib/tx"
+--- require "lib/txlog"
 local reply = frame.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], ARGV[4])
@@ -25,7 +26,7 @@ if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
   return frame.close({ status.TRANSACTION_USAGE })
 end
-local ops, name = tx.operations(t), queue.name(q)
+local ops, name = txlog.operations(t), queue.name(q)
 for k = 1, #ops do
   if ops[k].lid == e.lid and ops[k].queue == name then
     redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid)

@@ -8,19 +8,20 @@
 -- RETURNS SESSION_EXPIRED
 -- FLAGS allow-oom
 --- require "lib/frame"
+--- require "lib/replay"
 local reply = frame.open()
 if reply then return reply end
 local kept = redis.call("HMGET", KEYS[2], string.match(ARGV[3], "^%d+"), ARGV[3])
 if not kept[1] then return frame.close({ status.SESSION_EXPIRED }) end
-local last, ids, stored = string.match(kept[2] or "0 0 - ", "^(%d+) %d+ (%S+) (.*)$")
+local last, ids, stored = string.match(kept[2] or "0 0 - 0 0 ", "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
 if tonumber(last) < tonumber(ARGV[4]) then
   frame.touch()
   redis.call("HSET", KEYS[2], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
-    .. frame.encode({ status.OPERATION_CANCELLED, frame.incarnation, frame.history }, 3))
+    .. string.format("%.0f %.0f ", status.OPERATION_CANCELLED, frame.history))
   return frame.close({ status.OK, "", 0, "never" })
 end
 if last ~= ARGV[4] then return frame.close({ status.OK, "", 0, "superseded" }) end
-stored = frame.decode(stored)
+stored = replay.decode(stored)
 reply = { status.OK, "", 0, "done", stored[1], ids }
 for n = 4, #stored do reply[#reply + 1] = stored[n] end
 return frame.close(reply)

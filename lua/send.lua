@@ -22,7 +22,7 @@
 --- require "lib/due"
 --- require "lib/position"
 --- require "lib/quota"
---- require "lib/tx"
+--- require lazy "lib/tx"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -42,6 +42,7 @@ local t, code
 if (ARGV[4] ~= "") ~= queue.is(q, "t") then return refuse(status.TRANSACTION_USAGE) end
 if queue.is(q, "p") then return refuse(status.PUT_INHIBITED) end
 if ARGV[4] ~= "" then
+  tx.load()
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return refuse(code) end
 end

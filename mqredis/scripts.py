@@ -1,8 +1,10 @@
 """Find the Lua, join it into bundles, read its headers.
 
 A script is one file of ``lua/`` with the modules it names by ``--- require "lib/x"`` put in front of it, each
-once, depth first; a cycle is an error. Every ``status.NAME`` becomes its number while joining, so the table of
-statuses costs a running script nothing. A line map leads an error in a bundle back to its file.
+once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
+while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
+``--- require lazy "lib/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that.
+A line map leads an error in a bundle back to its file.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-_REQUIRE = re.compile(r'^--- require "([a-z_]+(?:/[a-z_]+)*)"\s*$')
+_REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$')
+_FUNCTION = re.compile(r"^function ([a-z_]+\.[a-z_]+)\(")
+_MODULE = re.compile(r"^local ([a-z_]+) = \{")
 _STATUS_LINE = re.compile(r"^\s*([A-Z_]+) = (0x[0-9A-Fa-f]+),")
 _STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
 _HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+\+?\]|RETURNS|FLAGS)\s*(.*)$")
@@ -24,6 +28,10 @@ _WHERE = re.compile(r'(?:user_script|\[string "[^"]*"\]|@user_script):(\d+):?')
 
 class ScriptError(Exception):
     """The Lua sources are missing or do not join."""
+
+
+#: File, line number in it (0: made by the loader), text.
+Line = tuple[str, int, str]
 
 
 @dataclass(frozen=True)
@@ -95,11 +103,26 @@ def names() -> list[str]:
 @cache
 def get(name: str) -> Script:
     """The bundle of one entry script."""
-    lines: list[tuple[str, int, str]] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
-    _join(name, [], set(), lines)
+    eager, lazy = _modules(name)
+    # Every table is declared before any function that may name it.
+    tables: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
+    bodies: list[Line] = []
+    for module in [*eager, *(m for m in lazy if m not in eager)]:
+        table, body = _parts(module)
+        file, word = f"lua/{module}.lua", module.rpartition("/")[2]
+        tables += table
+        if module not in eager:
+            guard = f"if {word}.loaded then return end {word}.loaded = true"
+            body = [(file, 0, f"function {word}.load()"), (file, 0, guard), *body, (file, 0, "end")]
+        elif module in lazy:
+            body = [*body, (file, 0, f"function {word}.load() end")]
+        bodies += body
+    lines = [*tables, *bodies]
+    own = _source(name)
+    lines = _shake([*lines, *own])
     text = "\n".join(line for _, _, line in lines) + "\n"
-    own = [line for file, _, line in lines if file == f"lua/{name}.lua"]
-    return Script(name, text, _header(name, own), tuple((file, number) for file, number, _ in lines))
+    header = _header(name, [line for _, _, line in own])
+    return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
 
 
 def bundle(name: str) -> str:
@@ -107,23 +130,85 @@ def bundle(name: str) -> str:
     return get(name).text
 
 
-def _join(name: str, path: list[str], seen: set[str], out: list[tuple[str, int, str]]) -> None:
-    if name in path:
-        raise ScriptError("require cycle: " + " -> ".join([*path, name]))
-    if name in seen:
-        return
-    seen.add(name)
+def _modules(name: str) -> tuple[list[str], list[str]]:
+    """Modules a script needs: those that exist from its start, in order, and those that are loaded when needed."""
+    eager: list[str] = []
+    lazy: list[str] = []
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        if module in path:
+            raise ScriptError("require cycle: " + " -> ".join([*path, module]))
+        for is_lazy, wanted in _requires(module, path):
+            if is_lazy:
+                if wanted not in lazy:
+                    lazy.append(wanted)
+                    later.append(wanted)
+            else:
+                visit(wanted, (*path, module))
+        if module not in eager and module != name:
+            eager.append(module)
+
+    later: list[str] = []
+    visit(name, ())
+    while later:
+        # What a lazy module needs from the start has to exist from the start.
+        module = later.pop(0)
+        for is_lazy, wanted in _requires(module, (name,)):
+            if not is_lazy:
+                visit(wanted, (module,))
+            elif wanted not in lazy:
+                lazy.append(wanted)
+                later.append(wanted)
+    return eager, lazy
+
+
+def _requires(name: str, path: tuple[str, ...]) -> list[tuple[bool, str]]:
     file = root() / f"{name}.lua"
     if not file.is_file():
         raise ScriptError(f"lua/{name}.lua is required by {path[-1] if path else 'nobody'} and missing")
-    source = file.read_text().splitlines()
-    for line in source:
-        wanted = _REQUIRE.match(line)
-        if wanted and wanted[1] != "lib/status":
-            _join(wanted[1], [*path, name], seen, out)
-    for number, line in enumerate(source, 1):
-        if not _REQUIRE.match(line):
-            out.append((f"lua/{name}.lua", number, _STATUS_USE.sub(_number, line)))
+    found = [_REQUIRE.match(line) for line in file.read_text().splitlines()]
+    return [(bool(m[1]), m[2]) for m in found if m and m[2] != "lib/status"]
+
+
+def _source(name: str) -> list[Line]:
+    source = (root() / f"{name}.lua").read_text().splitlines()
+    return [
+        (f"lua/{name}.lua", number, _STATUS_USE.sub(_number, line))
+        for number, line in enumerate(source, 1)
+        if not _REQUIRE.match(line)
+    ]
+
+
+def _parts(name: str) -> tuple[list[Line], list[Line]]:
+    """A module's table with the comment above it, and the rest."""
+    lines = _source(name)
+    at = next((n for n, (_, _, line) in enumerate(lines) if _MODULE.match(line)), None)
+    if at is None:
+        raise ScriptError(f"lua/{name}.lua declares no table")
+    while not lines[at][2].endswith("}"):
+        at += 1
+    return lines[: at + 1], lines[at + 1 :]
+
+
+def _shake(lines: list[Line]) -> list[Line]:
+    """Drop the functions that nothing in the bundle names."""
+    while True:
+        bodies: dict[str, tuple[int, int]] = {}
+        for start, (_, _, line) in enumerate(lines):
+            match = _FUNCTION.match(line)
+            if match and not match[1].endswith(".load"):
+                stop = start if line.rstrip().endswith(" end") else _end(lines, start)
+                bodies[match[1]] = (start, stop)
+        text = "\n".join(line.partition("--")[0] for _, _, line in lines)
+        unused = [name for name in bodies if len(re.findall(rf"\b{re.escape(name)}\b", text)) == 1]
+        if not unused:
+            return lines
+        dead = {n for name in unused for n in range(bodies[name][0], bodies[name][1] + 1)}
+        lines = [line for n, line in enumerate(lines) if n not in dead]
+
+
+def _end(lines: list[Line], start: int) -> int:
+    return next(n for n in range(start, len(lines)) if lines[n][2] == "end")
 
 
 def _number(match: re.Match[str]) -> str:

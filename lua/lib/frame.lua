@@ -1,4 +1,5 @@
 --- require "lib/status"
+--- require lazy "lib/replay"
 -- The frame of every script: the manager, the clock, the operation token, the envelope of the reply.
 --
 -- KEYS[1] meta      hash  schema, incarnation, history, seq (SequentialID), messages, bytes, quotas, throttled, clock
@@ -8,7 +9,10 @@
 --
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
-local frame = { changed = false }
+local frame = {
+  changed = false, incarnation = "", history = 0, now = 0, seq = 0, messages = 0, bytes = 0,
+  quota_messages = nil, quota_bytes = nil, throttled = false, again = nil,
+}
 
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
 -- names messages that the entry script has to read again.
@@ -35,37 +39,27 @@ function frame.token()
   local kept = redis.call("HMGET", KEYS[2], session or "", ARGV[1])
   if not kept[1] then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
   if not kept[2] then return end
-  local last, again, reply = string.match(kept[2], "^(%d+) %d+ (%S+) (.*)$")
+  local last, again, reply = string.match(kept[2], "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
   local ahead = tonumber(ARGV[2]) - tonumber(last)
   if ahead > 0 then return end
   if ahead < 0 then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
-  reply = frame.decode(reply)
+  replay.load()
+  reply = replay.decode(reply)
   if again == "-" then return reply end
   frame.again = { ids = again, reply = reply }
 end
 
--- Text of the first `upto` elements of a reply, each as length:value.
-function frame.encode(reply, upto)
+-- Text of the elements of a reply from `from` to `upto`, each as length:value.
+function frame.encode(reply, from, upto)
   local out = {}
-  for i = 1, upto do
+  for i = from, upto do
     local value = reply[i]
     if type(value) == "number" then value = string.format("%.0f", value) end
-    out[i] = #value .. ":" .. value
+    out[#out + 1] = #value
+    out[#out + 1] = ":"
+    out[#out + 1] = value
   end
   return table.concat(out)
-end
-
-function frame.decode(text)
-  local reply, at = {}, 1
-  while at <= #text do
-    local colon = string.find(text, ":", at, true)
-    local size = tonumber(string.sub(text, at, colon - 1))
-    reply[#reply + 1] = string.sub(text, colon + 1, colon + size)
-    at = colon + size + 1
-  end
-  reply[1] = tonumber(reply[1])
-  reply[3] = tonumber(reply[3])
-  return reply
 end
 
 -- Something changed: the history number of this call is the one its reply will carry.
@@ -77,17 +71,18 @@ function frame.touch()
 end
 
 -- Ends a script: saves the manager, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
--- With `ids` only the first `upto` elements are kept, and the ids from which the rest can be read again.
+-- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function frame.close(reply, upto, ids)
+  local history = string.format("%.0f", frame.history)
   if frame.changed then
-    redis.call("HSET", KEYS[1], "history", frame.history, "seq", frame.seq,
-      "messages", frame.messages, "bytes", frame.bytes)
+    redis.call("HSET", KEYS[1], "history", history, "seq", string.format("%.0f", frame.seq),
+      "messages", string.format("%.0f", frame.messages), "bytes", string.format("%.0f", frame.bytes))
   end
   reply[2] = frame.incarnation
   reply[3] = frame.history
   if ARGV[2] ~= "" then
-    redis.call("HSET", KEYS[2], ARGV[1], ARGV[2] .. " " .. string.format("%.0f", frame.now) .. " "
-      .. (ids or "-") .. " " .. frame.encode(reply, upto or #reply))
+    redis.call("HSET", KEYS[2], ARGV[1], table.concat({ ARGV[2], string.format("%.0f", frame.now), ids or "-",
+      string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " "))
   end
   return reply
 end

@@ -2,6 +2,8 @@
 --- require "lib/position"
 --- require "lib/record"
 --- require "lib/tx"
+--- require "lib/release"
+--- require "lib/transfer"
 -- How a unit of work ends (3.1.4.4, 3.1.4.5), queue by queue; within a queue in the order of its operations.
 local outcome = {}
 
@@ -65,14 +67,14 @@ end
 function outcome.commit(order, queues)
   for n = 1, #order do
     local part = order[n]
-    position.unlock(part.q, part.S, false)
+    release.unlock(part.q, part.S, false)
     position.finish(part.q, part.R, "receive")
     position.finish(part.q, part.X, "receive_rejected")
     for target, entries in pairs(part.M) do
       if queues[target] then
-        position.move(part.q, queues[target], entries)
+        transfer.move(part.q, queues[target], entries)
       else
-        position.unlock(part.q, entries, false)
+        release.unlock(part.q, entries, false)
       end
     end
   end
@@ -82,8 +84,8 @@ function outcome.abort(order)
   for n = 1, #order do
     local part = order[n]
     position.delete(part.q, part.S, "aborted")
-    position.unlock(part.q, part.R, true)
-    position.unlock(part.q, part.X, true)
-    for _, entries in pairs(part.M) do position.unlock(part.q, entries, false) end
+    release.unlock(part.q, part.R, true)
+    release.unlock(part.q, part.X, true)
+    for _, entries in pairs(part.M) do release.unlock(part.q, entries, false) end
   end
 end

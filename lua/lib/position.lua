@@ -1,6 +1,6 @@
 --- require "lib/frame"
 --- require "lib/record"
---- require "lib/special"
+--- require lazy "lib/special"
 --- require "lib/quota"
 -- The state machine of a MessagePosition (3.1.1.11), and the only writer of states.
 --
@@ -39,7 +39,11 @@ function position.arrive(q, entries)
   q.arrived = q.arrived or {}
   for n = 1, #entries do
     local e = entries[n]
-    local fate = record.flag(e.rec, 1) and special.arrive(q, e.lid, e.rec, frame.now)
+    local fate
+    if record.flag(e.rec, 1) then
+      special.load()
+      fate = special.arrive(q, e.lid, e.rec, frame.now)
+    end
     if fate == "expired" then
       gone[#gone + 1] = e
     elseif fate ~= "delayed" then
@@ -62,7 +66,10 @@ function position.delete(q, entries, reason)
     fields[#fields + 1] = e.lid
     if e.rec then
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
-      if record.flag(e.rec, 1) then special.leave(q, e.lid, reason) end
+      if record.flag(e.rec, 1) then
+        special.load()
+        special.leave(q, e.lid, reason)
+      end
     end
     if e.st then states[#states + 1] = e.lid end
   end
@@ -91,45 +98,16 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     scores[#scores + 1] = e.lid
     states[#states + 1] = e.lid
     states[#states + 1] = record.text(st)
-    if record.flag(e.rec, 1) then special.leave(q, e.lid) end
+    if record.flag(e.rec, 1) then
+      special.load()
+      special.leave(q, e.lid)
+    end
     if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
   redis.call("ZREM", q.a, unpack(ids))
   redis.call("ZADD", q.l, unpack(scores))
   redis.call("HSET", q.s, unpack(states))
   frame.touch()
-end
-
--- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
--- `aborted`: count it as an abort of the transaction that had received it.
-function position.unlock(q, entries, aborted)
-  local back, purged, states, drop, ids = {}, {}, {}, {}, {}
-  for n = 1, #entries do
-    local e = entries[n]
-    local st = e.st
-    ids[n] = e.lid
-    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. e.lid) end
-    if string.find(st.kind, "P", 1, true) then
-      purged[#purged + 1] = e
-    else
-      back[#back + 1] = e
-      if aborted then st.aborts = st.aborts + 1 end
-      st.kind, st.owner, st.fence = "-", "-", 0
-      if st.deliveries + st.aborts + st.moves > 0 then
-        states[#states + 1] = e.lid
-        states[#states + 1] = record.text(st)
-      else
-        drop[#drop + 1] = e.lid
-      end
-    end
-  end
-  if #ids == 0 then return end
-  redis.call("ZREM", q.l, unpack(ids))
-  if #states > 0 then redis.call("HSET", q.s, unpack(states)) end
-  if #drop > 0 then redis.call("HDEL", q.s, unpack(drop)) end
-  frame.touch()
-  position.arrive(q, back)
-  if #purged > 0 then position.delete(q, purged, "queue_purged") end
 end
 
 -- Locked -> Deleted: a commit.
@@ -141,40 +119,4 @@ function position.finish(q, entries, reason)
   end
   if #marks > 0 then redis.call("ZREM", q.i, unpack(marks)) end
   position.delete(q, entries, reason)
-end
-
--- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
--- of the source any more when this returns, and available in the target.
-function position.move(q, target, entries)
-  local ids, fields, states, drop, bytes = {}, {}, {}, {}, 0
-  for n = 1, #entries do
-    local e = entries[n]
-    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
-    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", frame.now)
-    st.kind, st.owner, st.fence = "-", "-", 0
-    e.st = st
-    bytes = bytes + st.size
-    ids[n] = e.lid
-    fields[#fields + 1] = e.lid
-    fields[#fields + 1] = e.rec
-    drop[#drop + 1] = e.lid
-    if record.flag(e.rec, 8) then
-      fields[#fields + 1] = "^" .. e.lid
-      fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
-      drop[#drop + 1] = "^" .. e.lid
-    end
-    states[#states + 1] = e.lid
-    states[#states + 1] = record.text(st)
-    if record.flag(e.rec, 1) then special.leave(q, e.lid) end
-  end
-  redis.call("ZREM", q.a, unpack(ids))
-  redis.call("ZREM", q.l, unpack(ids))
-  redis.call("HDEL", q.s, unpack(ids))
-  redis.call("HDEL", q.m, unpack(drop))
-  redis.call("HSET", target.m, unpack(fields))
-  redis.call("HSET", target.s, unpack(states))
-  quota.add(q, -#ids, -bytes)
-  quota.add(target, #ids, bytes)
-  frame.touch()
-  position.arrive(target, entries)
 end

@@ -1,5 +1,6 @@
 --- require "lib/frame"
 --- require "lib/position"
+--- require lazy "lib/release"
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
 
@@ -24,9 +25,12 @@ function settle.all(q, at, count, lease)
       lost[#lost + 1] = not e and "g" or (not e.st or string.sub(e.st.kind, 1, 1) == "-") and "a" or "f"
     end
   end
-  position.unlock(q, done.a, false)
-  settle.finish(q, done.c, "receive")
-  settle.finish(q, done.j, "receive_rejected")
+  if #done.a > 0 then
+    release.load()
+    release.unlock(q, done.a, false)
+  end
+  if #done.c > 0 then settle.finish(q, done.c, "receive") end
+  if #done.j > 0 then settle.finish(q, done.j, "receive_rejected") end
   for n = 1, #done.x do redis.call("ZADD", q.l, frame.now + lease, done.x[n].lid) end
   if #done.x > 0 then frame.touch() end
   return lost

@@ -1,0 +1,61 @@
+--- require "lib/frame"
+--- require "lib/position"
+--- require lazy "lib/release"
+-- What happens when a deadline of a queue has passed. Loaded only then.
+local lapse = {}
+
+-- The lease of these locks is over. A transaction that was renewed keeps its messages; one that was not is over as
+-- a whole: its record goes, and each queue it touched gives its messages back when somebody comes by.
+function lapse.locks(q, ids)
+  release.load()
+  local locked, received, sent = {}, {}, {}
+  local entries = position.read(q, ids)
+  for n = 1, #entries do
+    local e = entries[n]
+    local kind = string.sub(e.st.kind, 1, 1)
+    local renewed = kind ~= "L" and lapse.transaction(e.st.owner)
+    if renewed then
+      redis.call("ZADD", q.l, renewed, e.lid)
+    elseif kind == "S" then
+      sent[#sent + 1] = e
+    elseif kind == "R" then
+      received[#received + 1] = e
+    else
+      locked[#locked + 1] = e
+    end
+  end
+  release.unlock(q, locked, false)
+  release.unlock(q, received, true)
+  position.delete(q, sent, "aborted")
+end
+
+-- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned.
+function lapse.transaction(id)
+  local text = redis.call("HGET", KEYS[3], id)
+  if not text then return end
+  local deadline, count = string.match(text, "^(%d+) %d+ (%d+)")
+  if tonumber(deadline) > frame.now then return deadline end
+  redis.call("HDEL", KEYS[3], id)
+  for from = 1, tonumber(count), 500 do
+    local fields = {}
+    for k = from, math.min(from + 499, tonumber(count)) do fields[#fields + 1] = id .. ":" .. k end
+    redis.call("HDEL", KEYS[3], unpack(fields))
+  end
+  frame.touch()
+end
+
+function lapse.timers(q, timers)
+  local ready, expired = {}, {}
+  for n = 1, #timers do
+    local e = position.read(q, { string.sub(timers[n], 2) })[1]
+    redis.call("ZREM", q.t, timers[n])
+    if e and string.sub(timers[n], 1, 1) == "e" then
+      expired[#expired + 1] = e
+    elseif e then
+      ready[#ready + 1] = e
+    end
+  end
+  frame.touch()
+  position.delete(q, expired, "receive_timeout")
+  position.arrive(q, ready)
+end

@@ -1,0 +1,65 @@
+-- The doorbells of waiting readers (lib/wake tells what a waiter is). Loaded only when somebody waits.
+local ring = {}
+
+-- The stem of the doorbell keys: "mq:{manager}:bell:".
+function ring.bell(slot)
+  return string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+end
+
+-- Rings one doorbell; false if nobody listens to it any more. The key is computed, not declared, and the calls are
+-- protected: these are the last writes of a script, and a wake may fail (docs/decisions/0005).
+function ring.one(slot, mode)
+  local key = ring.bell(slot)
+  local channel = "__keyspace@" .. string.sub(mode, 2) .. "__:" .. key
+  if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
+  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
+  if type(listeners) == "table" and tonumber(listeners[2]) == 0 then return false end
+  redis.pcall("SADD", key, "1")
+  redis.pcall("DEL", key)
+  return true
+end
+
+-- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2): peek readers before the
+-- first destructive one are handed a copy; each destructive one uses up one message.
+function ring.serve(q)
+  local ids = q.arrived
+  q.arrived = nil
+  local at, rung, from = 1, {}, 0
+  while at <= #ids and from < 1000 do
+    local waiting = redis.call("ZRANGE", q.w, from, from + 63)
+    for n = 1, #waiting do
+      local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
+      rung[#rung + 1] = waiting[n]
+      if kind == "P" then
+        ring.hand(q, slot, ids[at])
+        ring.one(slot, mode)
+      else
+        if kind == "C" then redis.call("HSET", KEYS[2], slot .. "!", "h " .. ids[at]) end
+        if ring.one(slot, mode) then at = at + 1 end
+        if at > #ids then break end
+      end
+    end
+    if #waiting < 64 then break end
+    from = from + 64
+  end
+  if #rung > 0 then redis.call("ZREM", q.w, unpack(rung)) end
+end
+
+-- A copy of the message for a waiting peek, so that it sees what satisfied it.
+function ring.hand(q, slot, lid)
+  local rec = redis.call("HGET", q.m, lid)
+  if not rec then return end
+  local large = redis.call("HGET", q.m, "^" .. lid) or ""
+  local state = redis.call("HGET", q.s, lid) or ""
+  redis.call("HSET", KEYS[2], slot .. "!", "m " .. lid .. " " .. string.match(state, "^%d* ?%d* ?%d* ?%d*")
+    .. "\n" .. rec .. large)
+end
+
+-- Rings everybody, for a queue that goes away.
+function ring.all(q)
+  local waiting = redis.call("ZRANGE", q.w, 0, -1)
+  for n = 1, #waiting do
+    local slot, mode = string.match(waiting[n], "^(%S+) %S (%S+)")
+    ring.one(slot, mode)
+  end
+end
