@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers.abells import AsyncHub
+from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
-from mqredis.drivers.session import SHEBANG_PROBE, Attempt, Core, Next, Run, Slot, parse_run_id
+from mqredis.drivers.attempt import Attempt, Next
+from mqredis.drivers.session import SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
@@ -42,6 +43,7 @@ class AsyncDriver:
         self.settings = settings
         self.backend = backend
         self.core = Core(settings, keys)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._setup()
         _drivers.add(self)
 
@@ -54,6 +56,13 @@ class AsyncDriver:
         self.backend.after_fork()
         self.core.after_fork()
         self._setup()
+
+    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Another event loop than before: connections and tasks of the old one are of no use."""
+        if self._loop is not None:
+            self.backend.after_fork()
+            self._setup()
+        self._loop = loop
 
     # ---- what the faces use ----------------------------------------------------------------------
 
@@ -101,7 +110,10 @@ class AsyncDriver:
                     await self._session_open(deadline)
 
     async def run(self, operation: Operation[R]) -> R:
-        """Run an operation to its end in this thread."""
+        """Run an operation to its end in this task."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._adopt(loop)
         try:
             run = Run(await self._take())
             answer: Any = None
@@ -156,7 +168,7 @@ class AsyncDriver:
         if session is not None:
             self.core.session = None
             try:
-                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), _raw, False)
+                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
                 if await self._try(attempt) is Next.LOAD:
                     await self._load(attempt)
@@ -171,8 +183,7 @@ class AsyncDriver:
         session = self.core.session
         if session is None:
             await self.open()
-            session = self.core.session
-            assert session is not None
+            return await self._take()
         return session.take()
 
     async def _perform(self, step: Any, run: Run) -> Any:
@@ -188,6 +199,8 @@ class AsyncDriver:
 
     async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
+        if run.listening:
+            run.keys = call.keys
         try:
             while True:
                 step = await self._try(attempt)
@@ -236,8 +249,9 @@ class AsyncDriver:
             await self._load(attempt)
         elif step is Next.RENEW:
             await self.open(attempt.deadline)
-            if attempt.renew() and attempt.run is not None:
-                await self._hub.listen(attempt.run)
+            old = attempt.renew()
+            if old is not None and attempt.run is not None:
+                await self._hub.follow(attempt.run, old)
         elif step is Next.TOUCH:
             async with self._opening:
                 if attempt.server != self.core.run_id:
@@ -289,13 +303,12 @@ class AsyncDriver:
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
-        call: Call[Payload] = Call("session_open", self.core.admin, (), _raw, False)
+        call: Call[Payload] = Call("session_open", self.core.admin, (), raw, False)
         attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
         attempt.deadline = deadline
-        while (step := await self._try(attempt)) is not Next.DONE:
-            await self._prepare(attempt, step)
-        self.core.adopt(attempt.result[1], attempt.server)
-
-
-def _raw(status: int, payload: Payload) -> Payload:
-    return payload
+        while True:
+            step = await self._try(attempt)
+            if step is not Next.DONE:
+                await self._prepare(attempt, step)
+            elif self.core.adopt(attempt.result[1], attempt.server):
+                return

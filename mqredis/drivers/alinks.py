@@ -1,4 +1,4 @@
-"""Asyncio connections: the twin of ``links``. Time-outs are kept here, because redis-py makes a task for each."""
+"""Asyncio connections: the twin of ``links``. Time-outs are kept here: redis-py makes a task for each."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ class AsyncBackend:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
 
+    def moved(self) -> None:
+        """The node may be another one now: the next connection asks for the way."""
+        if self.plan.movable:
+            self.plan.node = None
+
     def describe(self) -> str:
         """The address, without secrets."""
         return self.plan.target.describe()
@@ -137,7 +142,7 @@ class AsyncBackend:
     async def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
         await self.suspect()
-        if self.plan.target.kind in ("sentinel", "cluster"):
+        if self.plan.movable:
             await self._locate()
 
     async def pubsub_connection(self) -> Any:

@@ -1,18 +1,181 @@
-"""The hub: all waits of one driver, woken by one subscription."""
+"""Doorbells: the half of waiting that knows no threads, tasks or sockets.
+
+Rules of waking: only the event ``sadd`` on exactly subscribed channels wakes; each confirmation of a
+subscription after the first means that something may have been missed, so it wakes too.
+"""
 
 from __future__ import annotations
 
 import random
-import threading
-import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Protocol
 
-from mqredis.drivers.session import Run
+from mqredis.drivers.session import Run, Slot
+from mqredis.keys import KeySet
+from mqredis.settings import Settings
 from mqredis.steps import Wait, Woken
 
-if TYPE_CHECKING:
-    from mqredis.drivers.sync import Driver
+#: How long a probe waits for its own event, in seconds.
+PROBE_SECONDS = 0.25
+#: A subscription silent for so long is asked for a sign of life, and given up after as long again.
+HEALTH_SECONDS = 5.0
+#: A wait looks by itself only after so many re-check periods: one glance looks for all of them.
+PATIENCE = 5
+#: Queues in one glance, channels in one SUBSCRIBE.
+CHUNK = 64
+
+_RING = b"sadd"
+_CONFIG = "notify-keyspace-events"
+
+
+class Flag(Protocol):
+    """What ``threading.Event`` and ``asyncio.Event`` have in common."""
+
+    def set(self) -> None:
+        """Raise it."""
+
+    def clear(self) -> None:
+        """Lower it."""
+
+    def is_set(self) -> bool:
+        """Is it up?"""
+
+
+class Ringer(str):  # noqa: SLOT000 - a str cannot have slots of its own
+    """How the bell of an operation is rung: "k", "p" or "", and what a script must know besides."""
+
+    slot: str
+    database: int
+
+    def __new__(cls, mode: str, slot: str, database: int) -> Ringer:
+        """``slot`` names the bell, ``database`` is part of its channel."""
+        self = super().__new__(cls, mode)
+        self.slot = slot
+        self.database = database
+        return self
+
+
+class Bell:
+    """One subscribed channel; it belongs to a slot and is kept as long as the session."""
+
+    __slots__ = ("channel", "confirmed", "late", "rung", "session")
+
+    def __init__(self, channel: str, session: str, rung: Any, confirmed: Any) -> None:
+        self.channel = channel
+        self.session = session
+        self.rung = rung
+        self.confirmed = confirmed
+        #: Somebody relies on it already, although the server has not confirmed it.
+        self.late = False
+
+    def confirm(self) -> None:
+        """The server confirmed the subscription: the first time, or after a loss."""
+        if self.late or self.confirmed.is_set():
+            self.rung.set()
+        self.late = False
+        self.confirmed.set()
+
+
+class Board:
+    """All bells of a hub, by channel and by slot, and the waits of the moment."""
+
+    def __init__(self, settings: Settings, flag: Callable[[], Flag]) -> None:
+        self._settings = settings
+        self._flag = flag
+        self.by_channel: dict[bytes, Bell] = {}
+        self.by_slot: dict[str, Bell] = {}
+        self.journal = Journal()
+        self.waits: dict[Run, tuple[Wait, Flag]] = {}
+        self.denied = ""
+
+    def bell(self, slot: str, channel: str, session: str = "") -> tuple[Bell, bool]:
+        """The bell of a slot; True when it is new and must be subscribed."""
+        found = self.by_slot.get(slot)
+        if found is not None:
+            return found, False
+        bell = Bell(channel, session, self._flag(), self._flag())
+        self.by_slot[slot] = self.by_channel[channel.encode()] = bell
+        return bell, True
+
+    def follow(self, old: Slot, new: Slot) -> None:
+        """The operation goes on with another slot; its waiter may still be registered with the old one."""
+        bells = self.by_slot.get(old.name), self.by_slot.get(new.name)
+        if bells[0] is not None and bells[1] is not None:
+            self.by_channel[bells[0].channel.encode()] = bells[1]
+
+    def stale(self, session: str) -> list[str]:
+        """Remove the bells of other sessions that no wait uses; their channels."""
+        used = {id(flag) for _, flag in self.waits.values()}
+        gone = [
+            (slot, bell)
+            for slot, bell in self.by_slot.items()
+            if bell.session not in ("", session) and id(bell.rung) not in used
+        ]
+        for slot, bell in gone:
+            del self.by_slot[slot]
+            self.by_channel.pop(bell.channel.encode(), None)
+        return [bell.channel for _, bell in gone]
+
+    def forget(self, slot: str) -> None:
+        """Remove one bell."""
+        bell = self.by_slot.pop(slot, None)
+        if bell is not None:
+            self.by_channel.pop(bell.channel.encode(), None)
+
+    def channels(self) -> list[list[str]]:
+        """All channels, in portions."""
+        every = sorted(channel.decode() for channel in list(self.by_channel))
+        return [every[n : n + CHUNK] for n in range(0, len(every), CHUNK)]
+
+    def heard(self, message: Any) -> None:
+        """A message of the subscription arrived."""
+        if not isinstance(message, list) or len(message) < 3:
+            return
+        bell = self.by_channel.get(message[1])
+        if bell is None:
+            return
+        if message[0] == b"message" and message[2] == _RING:
+            bell.rung.set()
+        elif message[0] == b"subscribe":
+            bell.confirm()
+
+    def deny(self, why: str) -> None:
+        """The server does not let us subscribe: nobody needs to wait for a confirmation."""
+        self.denied = why
+        for bell in list(self.by_slot.values()):
+            bell.confirmed.set()
+
+    def nap(self, step: Wait, mode: str) -> tuple[float, Woken]:
+        """How long to sleep at most, in seconds, and what it means when nothing rang."""
+        limit = self._settings.poll_seconds if mode == "poll" else self.recheck() * PATIENCE
+        if step.nap is not None and step.nap <= limit:
+            return max(step.nap, 0.0), Woken.TIMED_OUT
+        return limit, Woken.RUNG
+
+    def recheck(self) -> float:
+        """How long until somebody looks for all who wait, in seconds; different in each process."""
+        return self._settings.recheck_seconds * random.uniform(0.8, 1.0)  # noqa: S311 - a spread, not a secret
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope."""
+        self.journal.add(scope)
+        for step, flag in list(self.waits.values()):
+            if scope in step.scopes:
+                flag.set()
+
+    def ring_all(self) -> None:
+        """Let every wait look again."""
+        for _, flag in list(self.waits.values()):
+            flag.set()
+
+    def queues(self) -> dict[tuple[str, ...], list[Flag]]:
+        """The key groups of the queues that are waited on, each with the flags of its waits."""
+        out: dict[tuple[str, ...], list[Flag]] = {}
+        for run, (_, flag) in list(self.waits.items()):
+            for group in groups(run.keys):
+                out.setdefault(group, []).append(flag)
+        return out
 
 
 class Journal:
@@ -24,70 +187,67 @@ class Journal:
 
     def add(self, scope: object) -> None:
         """Note a cancellation."""
+        self._entries.append((self.position + 1, scope))
         self.position += 1
-        self._entries.append((self.position, scope))
 
     def since(self, mark: int, scopes: tuple[object, ...]) -> bool:
         """Was one of the scopes cancelled after ``mark``?"""
-        return self.position != mark and any(at > mark and scope in scopes for at, scope in self._entries)
+        if self.position == mark:
+            return False
+        return any(at > mark and scope in scopes for at, scope in list(self._entries))
 
 
-class Hub:
-    """Waits of threads."""
+def groups(keys: KeySet | None) -> Iterable[tuple[str, ...]]:
+    """The queues in the KEYS of a message script."""
+    if keys is None:
+        return []
+    from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 
-    def __init__(self, driver: Driver) -> None:
-        self._settings = driver.settings
-        self._lock = threading.Lock()
-        self._journal = Journal()
-        self._waits: dict[Run, tuple[Wait, threading.Event]] = {}
-        self.mode_name = ""
+    names, size = keys.keys[MESSAGE_SCRIPT_PARTS:], len(QUEUE_PARTS)
+    return [names[n : n + size] for n in range(0, len(names) - size + 1, size)]
 
-    def listen(self, run: Run | None) -> str:
-        """Subscribe to the bell of the run's slot."""
-        if run is not None:
-            run.listening = True
-            run.mark = self._journal.position
-        self.mode_name = "poll"
-        return ""
 
-    def recheck(self) -> float:
-        """How long a wait may sleep before it looks again though nothing rang, in seconds."""
-        return self._settings.recheck_seconds * random.uniform(0.8, 1.0)
+def covers(flags: str) -> bool:
+    """Do these flags of notify-keyspace-events announce a SADD on a keyspace channel?"""
+    return "K" in flags and ("s" in flags or "A" in flags)
 
-    def wait(self, run: Run, step: Wait) -> Woken:
-        """Sleep until something happens."""
-        event = threading.Event()
-        limit = self._settings.poll_seconds
-        nap = limit if step.nap is None else min(step.nap, limit)
-        end = None if step.nap is None else time.monotonic() + step.nap
-        with self._lock:
-            self._waits[run] = (step, event)
-        try:
-            if not self._journal.since(run.mark, step.scopes):
-                event.wait(max(nap, 0))
-        finally:
-            with self._lock:
-                del self._waits[run]
-        cancelled = self._journal.since(run.mark, step.scopes)
-        run.mark = self._journal.position
-        if cancelled:
-            return Woken.CANCELLED
-        return Woken.TIMED_OUT if end is not None and time.monotonic() >= end else Woken.RUNG
 
-    def cancel(self, scope: object) -> None:
-        """End the waits of this scope."""
-        with self._lock:
-            self._journal.add(scope)
-            for step, event in self._waits.values():
-                if scope in step.scopes:
-                    event.set()
+def union(flags: str) -> str:
+    """The flags with ours added: CONFIG SET replaces, and others may rely on theirs."""
+    out = flags if "K" in flags else flags + "K"
+    return out if "s" in out or "A" in out else out + "s"
 
-    def ring_all(self) -> None:
-        """Let every wait look again."""
-        with self._lock:
-            for _, event in self._waits.values():
-                event.set()
 
-    def close(self) -> None:
-        """End."""
-        self.ring_all()
+#: A command to run (answered None when the server refuses it) or a trial to make (answered True, False, or
+#: None without a connection to try it with).
+Question = tuple[str, ...]
+
+
+def choose(settings: Settings) -> Generator[Question, Any, str]:
+    """Find out how waits can be woken: "keyspace", "publish" or "poll"; "" when it cannot be told now."""
+    wish = settings.wake
+    if wish in ("poll", "publish"):
+        return wish
+    reply = yield ("CONFIG", "GET", _CONFIG)
+    flags = None
+    if isinstance(reply, list) and len(reply) == 2:
+        flags = reply[1].decode() if isinstance(reply[1], bytes) else str(reply[1])
+    if flags is not None and not covers(flags) and settings.configure_server:
+        done = yield ("CONFIG", "SET", _CONFIG, union(flags))
+        flags = flags if done is None else union(flags)
+    if wish == "keyspace":
+        return "keyspace"
+    worked = None
+    if flags is None or covers(flags):
+        worked = yield ("trial", "keyspace")
+        if worked:
+            return "keyspace"
+    worked = yield ("trial", "publish")
+    if worked:
+        return "publish"
+    return "" if worked is None else "poll"
+
+
+def letter(mode: str) -> str:
+    """What a script is told."""
+    return {"keyspace": "k", "publish": "p"}.get(mode, "")

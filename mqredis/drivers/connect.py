@@ -25,7 +25,7 @@ _stores_lock = threading.Lock()
 def open_backend(where: Any, settings: Settings, key: str = "") -> Backend:
     """A sync backend for a URL or an existing ``redis.Redis``/``RedisCluster``.
 
-    ``key`` is any key of the manager: its slot tells which node of a cluster to use. Nothing is connected yet.
+    ``key`` is any key of the manager: its slot tells which node of a cluster to use. Nothing connects yet.
 
     Raises:
         InvalidArgument: the URL or client cannot be used.
@@ -76,9 +76,9 @@ def _plan_url(
     target = parse(url)
     release: Callable[[], None] | None = None
     if target.kind == "embedded":
-        from mqredis import embedded  # only when wanted: it starts processes
+        from mqredis.embedded import join  # only when wanted: it starts processes
 
-        server = embedded.join(target.name or None)
+        server = join(target.name or None)
         target, release = parse(server.url), server.leave
     classes = aredis.connection if asyncio else redis.connection
     options = dict(target.options, db=target.database)

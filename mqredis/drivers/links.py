@@ -15,7 +15,7 @@ from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import BrokerUnavailable
 
-#: A connection that was idle for longer is looked at before it is used, in seconds: the server may have closed it.
+#: A connection idle for longer is looked at before it is used, in seconds: the server may have closed it.
 IDLE_CHECK = 1.0
 
 
@@ -73,6 +73,11 @@ class Backend:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
 
+    def moved(self) -> None:
+        """The node may be another one now: the next connection asks for the way."""
+        if self.plan.movable:
+            self.plan.node = None
+
     def describe(self) -> str:
         """The address, without secrets."""
         return self.plan.target.describe()
@@ -129,7 +134,7 @@ class Backend:
     def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
         self.suspect()
-        if self.plan.target.kind in ("sentinel", "cluster"):
+        if self.plan.movable:
             self._locate()
 
     def pubsub_connection(self) -> Any:

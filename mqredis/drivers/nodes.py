@@ -1,6 +1,6 @@
-"""How to make a connection: the class and keyword arguments, for one node, a Sentinel group or a cluster.
+"""How to make a connection: class and keyword arguments, for one node, a Sentinel group or a cluster.
 
-``Plan`` is the pure part; the sync and asyncio backends ask it what to connect to and tell it what they found.
+``Plan`` is the pure part; the two backends ask it what to connect to and tell it what they found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 #: What a client's pool may carry that is its own business.
 _POOL_ONLY = frozenset(
     ("connection_pool", "max_connections", "timeout", "maint_notifications_pool_handler", "event_dispatcher",
-     "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout", "maintenance_notification_hash",
+     "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout",
+     "maintenance_notification_hash",
      "oss_cluster_maint_notifications_handler", "maintenance_state", "redis_connect_func", "connection_class",
      "retry_on_error", "retry_on_timeout", "parser_class", "command_packer", "himport_registry",
      "check_server_ready", "ssl", "himport_cache")
@@ -95,12 +96,19 @@ class Plan:
     key: str = ""
     #: The node found last, for Sentinel and cluster.
     node: tuple[str, int] | None = None
+    #: Owners found so far: in a cluster they may know the way when the seeds are gone.
+    known: list[tuple[str, int]] = field(default_factory=list)
     secrets: tuple[str, ...] = field(default=())
+
+    @property
+    def movable(self) -> bool:
+        """Can the manager's node change?"""
+        return self.target.kind in ("sentinel", "cluster")
 
     @property
     def found(self) -> bool:
         """Is it known what to connect to?"""
-        return self.target.kind not in ("sentinel", "cluster") or self.node is not None
+        return self.node is not None or not self.movable
 
     @property
     def memory(self) -> bool:
@@ -123,12 +131,8 @@ class Plan:
         return kwargs | {"host": node[0], "port": node[1]}
 
     def candidates(self) -> list[tuple[str, int]]:
-        """Nodes to ask for the way, the last known first."""
-        nodes = self.target.nodes
-        return [self.node, *nodes] if self.node and self.target.kind == "cluster" else list(nodes)
-
-    def forget(self) -> None:
-        """The way may have changed. A cluster's last node stays the first to be asked."""
+        """Nodes to ask for the way."""
+        return [*self.known, *(node for node in self.target.nodes if node not in self.known)]
 
     def query(self) -> tuple[str, ...]:
         """The command that asks for the way."""
@@ -146,6 +150,8 @@ class Plan:
         if node is None:
             return False
         self.node = node
+        if self.target.kind == "cluster":
+            self.known = [node, *(other for other in self.known if other != node)][:16]
         return True
 
     def lost(self, errors: list[str]) -> BrokerUnavailable:

@@ -1,6 +1,6 @@
-"""The pure half of a driver: sessions and their slots, what is known of the store, and one call's tries.
+"""The pure half of a driver: sessions and their slots, and what is known of the store.
 
-The drivers do the input and output; every decision about an outcome is taken here, once for both.
+The drivers do the input and output; what a reply means is decided here and in ``attempt``, once for both.
 """
 
 from __future__ import annotations
@@ -9,43 +9,31 @@ import itertools
 import re
 import secrets
 import threading
-from enum import Enum, auto
 from typing import Any
 
 from mqredis import scripts
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import Fault, as_text, bulk, fault_of, pack
+from mqredis.drivers.wire import as_text, bulk
 from mqredis.errors import (
-    BrokerFull,
-    BrokerRefused,
-    BrokerUnavailable,
     HistoryRolledBack,
     InvariantBroken,
     ManagerNotFound,
-    MqError,
-    OutcomeUnknown,
     error_for,
 )
-from mqredis.keys import ManagerKeys
+from mqredis.keys import KeySet, ManagerKeys
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Call, Payload
+from mqredis.steps import Payload
 
 #: Format of the data that this client reads and writes.
 SCHEMA = 1
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
-#: How often one call may get a new session or slot before we give up.
-MAX_RENEWALS = 3
-
 _BAND = 0xA0010000
-_EXPIRED = int(Status.SESSION_EXPIRED)
-_REUSED = int(Status.TOKEN_REUSED)
+EXPIRED = int(Status.SESSION_EXPIRED)
+REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
 _TOO_NEW = int(Status.SCHEMA_TOO_NEW)
 _ROLLED_BACK = int(Status.HISTORY_ROLLED_BACK)
-_NO_SEQUENCE = bulk(b"")
-_NO_TOKEN = bulk(b"") + bulk(b"")
 
 
 #: A script that only servers from 7.0 on can run.
@@ -56,6 +44,11 @@ def parse_run_id(info: Any) -> str:
     """run_id out of the text of ``INFO server``."""
     found = re.search(r"run_id:(\w+)", as_text(info))
     return found.group(1) if found else ""
+
+
+def raw(_status: int, payload: Payload) -> Payload:
+    """Parser of the driver's own calls."""
+    return payload
 
 
 class Slot:
@@ -83,7 +76,7 @@ class Session:
     def __init__(self, number: str) -> None:
         self.number = number
         self._free: list[Slot] = []
-        self._count = itertools.count(1)
+        self._count = itertools.count()
 
     def take(self) -> Slot:
         """A slot that nobody uses."""
@@ -100,11 +93,15 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    __slots__ = ("listening", "mark", "slot")
+    __slots__ = ("flag", "keys", "listening", "mark", "slot")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
+        #: It has subscribed to the bell of its slot.
         self.listening = False
+        #: What rings when it waits; KEYS of its last call since it listens.
+        self.flag: Any = None
+        self.keys: KeySet | None = None
         #: Position in the journal of cancellations when the present look began.
         self.mark = 0
 
@@ -125,7 +122,6 @@ class Core:
         #: Has any connection ever worked? Until then a dead address fails at once.
         self.reached = False
         self.unknown: list[str] = []
-        self.proposal = secrets.token_hex(8)
         self.shebang: bool | None = None
         self._variants: dict[str, tuple[str, str]] = {}
         self._gone: str = ""
@@ -162,19 +158,21 @@ class Core:
             str(int(settings.session_ttl_seconds * 1000)),
             run_id,
             "1" if settings.test_clock else "0",
-            # Once we know a manager, a missing one is a loss and must not be made anew in silence.
-            "" if self.incarnation else self.proposal,
+            secrets.token_hex(8),
             self.session.number if self.session else "",
         ]
 
-    def adopt(self, reply: Any, run_id: str) -> None:
-        """Take over the answer of ``session_open``.
+    def adopt(self, reply: Any, run_id: str) -> bool:
+        """Take over the answer of ``session_open``; False: the session we showed is unknown there.
 
         Raises:
             ManagerNotFound: another incarnation than the one we knew.
             HistoryRolledBack: the server has forgotten changes; the session is open on what is left.
         """
         status, incarnation, history, payload = _parts(reply)
+        if status == EXPIRED and self.session is not None:
+            self.session = None
+            return False
         if status != Status.OK:
             self._refuse(status, payload)
         if self.incarnation and incarnation != self._incarnation:
@@ -192,12 +190,13 @@ class Core:
                 self.session = Session(number)
         if history < floor:
             raise self._rolled_back(floor, history)
+        return True
 
     def gone(self) -> ManagerNotFound:
         """The manager is lost for this client, for good: it must never be made anew in silence."""
         self._gone = (
-            f"queue manager {self.keys.manager!r} is not what it was: its data were flushed, replaced, or this is "
-            "another database. This client stops; connect again to work with what is there now"
+            f"queue manager {self.keys.manager!r} is not what it was: its data were flushed or replaced, or "
+            "this is another database. This client stops; connect again to work with what is there now"
         )
         return ManagerNotFound(self._gone)
 
@@ -239,7 +238,7 @@ class Core:
             raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None
         if status >= _BAND:
             # A refusal that is sent before the manager was read carries no incarnation.
-            if status in (_EXPIRED, _REUSED) and not reply[1]:
+            if status in (EXPIRED, REUSED) and not reply[1]:
                 return status, reply[3:]
             if reply[1] in (b"", self._incarnation):
                 self._refuse(status, reply[3:])
@@ -258,8 +257,8 @@ class Core:
     @staticmethod
     def _rolled_back(floor: int, history: int) -> HistoryRolledBack:
         return HistoryRolledBack(
-            f"the server has forgotten {floor - history} acknowledged change(s) (history {history}, known {floor}): "
-            "it restarted or failed over without its log. Calls go on with what is left",
+            f"the server has forgotten {floor - history} acknowledged change(s) (history {history}, known "
+            f"{floor}): it restarted or failed over without its log. Calls go on with what is left",
             known=floor,
             found=history,
         )
@@ -270,194 +269,3 @@ def _parts(reply: Any) -> tuple[int, bytes, int, Payload]:
         return int(reply[0]), reply[1], int(reply[2] or 0), reply[3:]
     except (TypeError, ValueError, IndexError):
         raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None
-
-
-class Next(Enum):
-    """What a driver does after one try."""
-
-    DONE = auto()  # attempt.result holds status and payload
-    AGAIN = auto()  # try again at once
-    LOAD = auto()  # load the script, then try again
-    PAUSE = auto()  # wait attempt.pause seconds, then try again
-    RENEW = auto()  # open a new session unless there is one, take a slot of it, then try again
-    TOUCH = auto()  # the server was restarted or replaced: show it the session, then try again
-
-
-class Attempt:
-    """All tries of one call, from the first to a known outcome."""
-
-    __slots__ = (
-        "asking", "call", "core", "deadline", "floor", "lost", "maybe", "pause", "rediscover", "renewals",
-        "result", "run", "sent", "server", "where",
-    )  # fmt: skip
-
-    def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float, where: str) -> None:
-        self.core = core
-        self.call = call
-        self.run = run
-        self.where = where
-        self.deadline = now + core.settings.retry_seconds
-        self.pause = core.settings.retry_pause_seconds
-        self.floor = 0
-        self.renewals = 0
-        #: The request of the present try may have left this process.
-        self.sent = False
-        #: An earlier try may have been carried out.
-        self.maybe = False
-        #: The last try lost its connection: other idle connections are suspect.
-        self.lost = False
-        #: The node must be looked up again before the next try.
-        self.rediscover = False
-        self.asking: str | None = None
-        #: run_id of the server that took the call; only for opening a session.
-        self.server = ""
-        self.result: tuple[int, Payload] = (0, [])
-
-    def ready(self, run_id: str) -> Next:
-        """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
-        self.server = run_id
-        if self.run is None:
-            return Next.DONE
-        if run_id != self.core.run_id:
-            self._count_renewal()
-            return Next.TOUCH
-        return Next.DONE if self.run.slot.session is self.core.session else Next.RENEW
-
-    def _count_renewal(self) -> None:
-        self.renewals += 1
-        if self.renewals > MAX_RENEWALS:
-            raise self.unavailable("the session does not last: do two servers answer under this address?")
-
-    def renew(self) -> bool:
-        """Go on with a slot of the present session; True: the operation had subscribed and must do so again."""
-        run, session = self.run, self.core.session
-        if run is None or session is None or run.slot.session is session:
-            return False
-        if self.maybe and self.call.changes:
-            raise self._unknown("the session ended before the lost reply could be asked for again")
-        run.slot = session.take()
-        return run.listening
-
-    def packed(self) -> list[bytes]:
-        """The request. To be called for each try, immediately before it is sent."""
-        core, call, run = self.core, self.call, self.run
-        sha = core.script(call.script)[1]
-        if run is None:
-            token = _NO_TOKEN
-            if call.script == "session_open":
-                call.args = core.open_args(self.server)
-        elif call.changes:
-            sequence = b"%d" % (run.slot.last + 1)
-            token = b"%b$%d\r\n%b\r\n" % (run.slot.packed, len(sequence), sequence)
-        else:
-            token = run.slot.packed + _NO_SEQUENCE
-        self.floor = core.history
-        return pack(call.keys, sha, token, call.args)
-
-    def answered(self, reply: Any) -> Next:
-        """A reply came."""
-        core, call, run = self.core, self.call, self.run
-        if run is None:
-            self.result = (0, reply)
-            return Next.DONE
-        status, payload = core.accept(reply, self.floor)
-        if status in (_EXPIRED, _REUSED):
-            return self._expired(run)
-        if call.changes:
-            run.slot.last += 1
-        self.result = (status, payload)
-        return Next.DONE
-
-    def _expired(self, run: Run) -> Next:
-        self.core.drop_session(run.slot.session)
-        if self.maybe and self.call.changes:
-            raise self._unknown("the session expired before the lost reply could be asked for again")
-        self._count_renewal()
-        return Next.RENEW
-
-    def failed(self, error: BaseException, now: float) -> Next:
-        """The try failed."""
-        fault = fault_of(error)
-        self.lost = fault is Fault.LOST
-        self.rediscover = fault in (Fault.LOST, Fault.MOVED)
-        self.asking = str(error) if fault is Fault.ASK else None
-        if fault is Fault.NOSCRIPT:
-            self._in_time(error, now)
-            return Next.LOAD
-        if fault is Fault.ASK:
-            self._in_time(error, now)
-            return Next.AGAIN
-        if fault is Fault.LOST and self.sent:
-            self.maybe = True
-        if fault in (Fault.LOST, Fault.BUSY, Fault.MOVED):
-            if not self.core.reached and not self.sent and fault is Fault.LOST:
-                raise self.unavailable(error)
-            self._in_time(error, now)
-            return Next.PAUSE
-        self.core.reached = True
-        text = redact(error)
-        if self.maybe and self.call.changes:
-            raise self._unknown(text)
-        if fault is Fault.FULL:
-            raise BrokerFull(
-                f"{self.where} is at its memory limit: {text}. Receiving still works and makes room"
-            )
-        if fault is Fault.REFUSED:
-            raise BrokerRefused(
-                f"{self.where} refused: {text}. Check the user name and password of the URL and the user's ACL"
-            )
-        if fault is Fault.NOT_READY:
-            raise BrokerUnavailable(f"{self.where} takes no writes: {text}")
-        raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
-
-    def failed_load(self, error: BaseException, now: float) -> None:
-        """SCRIPT LOAD failed: nothing ran in this try."""
-        if fault_of(error) is Fault.BUG and self.core.shebang:
-            self.core.use_shebang(False)  # this server is older than the one that was probed
-            return
-        self.sent = False
-        self.failed(error, now)
-
-    def _in_time(self, error: BaseException, now: float) -> None:
-        if now + self.pause < self.deadline:
-            return
-        if self.maybe and self.call.changes:
-            raise self._unknown(redact(error))
-        raise self.unavailable(error)
-
-    def next_pause(self) -> float:
-        """Seconds to wait now; the next pause is twice as long."""
-        pause = self.pause
-        self.pause = min(pause * 2, self.core.settings.retry_pause_max_seconds)
-        return pause
-
-    def unavailable(self, error: object) -> BrokerUnavailable:
-        """Certainly not carried out."""
-        return BrokerUnavailable(
-            f"{self.where} cannot be used: {redact(error)}. Is the server running, and is the URL right?"
-        )
-
-    def final(self, error: BrokerUnavailable) -> MqError:
-        """What to raise when no further try could be made."""
-        return self._unknown(str(error)) if self.maybe and self.call.changes else error
-
-    def _unknown(self, why: str) -> MqError:
-        return OutcomeUnknown(
-            f"call {self.call.script} on {self.where} has an unknown outcome: {why}; ask resolve(token)",
-            token=self.quarantine(),
-        )
-
-    def quarantine(self) -> str:
-        """Take the slot out of use; its token."""
-        run = self.run
-        if run is None:
-            return ""
-        token = run.slot.token()
-        self.core.remember(token)
-        run.slot = (self.core.session or run.slot.session).take()
-        return token
-
-    def abandon(self) -> None:
-        """The caller was cancelled or interrupted in the middle of a try."""
-        if self.call.changes and (self.sent or self.maybe):
-            self.quarantine()

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers.bells import Hub
+from mqredis.drivers.attempt import Attempt, Next
+from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import SHEBANG_PROBE, Attempt, Core, Next, Run, Slot, parse_run_id
+from mqredis.drivers.session import SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
@@ -156,7 +157,7 @@ class Driver:
         if session is not None:
             self.core.session = None
             try:
-                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), _raw, False)
+                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
                 if self._try(attempt) is Next.LOAD:
                     self._load(attempt)
@@ -171,8 +172,7 @@ class Driver:
         session = self.core.session
         if session is None:
             self.open()
-            session = self.core.session
-            assert session is not None
+            return self._take()
         return session.take()
 
     def _perform(self, step: Any, run: Run) -> Any:
@@ -188,6 +188,8 @@ class Driver:
 
     def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
+        if run.listening:
+            run.keys = call.keys
         try:
             while True:
                 step = self._try(attempt)
@@ -236,8 +238,9 @@ class Driver:
             self._load(attempt)
         elif step is Next.RENEW:
             self.open(attempt.deadline)
-            if attempt.renew() and attempt.run is not None:
-                self._hub.listen(attempt.run)
+            old = attempt.renew()
+            if old is not None and attempt.run is not None:
+                self._hub.follow(attempt.run, old)
         elif step is Next.TOUCH:
             with self._opening:
                 if attempt.server != self.core.run_id:
@@ -289,13 +292,12 @@ class Driver:
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
-        call: Call[Payload] = Call("session_open", self.core.admin, (), _raw, False)
+        call: Call[Payload] = Call("session_open", self.core.admin, (), raw, False)
         attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
         attempt.deadline = deadline
-        while (step := self._try(attempt)) is not Next.DONE:
-            self._prepare(attempt, step)
-        self.core.adopt(attempt.result[1], attempt.server)
-
-
-def _raw(status: int, payload: Payload) -> Payload:
-    return payload
+        while True:
+            step = self._try(attempt)
+            if step is not Next.DONE:
+                self._prepare(attempt, step)
+            elif self.core.adopt(attempt.result[1], attempt.server):
+                return

@@ -123,7 +123,7 @@ _BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
     (rx.AuthenticationWrongNumberOfArgsError, Fault.REFUSED),
 )
 
-# Redis 6.2 wraps an error met inside a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
+# Redis 6.2 wraps errors met in a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
 # or "... @user_script: 12: -READONLY ...".
 _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 

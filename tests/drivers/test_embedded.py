@@ -1,0 +1,182 @@
+"""The embedded default: shared by processes, outlives their deaths, ends with the last of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from mqredis import embedded
+from mqredis.drivers import Driver
+from tests.drivers.kit import add, read, until
+
+USER = """
+import sys
+from mqredis.embedded import join
+server = join(sys.argv[1])
+print(server.socket, flush=True)
+sys.stdin.read()
+server.leave()
+"""
+
+
+class User:
+    """Another process that takes part."""
+
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", USER, str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def socket(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def leave(self) -> None:
+        self.process.communicate(timeout=20)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[Callable[[], User]]:
+    made: list[User] = []
+
+    def make() -> User:
+        made.append(User(tmp_path))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+def server_pid(address: str) -> int:
+    with redis.Redis(unix_socket_path=address) as client:
+        return int(client.info("server")["process_id"])
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_processes_share_it_and_the_last_ends_it(tmp_path: Path, user: Callable[[], User]) -> None:
+    users = [user() for _ in range(4)]
+    addresses = {each.socket() for each in users}
+    assert len(addresses) == 1
+    pid = server_pid(addresses.copy().pop())
+    for each in users[:3]:
+        each.leave()
+    assert server_pid(addresses.copy().pop()) == pid
+    users[3].kill()  # not even a chance to say good-bye
+    until(lambda: gone(pid))
+
+
+def test_data_survive_the_deaths_of_all(
+    tmp_path: Path, user: Callable[[], User], connect: Callable[..., Driver]
+) -> None:
+    other = user()
+    pid = server_pid(other.socket())
+    driver = connect(f"embedded://{tmp_path}")
+    for _ in range(3):
+        driver.run(add(driver.core.keys))
+    with redis.Redis(unix_socket_path=str(tmp_path / "server.sock")) as client:
+        until(lambda: client.info("persistence")["aof_buffer_length"] == 0)
+    os.kill(pid, signal.SIGKILL)
+    assert driver.run(add(driver.core.keys)) == "4"  # the guard has started it again
+    assert server_pid(str(tmp_path / "server.sock")) != pid
+    pid = server_pid(str(tmp_path / "server.sock"))
+    driver.close()
+    other.kill()
+    until(lambda: gone(pid))
+    again = connect(f"embedded://{tmp_path}")
+    assert again.run(read(again.core.keys)) == "4"
+
+
+def test_a_lost_guard_is_replaced(tmp_path: Path, user: Callable[[], User]) -> None:
+    first = user()
+    address = first.socket()
+    pid = server_pid(address)
+    guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(guard, signal.SIGKILL)
+    second = user()
+    assert second.socket() == address
+    replaced = server_pid(address)
+    assert replaced != pid
+    first.leave()
+    second.leave()
+    until(lambda: gone(replaced))
+
+
+def test_a_long_directory_gets_a_short_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    server = embedded.join(tmp_path / ("d" * 120))
+    try:
+        assert len(server.socket) < 104
+        assert embedded.answers(server.socket)
+        assert server.directory in server.describe()
+    finally:
+        server.leave()
+
+
+def test_one_process_takes_part_once(tmp_path: Path) -> None:
+    first, second = embedded.join(tmp_path), embedded.join(tmp_path)
+    assert first is second
+    first.leave()
+    assert embedded.answers(second.socket)
+    second.leave()
+    until(lambda: not embedded.answers(second.socket))
+
+
+def test_nothing_to_run_means_memory_and_one_warning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    connect: Callable[..., Driver],
+) -> None:
+    monkeypatch.setattr(embedded, "find_server", lambda: None)
+    monkeypatch.setattr(embedded, "_warned", [])
+    with caplog.at_level(logging.WARNING, "mqredis"):
+        one, two = connect(f"embedded://{tmp_path}"), connect(f"embedded://{tmp_path}")
+        one.run(add(one.core.keys))
+        assert two.run(read(two.core.keys)) == "1"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert embedded.default_directory() == tmp_path / "mqredis"
+    monkeypatch.setenv("MQREDIS_DIR", str(tmp_path / "mine"))
+    assert embedded.default_directory() == tmp_path / "mine"
+
+
+def test_foreground_runs_until_told(tmp_path: Path) -> None:
+    code = (
+        "import sys; from mqredis.embedded import run_foreground; "
+        "run_foreground(sys.argv[1], lambda server: print(server.socket, flush=True))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    pid = server_pid(address)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    process.stdout.close()
+    until(lambda: gone(pid))

@@ -1,0 +1,213 @@
+"""Waits: bells, cancellation, the three modes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mqredis.drivers import AsyncDriver, Driver
+from mqredis.settings import Settings
+from mqredis.steps import Call, Woken, perform
+from tests.drivers.kit import FAST, first, put, take, until
+from tests.support.server import RedisServer
+
+SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
+
+
+def waiting(driver: Any, count: int) -> Callable[[], bool]:
+    return lambda: len(driver._hub.board.waits) == count
+
+
+def timed(driver: Driver, seen: list[Any]) -> tuple[str, float]:
+    return driver.run(take(driver.core.keys, seen=seen)), time.monotonic()
+
+
+def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+    times = []
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            seen: list[Any] = []
+            future = pool.submit(timed, driver, seen)
+            until(waiting(driver, 1))
+            start = time.monotonic()
+            other.run(put(driver.core.keys))
+            result, end = future.result(5)
+            times.append(end - start)
+            assert result == "taken"
+            assert seen == ["k", Woken.RUNG]
+    assert driver.wake_mode == "keyspace"
+    assert sorted(times)[10] < 0.05
+
+
+def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url, SLOW)
+    mine, others = object(), object()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(driver.run, take(driver.core.keys, scopes=(mine,)))
+        second = pool.submit(driver.run, take(driver.core.keys, scopes=(others, "tag")))
+        until(waiting(driver, 2))
+        driver.cancel(mine)
+        assert first.result(5) == "cancelled"
+        assert waiting(driver, 1)()
+        driver.cancel("tag")
+        assert second.result(5) == "cancelled"
+
+
+def test_a_nap_times_out(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url, SLOW)
+    start = time.monotonic()
+    assert driver.run(take(driver.core.keys, nap=0.05)) == "timed out"
+    assert 0.05 <= time.monotonic() - start < 2
+
+
+def test_many_waiters_share_one_subscription(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    with ThreadPoolExecutor(120) as pool:
+        futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(120)]
+        until(waiting(driver, 120))
+        with redis_server.client() as client:
+            assert len(client.client_list(_type="pubsub")) == 1
+        for _ in futures:
+            other.run(put(driver.core.keys))
+        assert {future.result(10) for future in futures} == {"taken"}
+
+
+def test_a_lost_subscription_wakes_everybody(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    seen: list[Any] = []
+    with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
+        future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
+        until(waiting(driver, 1))
+        client.client_kill_filter(_type="pubsub")
+        until(lambda: len(seen) >= 3)  # it looked again after the reconnection
+        until(waiting(driver, 1))
+        other.run(put(driver.core.keys))
+        assert future.result(5) == "taken"
+
+
+def test_publish_where_notifications_are_off(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    with redis_server.client() as client:
+        client.config_set("notify-keyspace-events", "")
+    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    seen: list[Any] = []
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
+        until(waiting(driver, 1))
+        other.run(put(driver.core.keys))
+        assert future.result(5) == "taken"
+    assert seen == ["p", Woken.RUNG]
+    assert driver.wake_mode == "publish"
+
+
+def test_configure_server_adds_to_what_is_set(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    with redis_server.client() as client:
+        client.config_set("notify-keyspace-events", "Ex")
+        driver = connect(redis_server.url, Settings(configure_server=True))
+        assert driver.run(take(driver.core.keys, nap=0.01)) == "timed out"
+        assert driver.wake_mode == "keyspace"
+        assert set(client.config_get()["notify-keyspace-events"]) == set("ExKs")
+
+
+@pytest.mark.parametrize(
+    "rules,mode",
+    [
+        ("+config allchannels", "keyspace"),
+        ("-config allchannels", "keyspace"),
+        ("-config resetchannels", "poll"),
+    ],
+)
+def test_acl_decides_the_mode(
+    redis_server: RedisServer, connect: Callable[..., Driver], manager: str, rules: str, mode: str
+) -> None:
+    with redis_server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "worker", "reset", "on", ">pw", f"~mq:{{{manager}}}:*", "+@all", *rules.split()
+        )
+        try:
+            driver = connect(f"unix://worker:pw@{redis_server.socket_path}", SLOW)
+            assert driver.run(take(driver.core.keys, nap=0.01)) == "timed out"
+            assert driver.wake_mode == mode
+        finally:
+            driver.close()
+            client.acl_deluser("worker")
+
+
+def test_the_recheck_finds_what_nobody_rang_for(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url, FAST.model_copy(update={"recheck_seconds": 0.05}))
+    other = connect(url)
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(3)]
+        until(waiting(driver, 3))
+        for _ in futures:
+            other.run(perform(Call("silent", driver.core.keys.call("q"), [], first)))
+        assert {future.result(5) for future in futures} == {"taken"}
+
+
+async def awaiting(driver: AsyncDriver, count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(driver._hub.board.waits) != count:
+            await asyncio.wait_for(
+                asyncio.shield(asyncio.get_running_loop().run_in_executor(None, lambda: None)), 1
+            )
+
+
+async def test_async_bell_and_cancel(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
+    driver, other = aconnect(url, SLOW), aconnect(url)
+    keys = driver.core.keys
+    tasks = [asyncio.create_task(driver.run(take(keys, scopes=("tag", n)))) for n in range(100)]
+    await awaiting(driver, 100)
+    driver.cancel(5)
+    assert await asyncio.wait_for(tasks[5], 5) == "cancelled"
+    for _ in range(100):  # one is for the waiter that was cancelled and is still registered
+        await other.run(put(keys))
+    results = await asyncio.wait_for(asyncio.gather(*tasks[:5], *tasks[6:]), 10)
+    assert set(results) == {"taken"}
+    assert driver.wake_mode == "keyspace"
+
+
+async def test_async_lost_subscription(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver, other = aconnect(redis_server.url, SLOW), aconnect(redis_server.url)
+    seen: list[Any] = []
+    task = asyncio.create_task(driver.run(take(driver.core.keys, seen=seen)))
+    await awaiting(driver, 1)
+    with redis_server.client() as client:
+        client.client_kill_filter(_type="pubsub")
+    await awaiting(driver, 0)
+    await awaiting(driver, 1)
+    await other.run(put(driver.core.keys))
+    assert await asyncio.wait_for(task, 5) == "taken"
+
+
+def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url, SLOW)
+    inner = take(driver.core.keys, scopes=("tag",))
+
+    def operation() -> Any:
+        answer = None
+        while True:
+            try:
+                step = inner.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = yield step
+            if isinstance(step, Call):
+                driver.cancel("tag")  # after the look, before the wait
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(driver.run, operation()).result(5) == "cancelled"
