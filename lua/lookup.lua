@@ -48,7 +48,8 @@ local function finish(code, upto, ids)
 end
 
 -- decide -----------------------------------------------------------------------------------------
-local mode, action, lid, t, code = ARGV[4], ARGV[5], ARGV[6], nil, nil
+local mode, action, lid = ARGV[4], ARGV[5], ARGV[6]
+local t, code
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end

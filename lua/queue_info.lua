@@ -3,7 +3,7 @@
 --
 -- KEYS admin
 -- QUEUE[1+] the queues
--- RETURNS OK per queue: "" if it does not exist, else number of elements, its fields and values, ready, locked, waiters, handles
+-- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/handle"

@@ -15,7 +15,7 @@
 -- ARGV[11] filter  which messages match, "" all
 -- ARGV[12] settlements  how many follow
 -- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
--- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record of each
+-- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
@@ -60,7 +60,8 @@ local function finish(code, upto, ids)
 end
 
 -- decide -----------------------------------------------------------------------------------------
-local mode, count, t, code = ARGV[4], tonumber(ARGV[5]), nil, nil
+local mode, count = ARGV[4], tonumber(ARGV[5])
+local t, code
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
@@ -76,8 +77,8 @@ if ARGV[9] ~= "" then
   if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[10] ~= "" and kind == "h" then hint = rest end
 end
-local cursor, entries = string.sub(ARGV[8], 1, 1), nil
-local from = string.sub(ARGV[8], 2)
+local cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2)
+local entries
 if hint and redis.call("ZSCORE", q.a, hint) then
   entries = position.read(q, { hint })
 elseif cursor == "R" then

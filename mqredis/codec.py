@@ -276,7 +276,14 @@ def _fill(values: dict[str, Any], head: Mapping[str, str], sent_ms: int) -> None
         values["original_lookup_id"] = int(head["I"], 16)
 
 
-_NUMBERS = (("n", "sequence"), ("o", "offset"), ("p", "priority"), ("t", "app_tag"), ("b", "body_type"), ("C", "message_class"))
+_NUMBERS = (
+    ("n", "sequence"),
+    ("o", "offset"),
+    ("p", "priority"),
+    ("t", "app_tag"),
+    ("b", "body_type"),
+    ("C", "message_class"),
+)
 _TEXTS = (
     ("l", "label"),
     ("y", "content_type"),

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 
@@ -121,7 +120,7 @@ def get(name: str) -> Script:
     own = _source(name)
     lines = _shake([*lines, *own])
     text = "\n".join(line for _, _, line in lines) + "\n"
-    header = _header(name, [line for _, _, line in own])
+    header = _header([line for _, _, line in own])
     return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
 
 
@@ -191,13 +190,18 @@ def _parts(name: str) -> tuple[list[Line], list[Line]]:
 
 
 def _shake(lines: list[Line]) -> list[Line]:
-    """Drop the functions that nothing in the bundle names."""
+    """Drop the functions and tables that nothing in the bundle names."""
     while True:
         bodies: dict[str, tuple[int, int]] = {}
         for start, (_, _, line) in enumerate(lines):
             match = _FUNCTION.match(line)
             if match and not match[1].endswith(".load"):
                 stop = start if line.rstrip().endswith(" end") else _end(lines, start)
+                bodies[match[1]] = (start, stop)
+        for start, (_, _, line) in enumerate(lines):
+            match = _MODULE.match(line)
+            if match:
+                stop = next(n for n in range(start, len(lines)) if lines[n][2].endswith("}"))
                 bodies[match[1]] = (start, stop)
         text = "\n".join(line.partition("--")[0] for _, _, line in lines)
         unused = [name for name in bodies if len(re.findall(rf"\b{re.escape(name)}\b", text)) == 1]
@@ -218,7 +222,7 @@ def _number(match: re.Match[str]) -> str:
         raise ScriptError(f"status.{match[1]} is not in lua/lib/status.lua") from None
 
 
-def _header(name: str, lines: list[str]) -> Header:
+def _header(lines: list[str]) -> Header:
     about: list[str] = []
     rows: list[tuple[str, str]] = []
     for line in lines[1:]:
@@ -229,7 +233,7 @@ def _header(name: str, lines: list[str]) -> Header:
             rows.append((match[1], match[2].strip()))
         elif not rows:
             about.append(line[2:].strip())
-    spec = next((line for line in about if line.startswith("MS-") or line.startswith("IBM MQ")), "")
+    spec = next((line for line in about if line.startswith(("MS-", "IBM MQ"))), "")
     argv = []
     for key, value in rows:
         if key.startswith("ARGV"):
@@ -252,30 +256,13 @@ def explain(error: str) -> str:
     for script_name in names():
         script = get(script_name)
         if script.sha in error or script.variant(True)[1] in error:
-            return _WHERE.sub(lambda m: _place(script, int(m[1])), error)
+            return _WHERE.sub(partial(_place, script), error)
     return error
 
 
-def _place(script: Script, line: int) -> str:
+def _place(script: Script, match: re.Match[str]) -> str:
+    line = int(match[1])
     if not 1 <= line <= len(script.lines):
         return f"{script.name}:{line}:"
     file, number = script.lines[line - 1]
     return f"{file}:{number}:"
-
-
-def main(argv: list[str] | None = None) -> int:
-    """``python -m mqredis.scripts --out DIR``: write the bundles for the linter."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if len(arguments) != 2 or arguments[0] != "--out":
-        print("usage: python -m mqredis.scripts --out DIR", file=sys.stderr)
-        return 2
-    out = Path(arguments[1])
-    out.mkdir(parents=True, exist_ok=True)
-    for name in names():
-        (out / f"{name}.lua").write_text(bundle(name))
-    print(f"{len(names())} bundles in {out}")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

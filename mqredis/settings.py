@@ -1,4 +1,4 @@
-"""All settings in one frozen, picklable model; each field has an ``MQREDIS_*`` variable; units in the names."""
+"""All settings in one frozen, picklable model; each has an ``MQREDIS_*`` variable; units in the names."""
 
 from __future__ import annotations
 

@@ -8,9 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-import mqredis.asyncio
-
 import mqredis
+import mqredis.asyncio
 from bench.adapters.base import PLAIN, AsyncPeer, parts
 from bench.adapters.mqredis_sync import SETTINGS, message
 from bench.payload import BODY_BYTES, check, correlation_id, properties

@@ -3,7 +3,7 @@
 -- The frame of every script: the manager, the clock, the operation token, the envelope of the reply.
 --
 -- KEYS[1] meta      hash  schema, incarnation, history, seq (SequentialID), messages, bytes, quotas, throttled, clock
--- KEYS[2] sessions  hash  "<n>" a session; "<n>.<i>" its slot: last sequence and reply; "<n>.<i>!" what a waiter was handed
+-- KEYS[2] sessions  hash  "<n>" a session; "<n>.<i>" its slot: last sequence and reply; "<n>.<i>!" handed to a waiter
 -- KEYS[3] txs       hash  "<id>" a transaction; "<id>:<k>" its k-th operation
 -- ARGV[1] slot      ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
@@ -35,8 +35,8 @@ function frame.open()
 end
 
 function frame.token()
-  local session = string.match(ARGV[1], "^(%d+)%.%d+$")
-  local kept = redis.call("HMGET", KEYS[2], session or "", ARGV[1])
+  local owner = string.match(ARGV[1], "^(%d+)%.%d+$")
+  local kept = redis.call("HMGET", KEYS[2], owner or "", ARGV[1])
   if not kept[1] then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
   if not kept[2] then return end
   local last, again, reply = string.match(kept[2], "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")

@@ -1,6 +1,6 @@
 --- require "lib/frame"
--- Open handles (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of KEYS[5],
--- all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
+-- Open handles (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of
+-- KEYS[5], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
 local handle = {}
 
 function handle.all(name)

@@ -7,7 +7,7 @@
 -- How a unit of work ends (3.1.4.4, 3.1.4.5), queue by queue; within a queue in the order of its operations.
 local outcome = {}
 
--- The operations of each queue that still hold their message: {q, S = entries, R = ..., X = ..., M = {target = entries}}.
+-- The operations of each queue that still hold their message: {q, S = entries, R = .., X = .., M = {target = entries}}.
 -- What was deleted meanwhile with its queue is passed over.
 function outcome.gather(t, ops, queues)
   local order, byqueue = {}, {}

@@ -6,9 +6,8 @@ local session = { chunk = 16 }
 function session.drop(number)
   local from = 0
   repeat
-    local slots, fields = {}, {}
+    local fields = {}
     for n = from, from + session.chunk - 1 do
-      slots[#slots + 1] = number .. "." .. n
       fields[#fields + 1] = number .. "." .. n
       fields[#fields + 1] = number .. "." .. n .. "!"
     end
@@ -40,14 +39,14 @@ end
 
 -- Drops a few sessions that nobody used for their time to live.
 function session.sweep()
-  local due = redis.call("ZRANGEBYSCORE", KEYS[6], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
-  for n = 1, #due do
-    local ttl = tonumber(redis.call("HGET", KEYS[2], due[n]) or 0)
-    local until_ms = session.used(due[n]) + ttl
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[6], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
+  for n = 1, #idle do
+    local ttl = tonumber(redis.call("HGET", KEYS[2], idle[n]) or 0)
+    local until_ms = session.used(idle[n]) + ttl
     if until_ms > frame.now then
-      redis.call("ZADD", KEYS[6], until_ms, due[n])
+      redis.call("ZADD", KEYS[6], until_ms, idle[n])
     else
-      session.drop(due[n])
+      session.drop(idle[n])
     end
   end
 end

@@ -4,8 +4,8 @@
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
 
--- Settles `count` locks written in ARGV from `at` on, three elements each: action, fence, id. Actions: c commit, a abort
--- (back in its place), j reject, x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if
+-- Settles `count` locks written in ARGV from `at` on, three elements each: action, fence, id. Actions: c commit,
+-- a abort (back in its place), j reject, x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if
 -- the message is available again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone.
 function settle.all(q, at, count, lease)
   local lost, ids, held, done = {}, {}, {}, { c = {}, a = {}, j = {}, x = {} }

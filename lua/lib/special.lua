@@ -8,9 +8,9 @@ function special.arrive(q, lid, rec, now)
   local expires = record.expires(rec)
   if expires and expires <= now then return "expired" end
   if expires then redis.call("ZADD", q.t, expires, "e" .. lid) end
-  local due = record.due(rec)
-  if due and due > now then
-    redis.call("ZADD", q.t, due, "d" .. lid)
+  local held = record.due(rec)
+  if held and held > now then
+    redis.call("ZADD", q.t, held, "d" .. lid)
     return "delayed"
   end
 end

@@ -35,7 +35,7 @@ function sweep.clear(q, limit, reason)
     and limit == string.format("%014x", frame.seq) then
     return sweep.unlink(q, locked), false
   end
-  local old, from, ids = {}, 0, nil
+  local old, from, ids = {}, 0
   repeat
     ids = redis.call("ZRANGE", q.a, from, from + sweep.page - 1)
     from = from + sweep.page

@@ -1,8 +1,8 @@
 --- require "lib/frame"
 --- require lazy "lib/ring"
 -- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
--- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so that
--- a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
+-- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so
+-- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
 -- reader. A peek reader is handed a copy, since the reader behind it may take the message before it has looked.
 local wake = {}
 

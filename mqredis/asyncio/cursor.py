@@ -51,7 +51,7 @@ class Cursor:
         """Back to the start."""
         self._place.state, self._place.lookup_id = "U", ""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the cursor and its wait, which raises OperationCancelled (3.1.7.1.2)."""
         self._place.closed = True
         self._queue._cancel_scope(self._place)

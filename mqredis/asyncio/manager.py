@@ -99,7 +99,7 @@ class QueueManager:
         self._driver.ring_all()
 
     async def maintain(self) -> int:
-        """Serve the due timers of every queue: expiries, delays, lapsed locks and transactions. Answers the calls made."""
+        """Serve the due timers of every queue: expiries, delays, lapsed leases. Answers the calls made."""
         return await self._run(manager.maintain(self._context))
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from mqredis.models import Message
 from mqredis.operations import receive as operations
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,7 +72,7 @@ class LockedMessage:
         self._queue._run(self._operation(action, None))
         self._settled = True
 
-    def _operation(self, action: str, lease: float | None) -> operations.Operation[float]:
+    def _operation(self, action: str, lease: float | None) -> Operation[float]:
         return operations.settle_one(self._queue._handle, action, self.fence, self.lookup_id, lease)
 
     def __enter__(self) -> Self:

@@ -96,7 +96,7 @@ class QueueManager:
         self._driver.ring_all()
 
     def maintain(self) -> int:
-        """Serve the due timers of every queue: expiries, delays, lapsed locks and transactions. Answers the calls made."""
+        """Serve the due timers of every queue: expiries, delays, lapsed leases. Answers the calls made."""
         return self._run(manager.maintain(self._context))
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from mqredis.errors import MqError
 from mqredis.models import Message, Outgoing, Seek, Sent
 from mqredis.operations import lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, lease_of
+from mqredis.operations.receive import Locks
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
@@ -145,7 +146,12 @@ class Queue:
         return self._run(operation)
 
     def lock_by_lookup_id(
-        self, lookup_id: int, *, seek: Seek = Seek.CURRENT, lease: float | None = None, allow_peek: bool = False
+        self,
+        lookup_id: int,
+        *,
+        seek: Seek = Seek.CURRENT,
+        lease: float | None = None,
+        allow_peek: bool = False,
     ) -> LockedMessage:
         """Lock one particular message. Never waits. Raises MessageNotFound."""
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
@@ -171,7 +177,7 @@ class Queue:
         return self._run(queue.purge(self._handle))
 
     def cancel(self, tag: str) -> None:
-        """End the wait of the reader with this tag: it raises OperationCancelled (3.1.7.1.17). Raises WaiterNotFound."""
+        """End the wait of the reader with this tag with OperationCancelled (3.1.7.1.17). Raises WaiterNotFound."""
         self._run(queue.cancel(self._handle, tag))
 
     def close(self) -> None:
@@ -186,7 +192,7 @@ class Queue:
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)
 
-    def _locked(self, locks: receive.Locks) -> list[LockedMessage]:
+    def _locked(self, locks: Locks) -> list[LockedMessage]:
         return [LockedMessage(self, message, locks.fence, locks.until) for message in locks.messages]
 
     def _lease(self, lease: float | None) -> float:

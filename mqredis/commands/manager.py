@@ -46,7 +46,7 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
             outcome,
             number(payload[1]),
             () if ids == "-" else tuple(ids.split(",")),
-            tuple(item if isinstance(item, bytes) else b"%d" % item for item in payload[3:]),
+            tuple(payload[3:]),
         )
 
     return Call("resolve", manager.call(), [slot, sequence], parse)
@@ -90,7 +90,7 @@ def info(manager: ManagerKeys) -> Call[ManagerInfo]:
 def maintain(queue: Address) -> Call[bool]:
     """Serve due timers of a queue; True if more is due."""
 
-    def parse(status: int, payload: Payload) -> bool:
+    def parse(status: int, _payload: Payload) -> bool:
         if status in (Status.CONTINUE, Status.QUEUE_NOT_AVAILABLE):
             return status == Status.CONTINUE
         check(status)

@@ -58,7 +58,7 @@ def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[
     if len(args) == 2:
         args += ["flags_changed", "1"]
 
-    def parse(status: int, payload: Payload) -> None:
+    def parse(status: int, _payload: Payload) -> None:
         check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
 
     return Call("queue_update", manager.admin(path), args, parse)
@@ -73,7 +73,9 @@ class Opened:
     max_message_bytes: int
 
 
-def open_handle(manager: ManagerKeys, family: Sequence[str], number_: str, access: str, share: str) -> Call[Opened]:
+def open_handle(
+    manager: ManagerKeys, family: Sequence[str], number_: str, access: str, share: str
+) -> Call[Opened]:
     """Open a handle on ``family[0]``; ``family[1]`` is the parent of a subqueue."""
     path = family[0]
 

@@ -1,4 +1,4 @@
-"""Queues and handles: create, info, update, delete, open, close, purge, move, cancel (MS-MQDMPR 3.1.7.1.3-7, .16, .17)."""
+"""Queues and handles: create, change, delete, open, close, purge, move, cancel (MS-MQDMPR 3.1.7.1.3-7, .16-17)."""
 
 from __future__ import annotations
 
