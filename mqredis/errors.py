@@ -267,6 +267,12 @@ class SelectorSyntaxError(InvalidArgument):
 
     status = Status.SELECTOR_SYNTAX
 
+    def __init__(self, message: str = "", *, reason: str = "", position: int = 0, **details: Any) -> None:
+        super().__init__(message, **details)
+        #: What is wrong, and where: characters from the start of the selector's text, the first is 0.
+        self.reason = reason or str(self)
+        self.position = position
+
 
 class MatchOptionsError(InvalidArgument):
     """The match options contradict each other."""

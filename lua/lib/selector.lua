@@ -1,0 +1,234 @@
+--- require "lib/selector_like"
+--- require "lib/selector_value"
+-- Selectors on the server: IBM MQ's message selectors (spec/ibmmq.md section 6) over the records of messages.
+-- The client parses; a program is what mqredis/selector/encode.py makes of the tree. It becomes closures here, never
+-- Lua source. A condition is a function of (record, stop, lid) and answers true, false, or nil for unknown.
+local selector = {}
+
+-- A program to test messages with. `cost` is its price for one message in tests of a single field.
+function selector.compile(text)
+  local value = selector_value.new()
+  local find, sub, byte, compare = string.find, string.sub, string.byte, value.compare
+  local at, cost = 1, 0
+  local condition, operand
+
+  local function letter()
+    at = at + 1
+    return sub(text, at - 1, at - 1)
+  end
+
+  local function count()
+    local colon = find(text, ":", at, true)
+    local number = tonumber(sub(text, at, colon - 1))
+    at = colon + 1
+    return number
+  end
+
+  local function chunk()
+    local size = count()
+    at = at + size
+    return sub(text, at - size, at - 1)
+  end
+
+  local budget = count()
+
+  -- Operands. Each answers its function and, for literals and properties, what is known before any message is read.
+  local function literal(kind)
+    local known_kind, known
+    if kind == "t" or kind == "f" or kind == "e" then
+      known_kind, known = value.typed(kind)
+    else
+      known_kind, known = value.typed(kind, chunk())
+    end
+    return function() return known_kind, known end, { kind = known_kind, value = known }
+  end
+
+  local function header()
+    local view, key = letter(), chunk()
+    if view == "E" or view == "B" then
+      local first = literal(letter())
+      return value.header(view, key, first, (literal(letter())))
+    end
+    if view == "T" or view == "I" then return value.header(view, key, chunk()) end
+    return value.header(view, key)
+  end
+
+  local function chain()
+    local length = count()
+    local first = operand()
+    local ops, rest = {}, {}
+    for n = 1, length do ops[n], rest[n] = letter(), (operand()) end
+    return function(record, stop, lid)
+      local kind, total = first(record, stop, lid)
+      for n = 1, length do kind, total = value.reckon(ops[n], kind, total, rest[n](record, stop, lid)) end
+      return kind, total
+    end
+  end
+
+  function operand()
+    local op = letter()
+    cost = cost + 1
+    if op == "p" then
+      local name = chunk()
+      return value.property(name), { name = name }
+    end
+    if op == "h" then return header() end
+    if op == "C" then return chain() end
+    if op == "-" or op == "+" then
+      local item = operand()
+      return function(record, stop, lid) return value.sign(op, item(record, stop, lid)) end
+    end
+    if op == "?" then
+      local item = condition(false)
+      return function(record, stop, lid)
+        local found = item(record, stop, lid)
+        if found ~= nil then return "b", found end
+      end
+    end
+    return literal(op)
+  end
+
+  -- Conditions by letter. `plain`: only whether the condition is true matters, not whether it is false or unknown;
+  -- so it is from the root down through AND and OR, and there the shortest way will do.
+  local make = {}
+
+  make["&"] = function(plain)
+    local length, items = count(), {}
+    for n = 1, length do items[n] = condition(plain) end
+    if plain and length == 2 then
+      local a, b = items[1], items[2]
+      return function(record, stop, lid) return a(record, stop, lid) and b(record, stop, lid) end
+    end
+    return function(record, stop, lid)
+      local result = true
+      for n = 1, length do
+        local found = items[n](record, stop, lid)
+        if found == false or (plain and not found) then return false end
+        if found == nil then result = nil end
+      end
+      return result
+    end
+  end
+
+  make["|"] = function(plain)
+    local length, items = count(), {}
+    for n = 1, length do items[n] = condition(plain) end
+    return function(record, stop, lid)
+      local result = false
+      for n = 1, length do
+        local found = items[n](record, stop, lid)
+        if found then return true end
+        if found == nil then result = nil end
+      end
+      return result
+    end
+  end
+
+  make["!"] = function()
+    local item = condition(false)
+    return function(record, stop, lid)
+      local found = item(record, stop, lid)
+      if found == nil then return nil end
+      return not found
+    end
+  end
+
+  -- property = 'text', the most frequent of all: one search for name and value together.
+  local function is_text(name, wanted)
+    local key = "\1" .. name .. "\2s" .. wanted
+    return function(record, stop)
+      local _, last = find(record, key, 15, true)
+      return last ~= nil and last < stop and byte(record, last + 1) < 4
+    end
+  end
+
+  function make.c(plain)
+    local op = letter()
+    local left, about_left = operand()
+    local right, about_right = operand()
+    if plain and op == "=" and about_left and about_left.name and about_right and about_right.kind == "s" then
+      return is_text(about_left.name, about_right.value)
+    end
+    if about_right and (about_right.kind == "i" or about_right.kind == "d") then
+      local test, known_kind, known = value.test[op], about_right.kind, about_right.value
+      return function(record, stop, lid)
+        local kind, found = left(record, stop, lid)
+        if kind == "i" or kind == "d" then return test(found, known) end
+        return compare(op, kind, found, known_kind, known)
+      end
+    end
+    return function(record, stop, lid)
+      local kind, found = left(record, stop, lid)
+      return compare(op, kind, found, right(record, stop, lid))
+    end
+  end
+
+  local function between(low_op, high_op, negated)
+    local item = operand()
+    local low = operand()
+    local high = operand()
+    return function(record, stop, lid)
+      local kind, found = item(record, stop, lid)
+      local a = compare(low_op, kind, found, low(record, stop, lid))
+      if a == negated then return negated end
+      local b = compare(high_op, kind, found, high(record, stop, lid))
+      if b == negated then return negated end
+      if a == nil or b == nil then return nil end
+      return not negated
+    end
+  end
+
+  function make.b() return between("g", "l", false) end
+  function make.B() return between("<", ">", true) end
+
+  function make.n()
+    local item, set = (operand()), {}
+    for _ = 1, count() do set[chunk()] = true end
+    return function(record, stop, lid)
+      local kind, found = item(record, stop, lid)
+      if kind ~= "s" then return nil end
+      return set[found] or false
+    end
+  end
+
+  function make.k()
+    local item, segments = (operand()), {}
+    for n = 1, count() do segments[n] = chunk() end
+    local like = selector_like.new(segments, budget)
+    local function original(_, escaped) return string.char(byte(escaped) - 64) end
+    return function(record, stop, lid)
+      local kind, found = item(record, stop, lid)
+      if kind ~= "s" then return nil end
+      if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
+      return like(found)
+    end
+  end
+
+  function make.z()
+    local item = operand()
+    return function(record, stop, lid) return item(record, stop, lid) == nil end
+  end
+
+  function make.v()
+    local item = operand()
+    return function(record, stop, lid)
+      local kind, found = item(record, stop, lid)
+      if kind == "b" then return found end
+    end
+  end
+
+  function make.T() return function() return true end end
+  function make.F() return function() return false end end
+  function make.U() return function() return nil end end
+
+  function condition(plain)
+    return make[letter()](plain)
+  end
+
+  return { run = condition(true), cost = cost }
+end
+
+-- Is the message selected? Unknown does not select.
+function selector.test(program, record, lid)
+  return program.run(record, string.find(record, "\0", 15, true), lid) == true
+end

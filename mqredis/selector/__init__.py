@@ -1,0 +1,11 @@
+"""Selectors: conditions on the header fields and properties of messages, as Jakarta Messaging and IBM MQ have them.
+
+``parse`` needs the lark package (``pip install mqredis[selector]``); importing this package does not.
+"""
+
+from mqredis.selector.lexer import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from mqredis.selector.names import header_of
+from mqredis.selector.parser import parse
+from mqredis.selector.selector import Selector
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Selector", "header_of", "parse"]

@@ -1,0 +1,217 @@
+"""From grammar rules to the tree: types are checked and constants folded on the way up.
+
+Each method of :class:`Builder` is called by the parser for the rule of its name with what stood on its right
+side; a :class:`Part` is a finished piece with its place and its depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mqredis.selector.evaluate import Subject, test, worth
+from mqredis.selector.lexer import MAX_DEPTH, Lexeme, refuse
+from mqredis.selector.like import compile_pattern
+from mqredis.selector.names import FIELDS, refusal
+from mqredis.selector.nodes import (
+    CONDITIONS,
+    And,
+    Between,
+    Chain,
+    Compare,
+    Condition,
+    Constant,
+    Header,
+    Holds,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Property,
+    Sign,
+)
+from mqredis.selector.values import is_number
+
+_NOBODY = Subject({}, {}, 0)
+
+
+class Part(NamedTuple):
+    """A piece of the tree, where it begins and how deep it is."""
+
+    node: Node
+    at: int
+    depth: int
+
+
+class Builder:
+    """Callbacks of the grammar in ``mqredis/selector/parser.py``."""
+
+    def selector(self, parts: list[Part]) -> Condition:
+        """The whole text is one condition."""
+        return _condition(parts[0])
+
+    def disjunction(self, parts: list[Part]) -> Part:
+        """OR."""
+        return _joined(Or, parts, absorbing=True)
+
+    def conjunction(self, parts: list[Part]) -> Part:
+        """AND."""
+        return _joined(And, parts, absorbing=False)
+
+    def negation(self, parts: list[Any]) -> Part:
+        """NOT."""
+        item = _condition(parts[1])
+        if isinstance(item, Not):
+            return Part(item.item, parts[0].at, parts[1].depth)
+        return _part(Not(item), parts[0].at, parts[1])
+
+    def comparison(self, parts: list[Any]) -> Part:
+        """``= <> < <= > >=``; only numbers have an order (spec/ibmmq.md 6.3)."""
+        left, op, right = parts
+        if op.value not in ("=", "<>"):
+            _number(left, "only numbers can be ordered")
+            _number(right, "only numbers can be ordered")
+        return _part(Compare(op.value, left.node, right.node), left.at, left, right)
+
+    def between(self, parts: list[Part]) -> Part:
+        """BETWEEN."""
+        return self._between(parts, negated=False)
+
+    def not_between(self, parts: list[Any]) -> Part:
+        """NOT BETWEEN."""
+        return self._between([parts[0], *parts[2:]], negated=True)
+
+    def _between(self, parts: list[Part], negated: bool) -> Part:
+        for part in parts:
+            _number(part, "BETWEEN takes numbers")
+        item, low, high = parts
+        return _part(Between(item.node, low.node, high.node, negated), item.at, *parts)
+
+    def contained(self, parts: list[Any]) -> Part:
+        """``name [NOT] IN (...)``."""
+        part, *rest = parts
+        item = _name(part, "IN")
+        negated = isinstance(rest[0], Lexeme) and rest[0].value == "NOT"
+        values = dict.fromkeys(token.value for token in rest[negated:])
+        return _maybe_not(Part(In(item, tuple(values)), part.at, part.depth + 1), negated)
+
+    def like(self, parts: list[Any]) -> Part:
+        """``name [NOT] LIKE pattern [ESCAPE character]``."""
+        part, *rest = parts
+        item = _name(part, "LIKE")
+        negated = isinstance(rest[0], Lexeme) and rest[0].value == "NOT"
+        pattern, *escape = rest[negated:]
+        if escape and len(escape[0].value) != 1:
+            refuse("the escape is one character", escape[0].at)
+        segments = compile_pattern(pattern.value, escape[0].value if escape else None, pattern.at)
+        return _maybe_not(Part(Like(item, segments), part.at, part.depth + 1), negated)
+
+    def null(self, parts: list[Any]) -> Part:
+        """``name IS [NOT] NULL``."""
+        part = parts[0]
+        return _maybe_not(Part(IsNull(_name(part, "IS NULL")), part.at, part.depth + 1), len(parts) > 1)
+
+    def total(self, parts: list[Any]) -> Part:
+        """``+`` and ``-``."""
+        return _chain(parts)
+
+    def product(self, parts: list[Any]) -> Part:
+        """``*`` and ``/``."""
+        return _chain(parts)
+
+    def signed(self, parts: list[Any]) -> Part:
+        """Unary plus and minus; ``-9223372036854775808`` is the one use of that number."""
+        op, item = parts
+        if op.value == "-" and isinstance(item.node, Literal) and item.node.value == 1 << 63:
+            return Part(Literal(-(1 << 63)), op.at, 1)
+        _number(item, "only numbers have a sign")
+        return _part(Sign(op.value, item.node), op.at, item)
+
+    def literal(self, parts: list[Lexeme]) -> Part:
+        """A number, a string, a byte string, TRUE or FALSE."""
+        return Part(Literal(parts[0].value), parts[0].at, 1)
+
+    def name(self, parts: list[Lexeme]) -> Part:
+        """A header field or a property."""
+        name, at = str(parts[0].value), parts[0].at
+        field = FIELDS.get(name)
+        if field is not None:
+            return Part(Header(name, field), at, 1)
+        reason = refusal(name)
+        if reason:
+            refuse(reason, at)
+        return Part(Property(name), at, 1)
+
+
+def _part(node: Node, at: int, *parts: Part) -> Part:
+    depth = 1 + max(part.depth for part in parts)
+    if depth > MAX_DEPTH:
+        refuse(f"nested more than {MAX_DEPTH} deep", at)
+    for part in parts:
+        _in_range(part)
+    # Nothing that names a field may be folded: an absent field makes the result unknown.
+    if all(isinstance(part.node, Literal | Constant) for part in parts):
+        if isinstance(node, CONDITIONS):
+            return Part(Constant(test(node, _NOBODY)), at, 1)
+        value = worth(node, _NOBODY)
+        if value is not None:
+            return Part(Literal(value), at, 1)
+    return Part(node, at, depth)
+
+
+def _in_range(part: Part) -> None:
+    value = part.node.value if isinstance(part.node, Literal) else None
+    if isinstance(value, int) and value == 1 << 63:
+        refuse("the number is outside the range of 64-bit integers", part.at)
+
+
+def _maybe_not(part: Part, negated: bool) -> Part:
+    return _part(Not(part.node), part.at, part) if negated else part  # type: ignore[arg-type]
+
+
+def _condition(part: Part) -> Condition:
+    node = part.node
+    if isinstance(node, CONDITIONS):
+        return node
+    if isinstance(node, Property | Header):
+        return Holds(node)
+    if isinstance(node, Literal) and isinstance(node.value, bool):
+        return Constant(node.value)
+    refuse("a condition is needed here, not a value", part.at)
+
+
+def _number(part: Part, reason: str) -> None:
+    node = part.node
+    number = isinstance(node, Property | Header | Sign | Chain)
+    if isinstance(node, Literal):
+        number = is_number(node.value) or not isinstance(node.value, str | bytes | bool)
+    if not number:
+        refuse(reason, part.at)
+
+
+def _name(part: Part, what: str) -> Property | Header:
+    if not isinstance(part.node, Property | Header):
+        refuse(f"the left side of {what} is a name", part.at)
+    return part.node
+
+
+def _chain(parts: list[Any]) -> Part:
+    for part in parts[::2]:
+        _number(part, "arithmetic takes numbers")
+    rest = tuple((parts[n].value, parts[n + 1].node) for n in range(1, len(parts), 2))
+    return _part(Chain(parts[0].node, rest), parts[0].at, *parts[::2])
+
+
+def _joined(kind: type[And] | type[Or], parts: list[Part], absorbing: bool) -> Part:
+    items: list[Condition] = []
+    conditions = [_condition(part) for part in parts]
+    for item in conditions:
+        if isinstance(item, Constant) and item.value is absorbing:
+            return Part(item, parts[0].at, 1)
+        if not isinstance(item, Constant) or item.value is None:
+            items.extend(item.items if isinstance(item, kind) else [item])
+    if len(items) > 1:
+        return _part(kind(tuple(items)), parts[0].at, *parts)
+    return Part(items[0] if items else Constant(not absorbing), parts[0].at, max(part.depth for part in parts))

@@ -1,0 +1,147 @@
+"""The compiled form of a selector: prefix notation in one byte string, read by ``lua/lib/selector.lua``.
+
+Numbers that count something are decimal and end in ``:``, texts are such a count and that many bytes. The
+whole is an argument of a script and never becomes Lua.
+
+Conditions: ``T F U`` constants, ``& |`` with a count, ``!``, ``c`` and an operator, ``b`` and ``B`` BETWEEN,
+``n`` IN, ``k`` LIKE, ``z`` IS NULL, ``v`` a boolean field. Operands: ``p`` property, ``h`` header field,
+``s x i d t f e`` literals, ``-`` and ``+`` signs, ``C`` chain, ``?`` a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mqredis.selector.names import HeaderField
+from mqredis.selector.nodes import (
+    CONDITIONS,
+    INVALID,
+    And,
+    Between,
+    Chain,
+    Compare,
+    Condition,
+    Constant,
+    Header,
+    Holds,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Property,
+    Sign,
+)
+
+_OPERATORS = {"=": b"=", "<>": b"#", "<": b"<", ">": b">", "<=": b"l", ">=": b"g"}
+_CONSTANTS = {True: b"T", False: b"F", None: b"U"}
+#: Stands for an underscore inside a pattern: no UTF-8 text holds it.
+_ANY = b"\xff"
+
+
+def encode(root: Condition, like_budget: int) -> bytes:
+    """The argument for the scripts."""
+    return _count(like_budget) + _condition(root)
+
+
+def escape(text: str) -> bytes:
+    """Text as it stands in the head of a record: bytes 0 to 4 mean structure there."""
+    data = text.encode()
+    if min(data, default=5) > 4:
+        return data
+    return b"".join(bytes((4, 0x40 + byte)) if byte < 5 else bytes((byte,)) for byte in data)
+
+
+def _count(number: int) -> bytes:
+    return b"%d:" % number
+
+
+def _text(data: bytes) -> bytes:
+    return _count(len(data)) + data
+
+
+def _condition(node: Condition) -> bytes:
+    return _ENCODERS[type(node)](node)
+
+
+def _operand(node: Node) -> bytes:
+    match node:
+        case Literal(value):
+            return _literal(value)
+        case Property(name):
+            return b"p" + _text(escape(name))
+        case Header(_, field):
+            return b"h" + _header(field)
+        case Sign(op, item):
+            return op.encode() + _operand(item)
+        case Chain(first, rest):
+            steps = b"".join(op.encode() + _operand(item) for op, item in rest)
+            return b"C" + _count(len(rest)) + _operand(first) + steps
+        case _:
+            return b"?" + _condition(node)
+
+
+def _literal(value: object) -> bytes:
+    if value is INVALID:
+        return b"e"
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, int):
+        return b"i" + _text(str(value).encode())
+    if isinstance(value, float):
+        return b"d" + _text(repr(value).encode())
+    if isinstance(value, bytes):
+        return b"x" + _text(value.hex().encode())
+    return b"s" + _text(escape(str(value)))
+
+
+def _header(field: HeaderField) -> bytes:
+    start = field.view.encode() + _text(field.key.encode())
+    match field.view:
+        case "T" | "I":
+            return start + _text(b"" if field.default is None else escape(str(field.default)))
+        case "E" | "B":
+            return start + _literal(field.either[0]) + _literal(field.either[1])
+        case _:
+            return start
+
+
+def _compare(node: Compare) -> bytes:
+    return b"c" + _OPERATORS[node.op] + _operand(node.left) + _operand(node.right)
+
+
+def _between(node: Between) -> bytes:
+    ends = _operand(node.item) + _operand(node.low) + _operand(node.high)
+    return (b"B" if node.negated else b"b") + ends
+
+
+def _in(node: In) -> bytes:
+    values = b"".join(_text(escape(value)) for value in node.values)
+    return b"n" + _operand(node.item) + _count(len(node.values)) + values
+
+
+def _like(node: Like) -> bytes:
+    segments = [b"".join(_ANY if c is None else c.encode() for c in segment) for segment in node.segments]
+    return b"k" + _operand(node.item) + _count(len(segments)) + b"".join(map(_text, segments))
+
+
+def _many(letter: bytes) -> Callable[[Any], bytes]:
+    return lambda node: letter + _count(len(node.items)) + b"".join(map(_condition, node.items))
+
+
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    Constant: lambda node: _CONSTANTS[node.value],
+    Compare: _compare,
+    Between: _between,
+    In: _in,
+    Like: _like,
+    IsNull: lambda node: b"z" + _operand(node.item),
+    Holds: lambda node: b"v" + _operand(node.item),
+    Not: lambda node: b"!" + _condition(node.item),
+    And: _many(b"&"),
+    Or: _many(b"|"),
+}
+assert set(_ENCODERS) == set(CONDITIONS)  # noqa: S101

@@ -1,0 +1,46 @@
+"""Which identifier must a matching message have? The broker's index finds it without a scan."""
+
+from __future__ import annotations
+
+import re
+
+from mqredis.selector.nodes import And, Compare, Condition, Header, In, Literal
+
+Hint = tuple[str, str | bytes]
+_HEX_ID = re.compile("ID:((?:[0-9a-f]{2})+)")
+#: The more telling identifier first.
+_ORDER = ("message_id", "correlation_id", "group_id")
+
+
+def alternatives(root: Condition) -> tuple[Hint, ...]:
+    """One of these identifiers is on every message that can match; empty if the selector names none.
+
+    Only an equality that every match must pass counts: the whole condition, or one under a top-level AND.
+    """
+    found = [hints for item in (root.items if isinstance(root, And) else (root,)) if (hints := _of(item))]
+    return min(found, key=lambda hints: (len(hints) > 1, _ORDER.index(hints[0][0])), default=())
+
+
+def _of(node: Condition) -> tuple[Hint, ...]:
+    match node:
+        case Compare("=", Header() as header, Literal(value)) | Compare("=", Literal(value), Header() as header):
+            return _hints(header, value)
+        case In(Header() as header, values):
+            return tuple(hint for value in values for hint in _hints(header, value))
+        case _:
+            return ()
+
+
+def _hints(header: Header, value: object) -> tuple[Hint, ...]:
+    if header.field.view not in "JN" or not isinstance(value, str | bytes):
+        return ()
+    if header.field.view == "J":
+        if isinstance(value, bytes):
+            return ()
+        # JMS shows bytes as "ID:" and hexadecimal digits, and a text identifier may look just like that.
+        digits = _HEX_ID.fullmatch(value)
+        if digits:
+            return ((header.field.field, bytes.fromhex(digits[1])), (header.field.field, value))
+    return ((header.field.field, value),)
+
+

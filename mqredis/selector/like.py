@@ -1,0 +1,89 @@
+"""LIKE: patterns and the match, with a bound on the work.
+
+Percent stands for any run of characters, underscore for one character; characters are Unicode code points, on
+the server too. The leftmost match of each segment in turn is enough, so nothing ever backtracks further than
+one segment: time is linear, except for patterns that mix underscores and repeated text, and those have a budget.
+"""
+
+from __future__ import annotations
+
+from mqredis.selector.lexer import refuse
+from mqredis.selector.nodes import Like
+
+#: Characters that the LIKEs of one selector may search in, shared equally among them; never less than the floor.
+BUDGET = 65536
+FLOOR = 1024
+#: Comparisons of characters that a LIKE with underscores may use, as a multiple of its budget.
+COMPARISONS = 4
+
+Segments = tuple[tuple[str | None, ...], ...]
+
+
+def compile_pattern(pattern: str, escape: str | None, at: int) -> Segments:
+    """Split a pattern at its percent signs; raise if the escape character stands alone at the end."""
+    segments: list[list[str | None]] = [[]]
+    chars = iter(pattern)
+    for char in chars:
+        if char == escape:
+            literal = next(chars, None)
+            if literal is None:
+                refuse("the pattern ends with its escape character", at)
+            segments[-1].append(literal)
+        elif char == "%":
+            segments.append([])
+        else:
+            segments[-1].append(None if char == "_" else char)
+    if len(segments) == 1:
+        return (tuple(segments[0]),)
+    # A run of percent signs is one; the first and the last segment stay even when empty: they are anchors.
+    middle = [tuple(segment) for segment in segments[1:-1] if segment]
+    return (tuple(segments[0]), *middle, tuple(segments[-1]))
+
+
+def share(searching: int) -> int:
+    """The budget of each LIKE of a selector that has so many of them that search."""
+    return max(FLOOR, BUDGET // max(1, searching))
+
+
+def like(node: Like, text: str, budget: int) -> bool | None:
+    """Does the text match? Unknown when the work would exceed the budget."""
+    segments = node.segments
+    if node.searches and len(text) > budget:
+        return None
+    if len(segments) == 1:
+        return len(text) == len(segments[0]) and _fits(segments[0], text, 0)
+    first, last = segments[0], segments[-1]
+    at, end = len(first), len(text) - len(last)
+    if at > end or not _fits(first, text, 0) or not _fits(last, text, end):
+        return False
+    if not any(None in segment for segment in segments):
+        for segment in segments[1:-1]:
+            found = text.find("".join(c or "" for c in segment), at, end)
+            if found < 0:
+                return False
+            at = found + len(segment)
+        return True
+    return _search(segments[1:-1], text, at, end, budget * COMPARISONS)
+
+
+def _search(segments: Segments, text: str, at: int, end: int, limit: int) -> bool | None:
+    steps = 0
+    for segment in segments:
+        while True:
+            if at + len(segment) > end:
+                return False
+            for offset, char in enumerate(segment):
+                steps += 1
+                if char is not None and char != text[at + offset]:
+                    break
+            else:
+                at += len(segment)
+                break
+            if steps > limit:
+                return None
+            at += 1
+    return True
+
+
+def _fits(segment: tuple[str | None, ...], text: str, at: int) -> bool:
+    return all(char is None or char == text[at + offset] for offset, char in enumerate(segment))
