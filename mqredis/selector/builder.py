@@ -105,7 +105,7 @@ class Builder:
         pattern, *escape = rest[negated:]
         if escape and len(escape[0].value) != 1:
             refuse("the escape is one character", escape[0].at)
-        segments = compile_pattern(pattern.value, escape[0].value if escape else None, pattern.at)
+        segments = compile_pattern(pattern.value, escape[0].value if escape else None)
         return _maybe_not(Part(Like(item, segments), part.at, part.depth + 1), negated)
 
     def null(self, parts: list[Any]) -> Part:
@@ -214,4 +214,6 @@ def _joined(kind: type[And] | type[Or], parts: list[Part], absorbing: bool) -> P
             items.extend(item.items if isinstance(item, kind) else [item])
     if len(items) > 1:
         return _part(kind(tuple(items)), parts[0].at, *parts)
-    return Part(items[0] if items else Constant(not absorbing), parts[0].at, max(part.depth for part in parts))
+    return Part(
+        items[0] if items else Constant(not absorbing), parts[0].at, max(part.depth for part in parts)
+    )

@@ -23,7 +23,9 @@ def alternatives(root: Condition) -> tuple[Hint, ...]:
 
 def _of(node: Condition) -> tuple[Hint, ...]:
     match node:
-        case Compare("=", Header() as header, Literal(value)) | Compare("=", Literal(value), Header() as header):
+        case Compare("=", Header() as header, Literal(value)) | Compare(
+            "=", Literal(value), Header() as header
+        ):
             return _hints(header, value)
         case In(Header() as header, values):
             return tuple(hint for value in values for hint in _hints(header, value))
@@ -42,5 +44,3 @@ def _hints(header: Header, value: object) -> tuple[Hint, ...]:
         if digits:
             return ((header.field.field, bytes.fromhex(digits[1])), (header.field.field, value))
     return ((header.field.field, value),)
-
-

@@ -58,7 +58,9 @@ _TYPES = {
 _START = ("L", "Nl", "Sc", "Pc")
 _PART = (*_START, "Nd", "Mn", "Mc")
 _PREFIXES = ("ADD", "NOT", "_OPEN")
-_DIGITS = 20  # no 64-bit integer has more, in any base, once leading zeros are gone; octal is checked by value
+_DIGITS = (
+    20  # no 64-bit integer has more, in any base, once leading zeros are gone; octal is checked by value
+)
 
 TokenValue = str | bytes | bool | int | float
 

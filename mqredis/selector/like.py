@@ -7,7 +7,6 @@ one segment: time is linear, except for patterns that mix underscores and repeat
 
 from __future__ import annotations
 
-from mqredis.selector.lexer import refuse
 from mqredis.selector.nodes import Like
 
 #: Characters that the LIKEs of one selector may search in, shared equally among them; never less than the floor.
@@ -19,20 +18,25 @@ COMPARISONS = 4
 Segments = tuple[tuple[str | None, ...], ...]
 
 
-def compile_pattern(pattern: str, escape: str | None, at: int) -> Segments:
-    """Split a pattern at its percent signs; raise if the escape character stands alone at the end."""
+def compile_pattern(pattern: str, escape: str | None) -> Segments:
+    """Split a pattern at its percent signs.
+
+    The escape character makes a percent sign, an underscore or itself literal; before anything else it is an
+    ordinary character (selector_cases.md L12).
+    """
     segments: list[list[str | None]] = [[]]
-    chars = iter(pattern)
-    for char in chars:
-        if char == escape:
-            literal = next(chars, None)
-            if literal is None:
-                refuse("the pattern ends with its escape character", at)
-            segments[-1].append(literal)
+    special = {"%", "_", escape}
+    at = 0
+    while at < len(pattern):
+        char, following = pattern[at], pattern[at + 1 : at + 2]
+        if char == escape and following in special:
+            segments[-1].append(following)
+            at += 1
         elif char == "%":
             segments.append([])
         else:
             segments[-1].append(None if char == "_" else char)
+        at += 1
     if len(segments) == 1:
         return (tuple(segments[0]),)
     # A run of percent signs is one; the first and the last segment stay even when empty: they are anchors.

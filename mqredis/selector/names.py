@@ -117,7 +117,16 @@ FIELDS: dict[str, HeaderField] = {
 #: Fields of IBM MQ's message descriptor that messages of ours do not have, or that change while they wait.
 _NO_COUNTERPART = frozenset(
     {
-        *("StrucId", "Version", "Report", "Expiry", "Encoding", "CodedCharSetId", "BackoutCount", "ReplyToQMgr"),
+        *(
+            "StrucId",
+            "Version",
+            "Report",
+            "Expiry",
+            "Encoding",
+            "CodedCharSetId",
+            "BackoutCount",
+            "ReplyToQMgr",
+        ),
         *("UserIdentifier", "AccountingToken", "ApplIdentityData", "PutApplType", "PutApplName", "PutDate"),
         *("PutTime", "ApplOriginData", "MsgFlags", "OriginalLength"),
     }

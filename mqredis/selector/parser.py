@@ -74,7 +74,12 @@ def _lark() -> Any:
             return iter(())
 
     return lark.Lark(
-        _GRAMMAR, parser="lalr", lexer=Nothing, transformer=Builder(), start="selector", maybe_placeholders=False
+        _GRAMMAR,
+        parser="lalr",
+        lexer=Nothing,
+        transformer=Builder(),
+        start="selector",
+        maybe_placeholders=False,
     )
 
 

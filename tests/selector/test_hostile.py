@@ -1,0 +1,118 @@
+"""Hostile selectors end in the one typed error, quickly (notes F93 to F95): whatever is sent in, from outside."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqredis.errors import SelectorSyntaxError
+from mqredis.selector import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
+from tests.selector.kit import Judge, Subject
+
+_LIMIT_SECONDS = 0.05
+
+_HOSTILE = {
+    "empty brackets": "((((",
+    "brackets": "(" * 8000,
+    "brackets, closed": "(" * 4000 + "a=1" + ")" * 4000,
+    "a million brackets": "(" * 1_000_000,
+    "100,000 items": "c IN (" + ", ".join(f"'{n}'" for n in range(100_000)) + ")",
+    "many items": "c IN (" + ",".join(["''"] * 2500) + ")",
+    "NOT NOT": "NOT " * 2000 + "a",
+    "minus minus": "-" * 8000 + "a = 1",
+    "NOT (": "NOT (" * 60 + "a" + ")" * 60,
+    "minus (": "-(" * 60 + "a" + ")" * 60 + " = 1",
+    "long sum": "+".join(["a"] * 2000) + " = 1",
+    "long OR": " OR ".join(["a"] * 1200),
+    "long LIKE": "s LIKE '" + "%_" * 5000 + "'",
+    "many LIKEs": " OR ".join(["s LIKE '%a_b%'"] * 600),
+    "open string": "'" * 8191,
+    "open string, long": "s = '" + "a" * 8000,
+    "quotes": "\"'" * 4000,
+    "long number": "a = " + "9" * 8000,
+    "long hexadecimal": "a = 0x" + "F" * 8000,
+    "long octal": "a = 0" + "7" * 8000,
+    "large double": "a = 1e999999999",
+    "long double": "a = 1." + "0" * 7000 + "e400",
+    "dots": "." * 8000,
+    "dotted": "a." * 4000,
+    "commas": "a IN (" + "," * 8000,
+    "NUL": "\0",
+    "NUL in text": "a\0 = 1",
+    "no break space": "a\N{NO-BREAK SPACE}= 1",
+    "surrogate": "a = '\ud800'",
+    "bytes that are no UTF-8": b"a = '\xff'",
+    "wide": "é" * 4097,
+    "not text": 5,
+    "None": None,
+    "combining mark": "\N{COMBINING ACUTE ACCENT}a = 1",
+    "dotless keyword": "a ı NULL",
+    "Lua": "a = 1]] redis.call('FLUSHALL') --[[",
+    "semicolon": "a = 1; DROP TABLE a",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    """The tables of the grammar are built once, with the first selector that gets as far as the parser."""
+    parse("a = 1")
+
+
+@pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE.keys())
+def test_hostile(text):
+    started = perf_counter()
+    with pytest.raises(SelectorSyntaxError) as refused:
+        parse(text)
+    assert perf_counter() - started < _LIMIT_SECONDS
+    assert refused.value.reason
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " AND ".join(f"a={n}" for n in range(255)),
+        "+".join(["a"] * 500) + "=1",
+        " AND ".join(["((((((a=1))))))"] * 100),
+        "(" * (MAX_DEPTH - 2) + "a=1" + ")" * (MAX_DEPTH - 2),
+        "NOT -a = 1 AND " * 150 + "a = 1",
+        "c IN (" + ",".join(f"'{n}'" for n in range(1000)) + ")",
+        "s LIKE '" + "%_" * 4000 + "'",
+        "s = '" + "a" * (MAX_BYTES - 6) + "'",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_the_largest_that_is_allowed(judge: Judge, text: str):
+    started = perf_counter()
+    selector = parse(text)
+    assert perf_counter() - started < _LIMIT_SECONDS * 2  # of work, on a busy machine
+    assert len(list(selector.nodes())) <= MAX_NODES
+    assert judge([(selector, Subject({"a": 1, "c": "7", "s": "x"}))]) != []
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(max_size=60) | st.binary(max_size=60))
+def test_anything_at_all(text: str | bytes):
+    try:
+        parse(text)
+    except SelectorSyntaxError as refused:
+        assert 0 <= refused.position <= len(text)
+
+
+_WORDS = ["a", "b", "1", "2.5", "'x'", '"0x0a"', "TRUE", "NULL", "NOT", "AND", "OR", "IN", "IS", "LIKE", "BETWEEN"]
+_WORDS += ["ESCAPE", "=", "<>", "<", "+", "-", "*", "/", "(", ")", ",", "JMSPriority", "9223372036854775808"]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.sampled_from(_WORDS), max_size=12).map(" ".join))
+def test_any_row_of_words(text: str):
+    """Whatever parses can be evaluated; whatever does not says where."""
+    try:
+        selector = parse(text)
+    except SelectorSyntaxError as refused:
+        assert 0 <= refused.position <= len(text)
+    else:
+        assert selector.evaluate({"a": 1}) in (True, False, None)

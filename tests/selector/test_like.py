@@ -1,0 +1,102 @@
+"""LIKE: the match against a slow and simple one, and bounded work for patterns made to hurt."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from time import perf_counter
+
+import pytest
+
+from mqredis.selector import parse
+from mqredis.selector.like import BUDGET, FLOOR
+from tests.selector.kit import Judge, Subject
+
+
+@cache
+def _simple(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return _simple(pattern[1:], text) or (text != "" and _simple(pattern, text[1:]))
+    return text != "" and pattern[0] in ("_", text[0]) and _simple(pattern[1:], text[1:])
+
+
+def test_agrees_with_the_simple_match(judge: Judge):
+    rnd = Random(8)
+    cases = []
+    for _ in range(2000):
+        pattern = "".join(rnd.choice("%%_abé\N{GRINNING FACE}") for _ in range(rnd.randint(0, 7)))
+        cases.append((pattern, "".join(rnd.choice("aabé\N{GRINNING FACE}") for _ in range(rnd.randint(0, 8)))))
+    answers = judge([(parse(f"s LIKE '{pattern}'"), Subject({"s": text})) for pattern, text in cases])
+    assert answers == [_simple(pattern, text) for pattern, text in cases]
+
+
+@pytest.mark.parametrize(
+    "pattern,text,outcome",
+    [
+        ("%\0%", "a\0b", True),  # bytes that mean structure in a record
+        ("a_b", "a\4b", True),
+        ("\1_\3", "\1\2\3", True),
+        ("%.%", "a.b", True),
+        ("%.%", "ab", False),
+        ("[a-z]%", "[a-z]x", True),
+        ("[a-z]%", "x", False),
+        ("%%%", "", True),
+        ("a%a", "a", False),
+        ("ab%ba", "aba", False),
+        ("%ab%ab%", "abab", True),
+        ("%ab%ab%", "aab", False),
+        ("_é_", "\N{GRINNING FACE}éx", True),
+    ],
+)
+def test_like(judge: Judge, pattern: str, text: str, outcome: bool):
+    assert judge([(parse(f"s LIKE '{pattern}'"), Subject({"s": text}))]) == [outcome]
+
+
+@pytest.mark.parametrize(
+    "pattern,text",
+    [
+        ("%a" * 2000 + "%b", "a" * 4000),
+        ("%" + "a" * 4000 + "b%", "a" * 60_000),
+        ("%" + "_" * 4000 + "b%", "a" * 60_000),
+        ("%" + "a_" * 2000 + "b%", "a" * 60_000),
+        ("%_" * 2000 + "b", "a" * 60_000),
+        ("%a_b" * 1000 + "%", "a" * 60_000),
+        ("%" + "é_" * 1500 + "b%", "é" * 60_000),
+    ],
+    ids=lambda value: f"{value[:6]}{len(value)}",
+)
+def test_patterns_made_to_hurt(judge: Judge, pattern: str, text: str):
+    """One message, the worst that 8 KiB of selector can do to it: some milliseconds, here with room for a busy machine."""
+    selector = parse(f"s LIKE '{pattern}'")
+    started = perf_counter()
+    (answer,) = judge([(selector, Subject({"s": text}))])
+    assert perf_counter() - started < 0.25
+    assert answer is not True
+
+
+def test_many_likes_share_one_budget(judge: Judge):
+    """The bound is for the selector, not for each LIKE of it."""
+    selector = parse(" OR ".join(f"s LIKE '%a_b{n}%'" for n in range(200)))
+    assert selector.like_budget == FLOOR
+    started = perf_counter()
+    judge([(selector, Subject({"s": "a" * FLOOR}))])
+    assert perf_counter() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "pattern,length,outcome",
+    [
+        ("%b%", BUDGET, False),
+        ("%b%", BUDGET + 1, None),
+        ("%_b", BUDGET, False),
+        ("%_b", BUDGET + 1, None),
+        ("a%", BUDGET + 1, True),  # anchored at an end: costs nothing, so it has no limit
+        ("%a", BUDGET + 1, True),
+    ],
+)
+@pytest.mark.parametrize("char", ["a", "é"])
+def test_budget(judge: Judge, char: str, pattern: str, length: int, outcome: bool | None):
+    pattern = pattern.replace("a", char)
+    assert judge([(parse(f"s LIKE '{pattern}'"), Subject({"s": char * length}))]) == [outcome]
