@@ -1,92 +1,17 @@
 --- require "lib/selector_like"
---- require "lib/selector_value"
+--- require "lib/selector_program"
 -- Selectors on the server: IBM MQ's message selectors (spec/ibmmq.md section 6) over the records of messages.
 -- The client parses; a program is what mqredis/selector/encode.py makes of the tree. It becomes closures here, never
 -- Lua source. A condition is a function of (record, stop, lid) and answers true, false, or nil for unknown.
 local selector = {}
 
--- A program to test messages with. `cost` is its price for one message in tests of a single field.
+-- A program to test messages with. `left` is how many microseconds, by rule of thumb, a script may still spend on
+-- it: a scan ends its call when nothing is left. The rule covers reading the record, too, and errs on the safe side.
 function selector.compile(text)
-  local value = selector_value.new()
-  local find, sub, byte, compare = string.find, string.sub, string.byte, value.compare
-  local at, cost = 1, 0
-  local condition, operand
-
-  local function letter()
-    at = at + 1
-    return sub(text, at - 1, at - 1)
-  end
-
-  local function count()
-    local colon = find(text, ":", at, true)
-    local number = tonumber(sub(text, at, colon - 1))
-    at = colon + 1
-    return number
-  end
-
-  local function chunk()
-    local size = count()
-    at = at + size
-    return sub(text, at - size, at - 1)
-  end
-
-  local budget = count()
-
-  -- Operands. Each answers its function and, for literals and properties, what is known before any message is read.
-  local function literal(kind)
-    local known_kind, known
-    if kind == "t" or kind == "f" or kind == "e" then
-      known_kind, known = value.typed(kind)
-    else
-      known_kind, known = value.typed(kind, chunk())
-    end
-    return function() return known_kind, known end, { kind = known_kind, value = known }
-  end
-
-  local function header()
-    local view, key = letter(), chunk()
-    if view == "E" or view == "B" then
-      local first = literal(letter())
-      return value.header(view, key, first, (literal(letter())))
-    end
-    if view == "T" or view == "I" then return value.header(view, key, chunk()) end
-    return value.header(view, key)
-  end
-
-  local function chain()
-    local length = count()
-    local first = operand()
-    local ops, rest = {}, {}
-    for n = 1, length do ops[n], rest[n] = letter(), (operand()) end
-    return function(record, stop, lid)
-      local kind, total = first(record, stop, lid)
-      for n = 1, length do kind, total = value.reckon(ops[n], kind, total, rest[n](record, stop, lid)) end
-      return kind, total
-    end
-  end
-
-  function operand()
-    local op = letter()
-    cost = cost + 1
-    if op == "p" then
-      local name = chunk()
-      return value.property(name), { name = name }
-    end
-    if op == "h" then return header() end
-    if op == "C" then return chain() end
-    if op == "-" or op == "+" then
-      local item = operand()
-      return function(record, stop, lid) return value.sign(op, item(record, stop, lid)) end
-    end
-    if op == "?" then
-      local item = condition(false)
-      return function(record, stop, lid)
-        local found = item(record, stop, lid)
-        if found ~= nil then return "b", found end
-      end
-    end
-    return literal(op)
-  end
+  local reader, program = selector_program.new(text), { left = 4000 }
+  local letter, count, chunk, operand = reader.letter, reader.count, reader.chunk, reader.operand
+  local find, byte, value, compare = string.find, string.byte, reader.value, reader.value.compare
+  local budget, condition = count(), nil
 
   -- Conditions by letter. `plain`: only whether the condition is true matters, not whether it is false or unknown;
   -- so it is from the root down through AND and OR, and there the shortest way will do.
@@ -199,6 +124,7 @@ function selector.compile(text)
     return function(record, stop, lid)
       local kind, found = item(record, stop, lid)
       if kind ~= "s" then return nil end
+      program.left = program.left - #found / 5
       if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
       return like(found)
     end
@@ -225,10 +151,14 @@ function selector.compile(text)
     return make[letter()](plain)
   end
 
-  return { run = condition(true), cost = cost }
+  reader.condition = condition
+  program.run = condition(true)
+  program.fixed, program.by_size = 1.5 + 0.6 * reader.operands, 1 / 600 + reader.operands / 10000
+  return program
 end
 
 -- Is the message selected? Unknown does not select.
 function selector.test(program, record, lid)
+  program.left = program.left - program.fixed - #record * program.by_size
   return program.run(record, string.find(record, "\0", 15, true), lid) == true
 end

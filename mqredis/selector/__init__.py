@@ -1,4 +1,4 @@
-"""Selectors: conditions on the header fields and properties of messages, as Jakarta Messaging and IBM MQ have them.
+"""Selectors: conditions on header fields and properties, as Jakarta Messaging and IBM MQ have them.
 
 ``parse`` needs the lark package (``pip install mqredis[selector]``); importing this package does not.
 """

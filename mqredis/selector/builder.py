@@ -179,7 +179,7 @@ def _condition(part: Part) -> Condition:
         return Holds(node)
     if isinstance(node, Literal) and isinstance(node.value, bool):
         return Constant(node.value)
-    refuse("a condition is needed here, not a value", part.at)
+    return refuse("a condition is needed here, not a value", part.at)
 
 
 def _number(part: Part, reason: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mqredis.codec import escape
 from mqredis.selector.names import HeaderField
 from mqredis.selector.nodes import (
     CONDITIONS,
@@ -47,12 +48,8 @@ def encode(root: Condition, like_budget: int) -> bytes:
     return _count(like_budget) + _condition(root)
 
 
-def escape(text: str) -> bytes:
-    """Text as it stands in the head of a record: bytes 0 to 4 mean structure there."""
-    data = text.encode()
-    if min(data, default=5) > 4:
-        return data
-    return b"".join(bytes((4, 0x40 + byte)) if byte < 5 else bytes((byte,)) for byte in data)
+def _escaped(text: str) -> bytes:
+    return escape(text).encode()
 
 
 def _count(number: int) -> bytes:
@@ -72,7 +69,7 @@ def _operand(node: Node) -> bytes:
         case Literal(value):
             return _literal(value)
         case Property(name):
-            return b"p" + _text(escape(name))
+            return b"p" + _text(_escaped(name))
         case Header(_, field):
             return b"h" + _header(field)
         case Sign(op, item):
@@ -95,14 +92,14 @@ def _literal(value: object) -> bytes:
         return b"d" + _text(repr(value).encode())
     if isinstance(value, bytes):
         return b"x" + _text(value.hex().encode())
-    return b"s" + _text(escape(str(value)))
+    return b"s" + _text(_escaped(str(value)))
 
 
 def _header(field: HeaderField) -> bytes:
     start = field.view.encode() + _text(field.key.encode())
     match field.view:
         case "T" | "I":
-            return start + _text(b"" if field.default is None else escape(str(field.default)))
+            return start + _text(b"" if field.default is None else _escaped(str(field.default)))
         case "E" | "B":
             return start + _literal(field.either[0]) + _literal(field.either[1])
         case _:
@@ -119,7 +116,7 @@ def _between(node: Between) -> bytes:
 
 
 def _in(node: In) -> bytes:
-    values = b"".join(_text(escape(value)) for value in node.values)
+    values = b"".join(_text(_escaped(value)) for value in node.values)
     return b"n" + _operand(node.item) + _count(len(node.values)) + values
 
 

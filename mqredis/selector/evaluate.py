@@ -1,7 +1,7 @@
 """The plain Python evaluator: what a selector means, in the shortest form we could find.
 
 The broker evaluates selectors in Lua; tests hold the two together. True, False and None stand for true, false
-and unknown (truth tables: selector_cases.md).
+and unknown (truth tables: spec/selector_cases.md).
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def worth(node: Node, message: Subject) -> Value:
         case Sign(op, item):
             return signed(op, worth(item, message))
         case Chain(first, rest):
-            value = worth(first, message)
+            total = worth(first, message)
             for op, item in rest:
-                value = arithmetic(op, value, worth(item, message))
-            return value
+                total = arithmetic(op, total, worth(item, message))
+            return total
         case _:
             return test(node, message)
 

@@ -1,7 +1,7 @@
 """Text to tokens, in one pass, with every limit checked before the parser sees anything.
 
-Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte strings
-``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
+Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte
+strings ``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
 """
 
 from __future__ import annotations

@@ -2,18 +2,21 @@
 
 Percent stands for any run of characters, underscore for one character; characters are Unicode code points, on
 the server too. The leftmost match of each segment in turn is enough, so nothing ever backtracks further than
-one segment: time is linear, except for patterns that mix underscores and repeated text, and those have a budget.
+one segment: time is linear, except for patterns that mix underscores and repeated text, and those have a
+budget of comparisons. Beyond a budget the answer is unknown.
 """
 
 from __future__ import annotations
 
 from mqredis.selector.nodes import Like
 
-#: Characters that the LIKEs of one selector may search in, shared equally among them; never less than the floor.
-BUDGET = 65536
-FLOOR = 1024
-#: Comparisons of characters that a LIKE with underscores may use, as a multiple of its budget.
-COMPARISONS = 4
+#: Characters that the LIKEs of one selector may search in, shared equally among them; never less than the
+#: floor. The server needs some 3 ms for the worst case.
+BUDGET = 16384
+FLOOR = 256
+#: A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
+#: And so many comparisons for each character of the budget may a pattern with underscores use.
+FACTOR = 4
 
 Segments = tuple[tuple[str | None, ...], ...]
 
@@ -22,7 +25,7 @@ def compile_pattern(pattern: str, escape: str | None) -> Segments:
     """Split a pattern at its percent signs.
 
     The escape character makes a percent sign, an underscore or itself literal; before anything else it is an
-    ordinary character (selector_cases.md L12).
+    ordinary character (spec/selector_cases.md L12).
     """
     segments: list[list[str | None]] = [[]]
     special = {"%", "_", escape}
@@ -52,7 +55,7 @@ def share(searching: int) -> int:
 def like(node: Like, text: str, budget: int) -> bool | None:
     """Does the text match? Unknown when the work would exceed the budget."""
     segments = node.segments
-    if node.searches and len(text) > budget:
+    if node.searches and len(text) > (budget if node.wild else budget * FACTOR):
         return None
     if len(segments) == 1:
         return len(text) == len(segments[0]) and _fits(segments[0], text, 0)
@@ -60,14 +63,14 @@ def like(node: Like, text: str, budget: int) -> bool | None:
     at, end = len(first), len(text) - len(last)
     if at > end or not _fits(first, text, 0) or not _fits(last, text, end):
         return False
-    if not any(None in segment for segment in segments):
+    if not node.wild:
         for segment in segments[1:-1]:
             found = text.find("".join(c or "" for c in segment), at, end)
             if found < 0:
                 return False
             at = found + len(segment)
         return True
-    return _search(segments[1:-1], text, at, end, budget * COMPARISONS)
+    return _search(segments[1:-1], text, at, end, budget * FACTOR)
 
 
 def _search(segments: Segments, text: str, at: int, end: int, limit: int) -> bool | None:

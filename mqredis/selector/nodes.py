@@ -1,8 +1,8 @@
 """The tree of a selector: plain values, no behaviour.
 
-Operands have a value (``Literal``, ``Property``, ``Header``, ``Sign``, ``Chain``, or any condition), conditions
-are true, false or unknown (the rest). ``And``, ``Or`` and ``Chain`` are flat, so the depth of a tree is bounded
-by the brackets and prefix operators of its text and recursion over it is safe.
+Operands have a value (``Literal``, ``Property``, ``Header``, ``Sign``, ``Chain``, or any condition),
+conditions are true, false or unknown (the rest). ``And``, ``Or`` and ``Chain`` are flat, so the depth of a
+tree is bounded by the brackets and prefix operators of its text and recursion over it is safe.
 """
 
 from __future__ import annotations
@@ -105,7 +105,12 @@ class Like:
     @property
     def searches(self) -> bool:
         """Does the cost grow with the text? Only text before the first and after the last % is cheap."""
-        return len(self.segments) > 2 or any(None in segment for segment in self.segments)
+        return len(self.segments) > 2 or self.wild
+
+    @property
+    def wild(self) -> bool:
+        """Are there underscores?"""
+        return any(None in segment for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """``parse``: the text of a selector to a :class:`~mqredis.selector.selector.Selector`.
 
-The grammar is that of spec/ibmmq.md 6.2 (Jakarta Messaging 3.8.1 with IBM MQ's additions). lark builds the LALR
-tables and runs them; it is imported when the first selector is parsed. The parser keeps its own stack, so no
-text can exhaust Python's.
+The grammar is that of spec/ibmmq.md 6.2 (Jakarta Messaging 3.8.1 with IBM MQ's additions). lark builds the
+LALR tables and runs them; it is imported when the first selector is parsed. The parser keeps its own stack,
+so no text can exhaust Python's.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ selector: disjunction
 def parse(text: str | bytes, *, refuse_never: bool = False) -> Selector:
     """Parse a selector; raises :class:`~mqredis.errors.SelectorSyntaxError` and nothing else.
 
-    Blank text means "no selector" and matches everything. With ``refuse_never`` a selector that no message can
-    match is refused too, as IBM MQ does at MQOPEN (2504 MQRC_SELECTOR_ALWAYS_FALSE).
+    Blank text means "no selector" and matches everything. With ``refuse_never`` a selector that no message
+    can match is refused too, as IBM MQ does at MQOPEN (2504 MQRC_SELECTOR_ALWAYS_FALSE).
     """
     selector = _parse(decode(text))
     if refuse_never and selector.never:

@@ -23,8 +23,8 @@ class Selector:
     like_budget: int = field(init=False, compare=False, repr=False)
     #: The compiled form: ``selector.compile`` of ``lua/lib/selector.lua`` reads it as one argument.
     program: bytes = field(init=False, compare=False, repr=False)
-    #: Identifiers one of which every matching message has: (``message_id``, ``correlation_id`` or ``group_id``,
-    #: value). Empty: the selector names none, so a scan is needed.
+    #: Identifiers one of which every matching message has: (``message_id``, ``correlation_id`` or
+    #: ``group_id``, value). Empty: the selector names none, so a scan is needed.
     index_hints: tuple[tuple[str, str | bytes], ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Selector:
     def evaluate(self, properties: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> bool | None:
         """True, False or None for unknown.
 
-        ``header`` has the field names of :class:`mqredis.models.Message`: see :func:`mqredis.selector.header_of`.
+        ``header`` has the field names of ``mqredis.models.Message``: see :func:`mqredis.selector.header_of`.
         """
         return test(self.root, Subject(properties, header or {}, self.like_budget))
 

@@ -1,7 +1,7 @@
 """The published cases: id, selector, properties, outcome (T, F, U unknown, E refused).
 
-Names that begin with JMS are header fields, see ``subject``. Points on which brokers differ (part L) are decided in
-``docs/selectors.md``.
+From spec/selector_cases.md. Names that begin with JMS are header fields, see ``subject``. Points on which
+brokers differ (part L) are decided in ``docs/selectors.md``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("B8", "escape = 0", {"escape": 0}, "E"),
     (
         "B9",
-        "nullable = 1 AND order = 2 AND inner = 3 AND island = 4 AND notes = 5 AND android = 6 AND likely = 7",
+        (
+            "nullable = 1 AND order = 2 AND inner = 3 AND island = 4 "
+            "AND notes = 5 AND android = 6 AND likely = 7"
+        ),
         {"nullable": 1, "order": 2, "inner": 3, "island": 4, "notes": 5, "android": 6, "likely": 7},
         "T",
     ),

@@ -10,13 +10,49 @@ from tests.selector.kit import Subject
 _EDGES = [
     *(0, 1, -1, 2, 3, 5, 7, 10, -10, 255, 1 << 31, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, -(1 << 53), 10**15),
     *((1 << 53) - 2, 1 - (1 << 53), 2 - (1 << 53), 999_999_999_999_999, -999_999_999_999_999),
-    *((1 << 63) - 1, -(1 << 63), (1 << 63) - 2, -(1 << 63) + 1, 1 << 62, 3037000500, -3037000500, 10**16, 10**18),
+    *(
+        (1 << 63) - 1,
+        -(1 << 63),
+        (1 << 63) - 2,
+        -(1 << 63) + 1,
+        1 << 62,
+        3037000500,
+        -3037000500,
+        10**16,
+        10**18,
+    ),
 ]
 _DOUBLES = [0.0, -0.0, 0.1, 2.5, -2.5, 1.0, 7.0, 3.0, 1e308, -1e308, 5e-324, 9007199254740992.0, 1e19, 4e-10]
-_TEXTS = ["", "a", "b", "ab", "aab", "abab", "aaab", "é", "aé", "a\nb", "it's", "\0\1\2\3\4", "%", "_", "5", "😀a", "EU"]
+_TEXTS = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "aab",
+    "abab",
+    "aaab",
+    "é",
+    "aé",
+    "a\nb",
+    "it's",
+    "\0\1\2\3\4",
+    "%",
+    "_",
+    "5",
+    "😀a",
+    "EU",
+]
 _BYTES = [b"", b"\0", b"\x0a\xfc\x23", b"ab"]
 _NAMES = ["a", "b", "n", "x", "s", "t", "flag", "f", "été", "dotted.name", "_u", "$own"]
-_NUMBER_FIELDS = ["JMSPriority", "JMSTimestamp", "$sequence", "JMSXGroupSeq", "$lookup_id", "$arrived_at", "$app_tag"]
+_NUMBER_FIELDS = [
+    "JMSPriority",
+    "JMSTimestamp",
+    "$sequence",
+    "JMSXGroupSeq",
+    "$lookup_id",
+    "$arrived_at",
+    "$app_tag",
+]
 _TEXT_FIELDS = ["JMSMessageID", "JMSCorrelationID", "JMSXGroupID", "JMSType", "$label", "JMSDeliveryMode"]
 _OTHER_FIELDS = ["$recoverable", "$segment", "$last_in_group", "Root.MQMD.CorrelId", "Root.MQMD.MsgType"]
 _FIELDS = _NUMBER_FIELDS + _TEXT_FIELDS + _OTHER_FIELDS
@@ -112,5 +148,7 @@ def _bytes(rnd: Random) -> str:
 
 
 def _pattern(rnd: Random) -> str:
-    pattern = "".join(rnd.choice(["%", "_", "a", "b", "é", "!", "\n", "%", "😀"]) for _ in range(rnd.randint(0, 6)))
+    pattern = "".join(
+        rnd.choice(["%", "_", "a", "b", "é", "!", "\n", "%", "😀"]) for _ in range(rnd.randint(0, 6))
+    )
     return f"'{pattern}'" + rnd.choice(["", " ESCAPE '!'", " ESCAPE 'a'"])

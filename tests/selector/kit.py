@@ -46,7 +46,7 @@ def bundle(name: str, seen: set[str] | None = None) -> str:
     seen = set() if seen is None else seen
     seen.add(name)
     text = (LUA / f"{name}.lua").read_text()
-    wanted = [m for m in re.findall(r'^--- require "([^"]+)"$', text, re.MULTILINE)]
+    wanted = re.findall(r'^--- require "([^"]+)"$', text, re.MULTILINE)
     return "".join(bundle(other, seen) for other in wanted if other not in seen) + text
 
 
@@ -115,7 +115,7 @@ def _property(value: Any) -> bytes:
         case float():
             return b"d" + repr(value).encode()
         case _:
-            return b"x" + value.hex().encode()
+            return b"x" + bytes(value).hex().encode()
 
 
 _TEXTS = {

@@ -1,4 +1,4 @@
-"""Hostile selectors end in the one typed error, quickly (notes F93 to F95): whatever is sent in, from outside."""
+"""Hostile selectors end in the one typed error, quickly, whatever is sent in."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HOSTILE = {
     "not text": 5,
     "None": None,
     "combining mark": "\N{COMBINING ACUTE ACCENT}a = 1",
-    "dotless keyword": "a ı NULL",
+    "dotless keyword": "a \N{LATIN SMALL LETTER DOTLESS I}S NULL",
     "Lua": "a = 1]] redis.call('FLUSHALL') --[[",
     "semicolon": "a = 1; DROP TABLE a",
 }
@@ -93,26 +93,43 @@ def test_the_largest_that_is_allowed(judge: Judge, text: str):
     assert judge([(selector, Subject({"a": 1, "c": "7", "s": "x"}))]) != []
 
 
+def _position(text: str | bytes) -> int:
+    """Where the selector is wrong; 0 if it is not. Whatever parses can be evaluated."""
+    try:
+        selector = parse(text)
+    except SelectorSyntaxError as refused:
+        return refused.position
+    assert selector.evaluate({"a": 1}) in (True, False, None)
+    return 0
+
+
 @settings(max_examples=500, deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_anything_at_all(text: str | bytes):
-    try:
-        parse(text)
-    except SelectorSyntaxError as refused:
-        assert 0 <= refused.position <= len(text)
+    assert 0 <= _position(text) <= len(text)
 
 
-_WORDS = ["a", "b", "1", "2.5", "'x'", '"0x0a"', "TRUE", "NULL", "NOT", "AND", "OR", "IN", "IS", "LIKE", "BETWEEN"]
+_WORDS = [
+    "a",
+    "b",
+    "1",
+    "2.5",
+    "'x'",
+    '"0x0a"',
+    "TRUE",
+    "NULL",
+    "NOT",
+    "AND",
+    "OR",
+    "IN",
+    "IS",
+    "LIKE",
+    "BETWEEN",
+]
 _WORDS += ["ESCAPE", "=", "<>", "<", "+", "-", "*", "/", "(", ")", ",", "JMSPriority", "9223372036854775808"]
 
 
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.sampled_from(_WORDS), max_size=12).map(" ".join))
 def test_any_row_of_words(text: str):
-    """Whatever parses can be evaluated; whatever does not says where."""
-    try:
-        selector = parse(text)
-    except SelectorSyntaxError as refused:
-        assert 0 <= refused.position <= len(text)
-    else:
-        assert selector.evaluate({"a": 1}) in (True, False, None)
+    assert 0 <= _position(text) <= len(text)

@@ -1,4 +1,4 @@
-"""Numbers: 64-bit integers exact to the last bit, overflow and division by zero without a value, doubles as IEEE."""
+"""Numbers: 64-bit integers exact to the last bit, no value beyond them or for x/0, doubles as in IEEE 754."""
 
 from __future__ import annotations
 

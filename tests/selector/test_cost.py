@@ -1,0 +1,41 @@
+"""A scan knows when to end its call: ``program.left`` falls with every message, faster for dear selectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis.selector import parse
+from tests.selector.kit import Subject, bundle, record
+from tests.support.backend import Backend
+
+_ENTRY = """
+local program, tested = selector.compile(ARGV[1]), 0
+while program.left > 0 do
+  selector.test(program, ARGV[2], ARGV[3])
+  tested = tested + 1
+end
+return tested
+"""
+_FEW = " OR ".join(f"a{n} * a{n} / 3 = 1" for n in range(120))
+
+
+@pytest.mark.parametrize(
+    "text,body,least,most",
+    [
+        ("region = 'EU' AND amount BETWEEN 10 AND 20", 200, 500, 1000),
+        ("region = 'EU' AND amount BETWEEN 10 AND 20", 4096, 200, 400),
+        (_FEW, 200, 5, 30),
+        ("+".join(["a"] * 500) + " = 1", 200, 5, 20),
+        ("s LIKE '%a_b%'", 200, 1, 5),
+        ("s LIKE 'x%'", 200, 1, 5),
+    ],
+    ids=["simple", "bodies of 4 KiB", "arithmetic", "long sum", "LIKE", "anchored LIKE"],
+)
+def test_messages_a_call(backend: Backend, text: str, body: int, least: int, most: int):
+    properties = {"region": "EU", "amount": 5}
+    if "LIKE" in text:
+        properties["s"] = "a" * 16000
+    text_of_message = record(Subject(properties), b"b" * body)
+    client = backend.client()
+    tested = client.eval(bundle("lib/selector") + _ENTRY, 0, parse(text).program, text_of_message, "0" * 16)
+    assert least <= tested <= most
