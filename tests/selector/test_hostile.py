@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from mqredis.errors import SelectorSyntaxError
 from mqredis.selector import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
 from tests.selector.kit import Judge, Subject
 
-_LIMIT_SECONDS = 0.05
+_LIMIT_SECONDS = 0.05  # of processor time: a busy machine proves nothing
 
 _HOSTILE = {
     "empty brackets": "((((",
@@ -63,10 +63,10 @@ def _warm():
 
 @pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE.keys())
 def test_hostile(text):
-    started = perf_counter()
+    started = process_time()
     with pytest.raises(SelectorSyntaxError) as refused:
         parse(text)
-    assert perf_counter() - started < _LIMIT_SECONDS
+    assert process_time() - started < _LIMIT_SECONDS
     assert refused.value.reason
     assert len(str(refused.value)) < 300
 
@@ -86,9 +86,9 @@ def test_hostile(text):
     ids=lambda text: text[:12],
 )
 def test_the_largest_that_is_allowed(judge: Judge, text: str):
-    started = perf_counter()
+    started = process_time()
     selector = parse(text)
-    assert perf_counter() - started < _LIMIT_SECONDS * 2  # of work, on a busy machine
+    assert process_time() - started < _LIMIT_SECONDS * 2
     assert len(list(selector.nodes())) <= MAX_NODES
     assert judge([(selector, Subject({"a": 1, "c": "7", "s": "x"}))]) != []
 

@@ -74,7 +74,7 @@ def test_patterns_made_to_hurt(judge: Judge, pattern: str, text: str):
     selector = parse(f"s LIKE '{pattern}'")
     started = perf_counter()
     (answer,) = judge([(selector, Subject({"s": text}))])
-    assert perf_counter() - started < 0.25
+    assert perf_counter() - started < 0.5
     assert answer is not True
 
 
