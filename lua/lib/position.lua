@@ -58,11 +58,12 @@ end
 
 -- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why.
 function position.delete(q, entries, reason)
-  local ids, fields, states, bytes = {}, {}, {}, 0
+  local free, held, fields, states, bytes = {}, {}, {}, {}, 0
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
-    ids[n] = e.lid
+    local from = e.st and e.st.kind ~= "-" and held or free
+    from[#from + 1] = e.lid
     fields[#fields + 1] = e.lid
     if e.rec then
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
@@ -73,14 +74,12 @@ function position.delete(q, entries, reason)
     end
     if e.st then states[#states + 1] = e.lid end
   end
-  if #ids == 0 then return end
-  redis.call("ZREM", q.a, unpack(ids))
-  if #states > 0 then
-    redis.call("ZREM", q.l, unpack(states))
-    redis.call("HDEL", q.s, unpack(states))
-  end
+  if #entries == 0 then return end
+  if #free > 0 then redis.call("ZREM", q.a, unpack(free)) end
+  if #held > 0 then redis.call("ZREM", q.l, unpack(held)) end
+  if #states > 0 then redis.call("HDEL", q.s, unpack(states)) end
   redis.call("HDEL", q.m, unpack(fields))
-  quota.add(q, -#ids, -bytes)
+  quota.add(q, -#entries, -bytes)
   frame.touch()
 end
 

@@ -1,0 +1,88 @@
+"""What a call costs, counted and not timed: round trips, and commands inside the script.
+
+A change that adds a command to a hot script has to change a number here, where a reviewer sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mqredis
+from tests.support.server import RedisServer
+
+#: Commands that a client sends once, or that measure.
+_NOT_COUNTED = {"info", "config|resetstat", "config", "hello", "client", "client|setinfo", "script|load", "ping"}
+
+
+@pytest.fixture
+def qm(redis_server: RedisServer) -> Any:
+    with mqredis.connect(redis_server.url, manager="cost") as manager:
+        manager.create_queue("q")
+        manager.create_queue("t", transactional=True)
+        yield manager
+
+
+def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10) -> tuple[float, float]:
+    """Round trips and commands inside scripts, per run of ``work``."""
+    work()
+    with redis_server.client() as client:
+        client.config_resetstat()
+        for _ in range(times):
+            work()
+        stats = client.info("commandstats")
+    calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
+    scripts = calls.pop("evalsha")
+    inside = sum(count for name, count in calls.items() if name not in _NOT_COUNTED)
+    return scripts / times, inside / times
+
+
+def test_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    assert _cost(redis_server, lambda: queue.send(b"x", properties={"a": 1})) == (1, 12)
+
+
+def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    assert _cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 12)
+
+
+def test_receive(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 20)
+    assert _cost(redis_server, lambda: queue.receive(0)) == (1, 14)
+
+
+def test_lock_next_and_settle_the_last_in_one_round_trip(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 20)
+    held: list[mqredis.LockedMessage] = queue.lock_many(1, 0)
+
+    def step() -> None:
+        held[:] = queue.lock_many(1, 0, settle=held)
+
+    assert _cost(redis_server, step) == (1, 20)
+
+
+def test_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    queue.send(b"x")
+    assert _cost(redis_server, lambda: queue.peek(0)) == (1, 9)
+
+
+def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("t")
+    with qm.transaction() as tx:
+        queue.send_many([b"x"] * 20, transaction=tx)
+
+    def step() -> None:
+        with qm.transaction() as unit:
+            message = queue.receive(0, transaction=unit)
+            queue.send(message.body, transaction=unit)
+
+    round_trips, _ = _cost(redis_server, step)
+    assert round_trips == 3  # receive, send, commit: beginning costs nothing
