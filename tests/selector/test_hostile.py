@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import process_time
 
 import pytest
@@ -63,12 +64,23 @@ def _warm():
 
 @pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE.keys())
 def test_hostile(text):
-    started = process_time()
-    with pytest.raises(SelectorSyntaxError) as refused:
-        parse(text)
-    assert process_time() - started < _LIMIT_SECONDS
-    assert refused.value.reason
-    assert len(str(refused.value)) < 300
+    def attempt() -> None:
+        with pytest.raises(SelectorSyntaxError) as refused:
+            parse(text)
+        assert refused.value.reason
+        assert len(str(refused.value)) < 300
+
+    assert _quickest(attempt) < _LIMIT_SECONDS
+
+
+def _quickest(action: Callable[[], object]) -> float:
+    """Seconds of processor time, the best of three: the collector of a large test run may strike at any time."""
+    seconds = []
+    for _ in range(3):
+        started = process_time()
+        action()
+        seconds.append(process_time() - started)
+    return min(seconds)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +98,11 @@ def test_hostile(text):
     ids=lambda text: text[:12],
 )
 def test_the_largest_that_is_allowed(judge: Judge, text: str):
-    started = process_time()
+    # The text differs each time: what was parsed before is remembered.
+    spaces = (" " * n for n in range(3))
+    if len(text) < MAX_BYTES - 8:
+        assert _quickest(lambda: parse(text + next(spaces))) < _LIMIT_SECONDS
     selector = parse(text)
-    assert process_time() - started < _LIMIT_SECONDS * 2
     assert len(list(selector.nodes())) <= MAX_NODES
     assert judge([(selector, Subject({"a": 1, "c": "7", "s": "x"}))]) != []
 

@@ -14,10 +14,8 @@ _EDGES = [0, 1, 2, 10**7, 10**14, 10**15, (1 << 53) - 1, 1 << 53, (1 << 53) + 1,
 
 
 def _integers(rnd: Random) -> int:
-    if rnd.random() < 0.5:
-        found = rnd.choice(_EDGES) + rnd.randint(-2, 2)
-    else:
-        found = rnd.getrandbits(rnd.randint(1, 63))
+    near_an_edge = rnd.choice(_EDGES) + rnd.randint(-2, 2)
+    found = rnd.choice([near_an_edge, rnd.getrandbits(rnd.randint(1, 63))])
     return max(_LOW, min(_HIGH, rnd.choice([found, -found])))
 
 
