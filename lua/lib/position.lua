@@ -69,7 +69,7 @@ function position.delete(q, entries, reason)
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
         special.load()
-        special.leave(q, e.lid, reason)
+        special.leave(q, e.lid, e.rec)
       end
     end
     if e.st then states[#states + 1] = e.lid end
@@ -99,7 +99,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     states[#states + 1] = record.text(st)
     if record.flag(e.rec, 1) then
       special.load()
-      special.leave(q, e.lid)
+      special.leave(q, e.lid, e.rec)
     end
     if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end

@@ -1,4 +1,5 @@
 --- require "lib/record"
+--- require lazy "lib/index"
 -- What the scripts do for messages whose head asks for something: timers now, more as features land.
 -- A plain message never comes here.
 local special = {}
@@ -13,9 +14,13 @@ function special.arrive(q, lid, rec, now)
     redis.call("ZADD", q.t, held, "d" .. lid)
     return "delayed"
   end
+  index.load()
+  index.add(q, lid, rec)
 end
 
 -- The message stops being available: it is locked, taken or removed.
-function special.leave(q, lid)
-  redis.call("ZREM", q.t, "e" .. lid, "d" .. lid)
+function special.leave(q, lid, rec)
+  if record.field(rec, "e") or record.field(rec, "D") then redis.call("ZREM", q.t, "e" .. lid, "d" .. lid) end
+  index.load()
+  index.drop(q, lid, rec)
 end
