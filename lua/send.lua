@@ -47,10 +47,9 @@ if ARGV[4] ~= "" then
   if not t then return refuse(code) end
 end
 
-local stamp = string.format("%013.0f", frame.now)
 local entries, bytes, at, hooked = {}, 0, 6, false
 while at <= #ARGV do
-  local e = { priority = string.byte(ARGV[at], 1) - 48, rec = stamp .. string.sub(ARGV[at], 2), large = "" }
+  local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "" }
   if record.flag(e.rec, 8) then
     at = at + 1
     e.large = ARGV[at]
@@ -106,7 +105,7 @@ if t then
 else
   position.arrive(q, entries)
 end
-reply[#reply + 1] = stamp
+reply[#reply + 1] = frame.stamp
 reply[#reply + 1] = t and t.fence or ""
 quota.save(q)
 reply = frame.close(reply)

@@ -5,13 +5,12 @@ local due = { most = 32 }
 
 -- Serves lapsed locks and transactions, expiries and delays of this queue. True if more are due than it served.
 function due.serve(q)
-  local now = string.format("%.0f", frame.now)
-  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", now, "LIMIT", 0, due.most)
+  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", frame.stamp, "LIMIT", 0, due.most)
   if #lapsed > 0 then
     lapse.load()
     lapse.locks(q, lapsed)
   end
-  local timers = redis.call("ZRANGEBYSCORE", q.t, "-inf", now, "LIMIT", 0, due.most)
+  local timers = redis.call("ZRANGEBYSCORE", q.t, "-inf", frame.stamp, "LIMIT", 0, due.most)
   if #timers > 0 then
     lapse.load()
     lapse.timers(q, timers)

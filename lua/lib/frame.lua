@@ -10,7 +10,7 @@
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 local frame = {
-  changed = false, incarnation = "", history = 0, now = 0, seq = 0, messages = 0, bytes = 0,
+  changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil,
 }
 
@@ -25,6 +25,7 @@ function frame.open()
   if meta[1] ~= "1" then return { status.SCHEMA_TOO_NEW, meta[2], frame.history } end
   local time = redis.call("TIME")
   frame.now = time[1] * 1000 + math.floor(time[2] / 1000) + meta[4]
+  frame.stamp = string.format("%.0f", frame.now)
   frame.seq = tonumber(meta[5])
   frame.messages = tonumber(meta[6])
   frame.bytes = tonumber(meta[7])
@@ -81,8 +82,8 @@ function frame.close(reply, upto, ids)
   reply[2] = frame.incarnation
   reply[3] = frame.history
   if ARGV[2] ~= "" then
-    redis.call("HSET", KEYS[2], ARGV[1], table.concat({ ARGV[2], string.format("%.0f", frame.now), ids or "-",
-      string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " "))
+    redis.call("HSET", KEYS[2], ARGV[1], table.concat({ ARGV[2], frame.stamp, ids or "-",
+      reply[1] == 0 and "0" or string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " "))
   end
   return reply
 end
