@@ -18,7 +18,7 @@ if reply then return reply end
 local q = queue.open(1, 3)
 if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.under(q, queue.open(2, 3))
-local more = due.serve(q)
+local more = due.all(q)
 quota.save(q)
 reply = frame.close({ more and status.CONTINUE or status.OK })
 wake.ring(q)

@@ -101,6 +101,7 @@ if t then
   end
   redis.call("HSET", q.s, unpack(states))
   redis.call("ZADD", q.l, unpack(scores))
+  queue.note(q, t.deadline)
   tx.add(t, q, "S", ids)
 else
   position.arrive(q, entries)

@@ -4,7 +4,14 @@
 local due = { most = 32 }
 
 -- Serves lapsed locks and transactions, expiries and delays of this queue. True if more are due than it served.
+-- q.due, kept with the queue, is never later than its earliest timer, so most calls need not look.
 function due.serve(q)
+  if not q.due or q.due > frame.now then return false end
+  return due.all(q)
+end
+
+-- The same, whatever q.due says; it is set anew.
+function due.all(q)
   local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", frame.stamp, "LIMIT", 0, due.most)
   if #lapsed > 0 then
     lapse.load()
@@ -15,6 +22,9 @@ function due.serve(q)
     lapse.load()
     lapse.timers(q, timers)
   end
+  local soon = due.next(q)
+  q.due = soon >= 0 and frame.now + soon or nil
+  q.noted = true
   return #lapsed == due.most or #timers == due.most
 end
 

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/queue"
 --- require "lib/record"
 --- require lazy "lib/special"
 --- require "lib/quota"
@@ -105,6 +106,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
   end
   redis.call("ZREM", q.a, unpack(ids))
   redis.call("ZADD", q.l, unpack(scores))
+  queue.note(q, deadline)
   redis.call("HSET", q.s, unpack(states))
   frame.touch()
 end

@@ -12,7 +12,7 @@ function queue.open(n, first)
   local at = first + (n - 1) * 8
   if not KEYS[at + 1] then return end
   local p = redis.call("HMGET", KEYS[at + 1], "generation", "messages", "bytes", "flags",
-    "quota_messages", "quota_bytes", "max_bytes", "sub_messages", "sub_bytes")
+    "quota_messages", "quota_bytes", "max_bytes", "sub_messages", "sub_bytes", "due", "waiting")
   if not p[1] then return end
   return {
     q = KEYS[at + 1], a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
@@ -20,7 +20,17 @@ function queue.open(n, first)
     generation = p[1], messages = tonumber(p[2]), bytes = tonumber(p[3]), flags = p[4],
     quota_messages = tonumber(p[5] or ""), quota_bytes = tonumber(p[6] or ""), max_bytes = tonumber(p[7]),
     sub_messages = tonumber(p[8] or 0), sub_bytes = tonumber(p[9] or 0),
+    due = tonumber(p[10] or ""), waiting = p[11],
   }
+end
+
+-- A timer was set: nobody has to look at the queue's timers before the earliest of them. `at` in ms.
+function queue.note(q, at)
+  at = tonumber(at)
+  if not q.due or at < q.due then
+    q.due = at
+    q.noted = true
+  end
 end
 
 function queue.is(q, flag)

@@ -32,6 +32,7 @@ function quota.add(q, count, bytes)
 end
 
 function quota.save(q)
+  if q.noted then redis.call("HSET", q.q, "due", q.due or "") end
   if not q.counted then return end
   redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes)
   if q.parent then

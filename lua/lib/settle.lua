@@ -1,5 +1,6 @@
 --- require "lib/frame"
 --- require "lib/position"
+--- require "lib/queue"
 --- require lazy "lib/release"
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
@@ -32,7 +33,10 @@ function settle.all(q, at, count, lease)
   if #done.c > 0 then settle.finish(q, done.c, "receive") end
   if #done.j > 0 then settle.finish(q, done.j, "receive_rejected") end
   for n = 1, #done.x do redis.call("ZADD", q.l, frame.now + lease, done.x[n].lid) end
-  if #done.x > 0 then frame.touch() end
+  if #done.x > 0 then
+    queue.note(q, frame.now + lease)
+    frame.touch()
+  end
   return lost
 end
 

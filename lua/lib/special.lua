@@ -1,4 +1,5 @@
 --- require "lib/record"
+--- require "lib/queue"
 --- require lazy "lib/index"
 -- What the scripts do for messages whose head asks for something: timers now, more as features land.
 -- A plain message never comes here.
@@ -8,10 +9,14 @@ local special = {}
 function special.arrive(q, lid, rec, now)
   local expires = record.expires(rec)
   if expires and expires <= now then return "expired" end
-  if expires then redis.call("ZADD", q.t, expires, "e" .. lid) end
+  if expires then
+    redis.call("ZADD", q.t, expires, "e" .. lid)
+    queue.note(q, expires)
+  end
   local held = record.due(rec)
   if held and held > now then
     redis.call("ZADD", q.t, held, "d" .. lid)
+    queue.note(q, held)
     return "delayed"
   end
   index.load()

@@ -18,12 +18,13 @@ end
 function wake.wait(q, member, ticket)
   ticket = ticket == "" and string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) or ticket
   redis.call("ZADD", q.w, "NX", ticket, member)
+  if not q.waiting then redis.call("HSET", q.q, "waiting", "1") end
   return ticket
 end
 
 -- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2).
 function wake.ring(q)
-  if not q.arrived or #q.arrived == 0 or redis.call("EXISTS", q.w) == 0 then return end
+  if not q.waiting or not q.arrived or #q.arrived == 0 then return end
   ring.load()
   ring.serve(q)
 end
