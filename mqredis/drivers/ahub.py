@@ -57,7 +57,8 @@ class AsyncHub:
                 bell.late = True  # its confirmation will ring, since something may have been missed
             if self.board.denied:
                 mode = self.mode_name = "poll"
-        if mode == "poll":
+        run.polling = mode == "poll"
+        if run.polling:
             run.flag = asyncio.Event()
         return Ringer(letter(mode), run.slot.name, self._driver.backend.database)
 
@@ -76,7 +77,7 @@ class AsyncHub:
         flag = run.flag
         if flag is None:
             flag = run.flag = asyncio.Event()
-        nap, silent = board.nap(step, self.mode_name or "poll")
+        nap, silent = board.nap(step, run.polling)
         board.waits[run] = (step, flag)
         try:
             rung = board.journal.since(run.mark, step.scopes) or await _raised(flag, nap)

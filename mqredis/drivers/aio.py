@@ -130,6 +130,7 @@ class AsyncDriver:
                         answer = await self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
+                        run.ending = run.ending or not isinstance(raised, Exception)
             finally:
                 run.slot.session.give(run.slot)
         finally:
@@ -201,6 +202,8 @@ class AsyncDriver:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
         if run.listening:
             run.keys = call.keys
+        if run.ending:
+            attempt.deadline = time.monotonic()
         try:
             while True:
                 step = await self._try(attempt)

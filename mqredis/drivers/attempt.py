@@ -151,7 +151,7 @@ class Attempt:
             self._in_time(error, now)
             return Next.PAUSE
         self.core.reached = True
-        text = redact(error)
+        text = redact(error).rstrip(".")
         if self.maybe and self.call.changes:
             raise self._unknown(text)
         if fault is Fault.FULL:
@@ -190,7 +190,7 @@ class Attempt:
     def unavailable(self, error: object) -> BrokerUnavailable:
         """Certainly not carried out."""
         return BrokerUnavailable(
-            f"{self.where} cannot be used: {redact(error)}. Is the server running, and is the URL right?"
+            f"{self.where} cannot be used: {redact(error).rstrip('.')}. Is the server running, and is the URL right?"
         )
 
     def final(self, error: BrokerUnavailable) -> MqError:

@@ -146,9 +146,9 @@ class Board:
         for bell in list(self.by_slot.values()):
             bell.confirmed.set()
 
-    def nap(self, step: Wait, mode: str) -> tuple[float, Woken]:
+    def nap(self, step: Wait, polling: bool) -> tuple[float, Woken]:
         """How long to sleep at most, in seconds, and what it means when nothing rang."""
-        limit = self._settings.poll_seconds if mode == "poll" else self.recheck() * PATIENCE
+        limit = self._settings.poll_seconds if polling else self.recheck() * PATIENCE
         if step.nap is not None and step.nap <= limit:
             return max(step.nap, 0.0), Woken.TIMED_OUT
         return limit, Woken.RUNG

@@ -55,7 +55,8 @@ class Hub:
                 bell.late = True  # its confirmation will ring, since something may have been missed
             if self.board.denied:
                 mode = self.mode_name = "poll"
-        if mode == "poll":
+        run.polling = mode == "poll"
+        if run.polling:
             run.flag = threading.Event()
         return Ringer(letter(mode), run.slot.name, self._driver.backend.database)
 
@@ -75,7 +76,7 @@ class Hub:
         flag = run.flag
         if flag is None:
             flag = run.flag = threading.Event()
-        nap, silent = board.nap(step, self.mode_name or "poll")
+        nap, silent = board.nap(step, run.polling)
         with self._lock:
             board.waits[run] = (step, flag)
         try:

@@ -93,7 +93,7 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    __slots__ = ("flag", "keys", "listening", "mark", "slot")
+    __slots__ = ("ending", "flag", "keys", "listening", "mark", "polling", "slot")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
@@ -102,6 +102,10 @@ class Run:
         #: What rings when it waits; KEYS of its last call since it listens.
         self.flag: Any = None
         self.keys: KeySet | None = None
+        #: Nobody can ring for it.
+        self.polling = True
+        #: It was cancelled or interrupted: what it still calls to clean up is tried once.
+        self.ending = False
         #: Position in the journal of cancellations when the present look began.
         self.mark = 0
 
@@ -198,6 +202,7 @@ class Core:
             f"queue manager {self.keys.manager!r} is not what it was: its data were flushed or replaced, or "
             "this is another database. This client stops; connect again to work with what is there now"
         )
+        self.session = None
         return ManagerNotFound(self._gone)
 
     def check(self) -> None:

@@ -119,6 +119,7 @@ class Driver:
                         answer = self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
+                        run.ending = run.ending or not isinstance(raised, Exception)
             finally:
                 run.slot.session.give(run.slot)
         finally:
@@ -190,6 +191,8 @@ class Driver:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
         if run.listening:
             run.keys = call.keys
+        if run.ending:
+            attempt.deadline = time.monotonic()
         try:
             while True:
                 step = self._try(attempt)

@@ -130,6 +130,9 @@ _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 
 def fault_of(error: BaseException) -> Fault:
     """Classify an exception of redis-py or of the operating system."""
+    inner = error.args[0] if error.args else None
+    if isinstance(error, rx.ConnectionError) and isinstance(inner, Exception):
+        return fault_of(inner)  # redis-py's asyncio connection wraps what fails while connecting
     for cls, fault in _BY_CLASS:
         if isinstance(error, cls):
             return fault

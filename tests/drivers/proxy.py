@@ -1,0 +1,76 @@
+"""A proxy that loses requests or replies on purpose."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+
+class Proxy:
+    """Stands on a TCP port before a server's unix socket.
+
+    ``faults``: one word for each of the next script calls: "pass"; "request" (it is lost, and the connection
+    with it); "reply" (the call runs, its reply and the connection are lost); "silence" (the call runs, nothing is
+    heard of it any more, but the connection stays).
+    """
+
+    def __init__(self, target: Path) -> None:
+        self._target = str(target)
+        self.faults: deque[str] = deque()
+        self.calls = 0
+        self.accepting = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._closed = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """What to connect to."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.accepting:
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+            else:
+                client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as both:
+            server.connect(self._target)
+            both.register(client, selectors.EVENT_READ, server)
+            both.register(server, selectors.EVENT_READ, client)
+            fault = "pass"
+            with contextlib.suppress(OSError):
+                while not self._closed:
+                    for key, _ in both.select(0.2):
+                        data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                        if not data:
+                            return
+                        if key.fileobj is client and b"EVALSHA" in data:
+                            self.calls += 1
+                            fault = self.faults.popleft() if self.faults else "pass"
+                            if fault == "request":
+                                return
+                        elif key.fileobj is server and fault != "pass":
+                            if fault == "reply":
+                                return
+                            continue
+                        key.data.sendall(data)
