@@ -170,7 +170,7 @@ class AsyncDriver:
             self.core.session = None
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
-                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
                 if await self._try(attempt) is Next.LOAD:
                     await self._load(attempt)
                     await self._try(attempt)
@@ -199,7 +199,7 @@ class AsyncDriver:
         raise TypeError(f"an operation yielded {step!r}")
 
     async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
+        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address)
         if run.listening:
             run.keys = call.keys
         if run.ending:
@@ -307,7 +307,7 @@ class AsyncDriver:
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
         call: Call[Payload] = Call("session_open", self.core.admin, (), raw, False)
-        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
         attempt.deadline = deadline
         while True:
             step = await self._try(attempt)

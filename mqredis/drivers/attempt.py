@@ -189,8 +189,9 @@ class Attempt:
 
     def unavailable(self, error: object) -> BrokerUnavailable:
         """Certainly not carried out."""
+        text = redact(error).rstrip(".")
         return BrokerUnavailable(
-            f"{self.where} cannot be used: {redact(error).rstrip('.')}. Is the server running, and is the URL right?"
+            f"{self.where} cannot be used: {text}. Is the server running, and is the URL right?"
         )
 
     def final(self, error: BrokerUnavailable) -> MqError:

@@ -55,6 +55,7 @@ class Backend:
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
         self.plan = plan
         self.database = plan.target.database
+        self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
         self.after_fork()
@@ -80,7 +81,7 @@ class Backend:
 
     def describe(self) -> str:
         """The address, without secrets."""
-        return self.plan.target.describe()
+        return self.address
 
     def acquire(self, deadline: float) -> Link:
         """A connected link, at the latest at ``deadline`` (monotonic seconds)."""

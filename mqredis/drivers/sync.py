@@ -159,7 +159,7 @@ class Driver:
             self.core.session = None
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
-                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
                 if self._try(attempt) is Next.LOAD:
                     self._load(attempt)
                     self._try(attempt)
@@ -188,7 +188,7 @@ class Driver:
         raise TypeError(f"an operation yielded {step!r}")
 
     def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.describe())
+        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address)
         if run.listening:
             run.keys = call.keys
         if run.ending:
@@ -296,7 +296,7 @@ class Driver:
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
         call: Call[Payload] = Call("session_open", self.core.admin, (), raw, False)
-        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.describe())
+        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
         attempt.deadline = deadline
         while True:
             step = self._try(attempt)

@@ -13,7 +13,7 @@ import pytest
 from mqredis.drivers import AsyncDriver, Driver
 from mqredis.settings import Settings
 from mqredis.steps import Call, Woken, perform
-from tests.drivers.kit import FAST, first, put, take, until
+from tests.drivers.kit import FAST, aio_until, first, put, take, until
 from tests.support.server import RedisServer
 
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
@@ -158,11 +158,7 @@ def test_the_recheck_finds_what_nobody_rang_for(url: str, connect: Callable[...,
 
 
 async def awaiting(driver: AsyncDriver, count: int) -> None:
-    async with asyncio.timeout(5):
-        while len(driver._hub.board.waits) != count:
-            await asyncio.wait_for(
-                asyncio.shield(asyncio.get_running_loop().run_in_executor(None, lambda: None)), 1
-            )
+    await aio_until(lambda: len(driver._hub.board.waits) == count)
 
 
 async def test_async_bell_and_cancel(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
@@ -188,7 +184,7 @@ async def test_async_lost_subscription(
     await awaiting(driver, 1)
     with redis_server.client() as client:
         client.client_kill_filter(_type="pubsub")
-    await awaiting(driver, 0)
+    await aio_until(lambda: len(seen) >= 3)  # it looked again after the reconnection
     await awaiting(driver, 1)
     await other.run(put(driver.core.keys))
     assert await asyncio.wait_for(task, 5) == "taken"

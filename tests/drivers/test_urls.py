@@ -1,0 +1,173 @@
+"""Addresses: what is understood, what is refused, and that no password is ever shown."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable
+
+import fakeredis
+import fakeredis.aioredis
+import pytest
+import redis
+import redis.asyncio
+
+from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
+from mqredis.drivers.urls import parse, redact
+from mqredis.errors import InvalidArgument
+from mqredis.settings import Settings
+from tests.drivers.kit import FAST, add, read
+from tests.support.server import RedisServer
+
+
+@pytest.mark.parametrize(
+    "url,shown",
+    [
+        ("redis://", "redis://localhost:6379/0"),
+        ("redis://h:7000/3", "redis://h:7000/3"),
+        ("valkey://u:p%40ss@h", "redis://h:6379/0"),
+        ("rediss://:pw@h:1/2?ssl_ca_certs=/ca.pem", "rediss://h:1/2"),
+        ("valkeys://h", "rediss://h:6379/0"),
+        ("redis://[::1]:7000/1", "redis://::1:7000/1"),
+        ("unix:///run/a%20b.sock?db=4", "unix:///run/a b.sock?db=4"),
+        ("unix://:pw@/run/redis.sock", "unix:///run/redis.sock?db=0"),
+        ("redis+sentinel://:pw@a:1,b/mymaster/2", "redis+sentinel://a:1,b:26379/mymaster/2"),
+        ("rediss+cluster://u:pw@a:1,b:2", "rediss+cluster://a:1,b:2/0"),
+        ("memory://tests", "memory://tests"),
+        ("embedded:///var/lib/mq", "embedded:///var/lib/mq"),
+    ],
+)
+def test_understood(url: str, shown: str) -> None:
+    assert parse(url).describe() == shown
+
+
+def test_details() -> None:
+    target = parse("redis+sentinel://u:p%2Fw@a:1,b/mymaster/2?sentinel_password=sp")
+    assert target.options == {"username": "u", "password": "p/w"}
+    assert target.sentinel_options == {"password": "sp"}
+    assert (target.nodes, target.name, target.database) == ([("a", 1), ("b", 26379)], "mymaster", 2)
+    assert parse("rediss://h").options["ssl_check_hostname"] is True
+    assert parse("rediss://h?ssl_cert_reqs=none").options["ssl_check_hostname"] is False
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:6379",
+        "http://h",
+        "redis://:s3cret#x@h",
+        "redis://:s3cret@h:port",
+        "redis://h/x?password=s3cret",
+        "redis://h/-1",
+        "redis://h?nonsense=s3cret",
+        "redis://h?db=s3cret",
+        "unix://relative/s3cret.sock",
+        "unix://",
+        "redis+sentinel://:s3cret@h",
+        "redis+sentinel:///m",
+        "redis+cluster://:s3cret@h/1",
+        "redis+nothing://:s3cret@h",
+        "redis://h?ssl_ca_certs=/s3cret",
+        "redis://h:99999",
+    ],
+)
+def test_refused_without_repeating_it(url: str) -> None:
+    for opened in (open_backend, open_async_backend):
+        with pytest.raises(InvalidArgument) as caught:
+            opened(url, Settings())
+        shown = caught.value
+        while shown is not None:
+            assert "s3cret" not in str(shown)
+            shown = None if shown.__suppress_context__ else shown.__context__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("thing", [None, 7, object()])
+def test_refused_things(thing: object) -> None:
+    with pytest.raises(InvalidArgument):
+        open_backend(thing, Settings())
+    with pytest.raises(InvalidArgument):
+        open_async_backend(thing, Settings())
+
+
+def test_the_other_kind_of_client_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="asyncio"):
+        open_backend(redis.asyncio.Redis(), Settings())
+    with pytest.raises(InvalidArgument, match="blocking"):
+        open_async_backend(redis.Redis(), Settings())
+
+
+def test_redact() -> None:
+    assert redact("redis://u:pw@h and x?password=abc&y=1") == "redis://***@h and x?password=***&y=1"
+    assert redact("it was p%2Fw or p/w", "p/w") == "it was *** or ***"
+
+
+def test_nothing_shows_a_password(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    canary = "canary-" + uuid.uuid4().hex
+    with caplog.at_level("DEBUG"):
+        backend = open_backend(f"redis://user:{canary}@127.0.0.1:1/0", Settings())
+        assert canary not in backend.describe() + repr(backend)
+    assert canary not in caplog.text
+
+
+def test_given_clients(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+    plain = redis.Redis(unix_socket_path=str(redis_server.socket_path))
+    decoding = redis.Redis(unix_socket_path=str(redis_server.socket_path), decode_responses=True)
+    resp3 = redis.Redis(unix_socket_path=str(redis_server.socket_path), protocol=3, db=0)
+    for n, client in enumerate((plain, decoding, resp3), 1):
+        assert connect(client).run(add(connect(client).core.keys)) == str(n)
+        client.close()
+    other = redis.Redis(unix_socket_path=str(redis_server.socket_path), db=3)
+    driver = connect(other)
+    assert driver.run(add(driver.core.keys)) == "1"
+    assert driver.backend.database == 3
+    other.close()
+
+
+def test_given_fakes(connect: Callable[..., Driver]) -> None:
+    store = fakeredis.FakeServer(version=(7, 0, 15))
+    for n, client in enumerate(
+        (fakeredis.FakeRedis(server=store), fakeredis.FakeRedis(server=store, decode_responses=True)), 1
+    ):
+        driver = connect(client)
+        assert driver.run(add(driver.core.keys)) == str(n)
+
+
+async def test_given_async_clients(redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]) -> None:
+    path = str(redis_server.socket_path)
+    client = redis.asyncio.Redis(unix_socket_path=path, decode_responses=True)
+    driver = aconnect(client)
+    assert await driver.run(add(driver.core.keys)) == "1"
+    await client.aclose()
+    fake = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(7, 0, 15)))
+    driver = aconnect(fake)
+    assert await driver.run(add(driver.core.keys)) == "1"
+
+
+def test_memory_is_shared_by_name(connect: Callable[..., Driver]) -> None:
+    name = uuid.uuid4().hex
+    one, two, three = connect(f"memory://{name}"), connect(f"memory://{name}"), connect(f"memory://{name}2")
+    one.run(add(one.core.keys))
+    assert two.run(read(two.core.keys)) == "1"
+    assert three.run(read(three.core.keys)) == "0"
+
+
+def test_tls_keeps_checking_the_host_name() -> None:
+    kwargs = open_backend("rediss://h", Settings()).plan.current()
+    assert kwargs["ssl_check_hostname"] is True
+    assert kwargs["protocol"] == 2
+    assert kwargs["retry"].get_retries() == 0
+    assert kwargs["decode_responses"] is False
+
+
+def test_settings_stay_picklable() -> None:
+    assert pickle.loads(pickle.dumps(FAST)) == FAST  # noqa: S301 - our own
+
+
+def test_a_used_up_pool_says_what_to_raise(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+    driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1, "retry_seconds": 0.1}))
+    assert driver.run(add(driver.core.keys)) == "1"  # one is enough to open, probe and work
+    link = driver.backend.acquire(1e12)
+    with pytest.raises(Exception, match="max_connections"):
+        driver.run(add(driver.core.keys))
+    driver.backend.release(link)
+    assert driver.run(add(driver.core.keys)) == "2"
