@@ -82,8 +82,10 @@ class AsyncBackend:
         """The address, without secrets."""
         return self.address
 
-    async def acquire(self, deadline: float) -> AsyncLink:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds)."""
+    async def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> AsyncLink:
+        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
+        if node is not None:
+            return await self._open(deadline, node)
         while True:
             while self._idle:
                 link = self._idle.pop()
@@ -158,11 +160,17 @@ class AsyncBackend:
             self._on_close()
             self._on_close = None
 
-    async def _open(self, deadline: float) -> AsyncLink:
+    async def _open(self, deadline: float, node: tuple[str, int] | None = None) -> AsyncLink:
         self._count += 1
         epoch = self._epoch
         try:
-            conn = await self._connect(deadline)
+            if node is not None:
+                conn, epoch = (
+                    await self._make(self.plan.at(node), deadline),
+                    -1,
+                )  # for once: checked when reused
+            else:
+                conn = await self._connect(deadline)
         except BaseException:
             self._count -= 1
             self._wake()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
+from redis import exceptions as rx
+
 from mqredis import scripts
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
 from mqredis.drivers.urls import redact
@@ -41,8 +43,21 @@ class Attempt:
     """All tries of one call, from the first to a known outcome."""
 
     __slots__ = (
-        "asking", "call", "core", "deadline", "floor", "lost", "maybe", "pause", "rediscover", "renewals",
-        "result", "run", "sent", "server", "where",
+        "call",
+        "core",
+        "deadline",
+        "detour",
+        "floor",
+        "lost",
+        "maybe",
+        "pause",
+        "rediscover",
+        "renewals",
+        "result",
+        "run",
+        "sent",
+        "server",
+        "where",
     )  # fmt: skip
 
     def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float, where: str) -> None:
@@ -62,7 +77,8 @@ class Attempt:
         self.lost = False
         #: The node must be looked up again before the next try.
         self.rediscover = False
-        self.asking: str | None = None
+        #: The node that holds the keys of a slot that is just moving there: the next try asks it.
+        self.detour: tuple[str, int] | None = None
         #: run_id of the server that took the call; only for opening a session.
         self.server = ""
         self.result: tuple[int, Payload] = (0, [])
@@ -136,12 +152,17 @@ class Attempt:
         fault = fault_of(error)
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)
-        self.asking = str(error) if fault is Fault.ASK else None
+        self.detour = None
+        if isinstance(error, rx.MovedError) and "+cluster:" not in self.where:
+            raise BrokerRefused(
+                f"{self.where} is a node of a cluster and does not hold this manager; use redis+cluster://"
+            )
         if fault is Fault.NOSCRIPT:
             self._in_time(error, now)
             return Next.LOAD
         if fault is Fault.ASK:
             self._in_time(error, now)
+            self.detour = (str(getattr(error, "host", "")), int(getattr(error, "port", 0)))
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
             self.maybe = True

@@ -83,8 +83,10 @@ class Backend:
         """The address, without secrets."""
         return self.address
 
-    def acquire(self, deadline: float) -> Link:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds)."""
+    def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
+        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
+        if node is not None:
+            return self._open(deadline, node)
         while True:
             try:
                 link = self._idle.pop()
@@ -150,7 +152,7 @@ class Backend:
             self._on_close()
             self._on_close = None
 
-    def _open(self, deadline: float) -> Link:
+    def _open(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
         with self._cond:
             while self._count >= self._limit and not self._idle:
                 self._waiting += 1
@@ -164,6 +166,8 @@ class Backend:
             self._count += 1
             epoch = self._epoch
         try:
+            if node is not None:
+                return Link(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
             return Link(self._connect(deadline), epoch)
         except BaseException:
             with self._cond:

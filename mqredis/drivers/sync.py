@@ -43,6 +43,8 @@ class Driver:
         self.settings = settings
         self.backend = backend
         self.core = Core(settings, keys)
+        # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
+        self.core.reached = backend.plan.movable
         self._setup()
         _drivers.add(self)
 
@@ -210,10 +212,14 @@ class Driver:
     def _try(self, attempt: Attempt) -> Next:
         attempt.sent = False
         try:
-            link = self.backend.acquire(attempt.deadline)
+            link = self.backend.acquire(attempt.deadline, attempt.detour)
         except REDIS_ERRORS as error:
             return attempt.failed(error, time.monotonic())
         try:
+            if attempt.detour is not None:
+                link.run_id = self.core.run_id
+                link.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+                link.command("ASKING")
             reply = None
             step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
             if step is Next.DONE:

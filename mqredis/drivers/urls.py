@@ -78,10 +78,14 @@ class Target:
             return f"{self.kind}://{self.name}"
         scheme = "rediss" if self.tls else "redis"
         if self.kind in ("sentinel", "cluster"):
-            nodes = ",".join(f"{host}:{port}" for host, port in self.nodes)
+            nodes = ",".join(_address(host, port) for host, port in self.nodes)
             name = f"/{self.name}" if self.name else ""
             return f"{scheme}+{self.kind}://{nodes}{name}/{self.database}"
-        return f"{scheme}://{self.options['host']}:{self.options['port']}/{self.database}"
+        return f"{scheme}://{_address(self.options['host'], self.options['port'])}/{self.database}"
+
+
+def _address(host: object, port: object) -> str:
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
 def _fail(why: str) -> InvalidArgument:

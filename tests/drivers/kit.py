@@ -53,7 +53,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   if present ~= '' then return { GONE, '', 0 } end
   redis.call('HSET', KEYS[1], 'incarnation', proposal, 'history', 0, 'sessno', 0)
 end
-redis.call('HINCRBY', KEYS[1], 'opened', 1)
+for n = 3, #KEYS do redis.call('HSET', KEYS[n], '-', '') end
 redis.call('HSET', KEYS[1], 'run_id', run)
 if present == '' or redis.call('HEXISTS', KEYS[2], present) == 0 then
   present = tostring(redis.call('HINCRBY', KEYS[1], 'sessno', 1))
@@ -92,15 +92,17 @@ redis.call('HINCRBY', KEYS[1], 'counter', 1)
 local reply = done('put')
 local waiters = redis.call('HGETALL', KEYS[3])
 for n = 1, #waiters, 2 do
-  local bell = string.sub(KEYS[1], 1, -5) .. 'bell:' .. waiters[n]
-  redis.call('HDEL', KEYS[3], waiters[n])
-  if waiters[n + 1] == 'p' then
-    redis.pcall('PUBLISH', '__keyspace@' .. ARGV[3] .. '__:' .. bell, 'sadd')
-  else
-    redis.pcall('SADD', bell, '1')
-    redis.pcall('DEL', bell)
+  if waiters[n] ~= '-' then
+    local bell = string.sub(KEYS[1], 1, -5) .. 'bell:' .. waiters[n]
+    redis.call('HDEL', KEYS[3], waiters[n])
+    if waiters[n + 1] == 'p' then
+      redis.pcall('PUBLISH', '__keyspace@' .. ARGV[3] .. '__:' .. bell, 'sadd')
+    else
+      redis.pcall('SADD', bell, '1')
+      redis.pcall('DEL', bell)
+    end
+    break
   end
-  break
 end
 return reply
 """,

@@ -14,9 +14,9 @@ from typing import Self
 class Proxy:
     """Stands on a TCP port before a server's unix socket.
 
-    ``faults``: one word for each of the next script calls: "pass"; "request" (it is lost, with its
-    connection); "reply" (the call runs, its reply and the connection are lost); "silence" (the call runs, nothing is
-    heard of it any more, but the connection stays).
+    ``faults``: one word for each of the next script calls. "pass"; "request": it is lost, and its connection;
+    "reply": the call runs, its reply and the connection are lost; "silence": the call runs, nothing is heard
+    of it any more, but the connection stays.
     """
 
     def __init__(self, target: Path) -> None:

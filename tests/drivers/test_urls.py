@@ -28,7 +28,7 @@ from tests.support.server import RedisServer
         ("valkey://u:p%40ss@h", "redis://h:6379/0"),
         ("rediss://:pw@h:1/2?ssl_ca_certs=/ca.pem", "rediss://h:1/2"),
         ("valkeys://h", "rediss://h:6379/0"),
-        ("redis://[::1]:7000/1", "redis://::1:7000/1"),
+        ("redis://[::1]:7000/1", "redis://[::1]:7000/1"),
         ("unix:///run/a%20b.sock?db=4", "unix:///run/a b.sock?db=4"),
         ("unix://:pw@/run/redis.sock", "unix:///run/redis.sock?db=0"),
         ("redis+sentinel://:pw@a:1,b/mymaster/2", "redis+sentinel://a:1,b:26379/mymaster/2"),

@@ -1,0 +1,195 @@
+"""Several servers: a cluster whose slots move, Sentinel with a failover."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from mqredis.drivers import AsyncDriver, Driver
+from mqredis.errors import BrokerRefused, BrokerUnavailable
+from mqredis.keys import ManagerKeys
+from tests.drivers.kit import FAST, add, put, read, take, until
+from tests.support.server import RedisServer, _free_port
+
+
+def waiting(driver: Driver) -> bool:
+    return len(driver._hub.board.waits) == 1
+
+
+pytestmark = pytest.mark.reliability
+PATIENT = FAST.model_copy(update={"retry_seconds": 20.0, "recheck_seconds": 60.0})
+
+
+class Cluster:
+    """Two primaries; the first has the lower half of the slots."""
+
+    def __init__(self, start_server: Callable[..., RedisServer]) -> None:
+        options = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+        self.nodes = [
+            start_server(tcp=True, options={**options, "cluster-port": _free_port()}) for _ in range(2)
+        ]
+        one, two = (self.client(n) for n in range(2))
+        one.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
+        two.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
+        one.execute_command(
+            "CLUSTER", "MEET", "127.0.0.1", self.nodes[1].port, self.nodes[1].options["cluster-port"]
+        )
+        until(lambda: all(self.client(n).cluster("info")["cluster_state"] == "ok" for n in range(2)))
+        until(lambda: all(len(self.client(n).execute_command("CLUSTER", "SLOTS")) == 2 for n in range(2)))
+        self.ids = [self.client(n).execute_command("CLUSTER", "MYID") for n in range(2)]
+
+    def client(self, n: int) -> redis.Redis:
+        return self.nodes[n].client()
+
+    def owner(self, manager: str) -> int:
+        return 0 if key_slot(ManagerKeys(manager).own[0].encode()) < 8192 else 1
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+
+@pytest.fixture
+def cluster(start_server: Callable[..., RedisServer]) -> Cluster:
+    return Cluster(start_server)
+
+
+def move(cluster: Cluster, slot: int, source: int, target: int, *, finish: bool) -> None:
+    old, new = cluster.client(source), cluster.client(target)
+    new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.ids[source])
+    old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.ids[target])
+    for key in old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
+        old.execute_command("MIGRATE", "127.0.0.1", cluster.nodes[target].port, key, 0, 5000)
+    if finish:
+        for client in (new, old):
+            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[target])
+
+
+def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+    managers = [next(f"m{n}" for n in range(100) if cluster.owner(f"m{n}") == node) for node in range(2)]
+    for manager in managers:
+        driver, other = connect(cluster.url, PATIENT, manager), connect(cluster.url, PATIENT, manager)
+        keys, slot = driver.core.keys, key_slot(driver.core.keys.own[0].encode())
+        assert driver.run(add(keys)) == "1"
+        source = cluster.owner(manager)
+        assert driver.backend.plan.node == ("127.0.0.1", cluster.nodes[source].port)
+        move(cluster, slot, source, 1 - source, finish=False)
+        assert driver.run(add(keys)) == "2"  # ASK
+        for client in (cluster.client(1 - source), cluster.client(source)):
+            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[1 - source])
+        assert driver.run(add(keys)) == "3"  # MOVED
+        assert driver.backend.plan.node == ("127.0.0.1", cluster.nodes[1 - source].port)
+        for _ in range(3):
+            driver.run(take(keys))
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(driver.run, take(keys))
+            until(partial(waiting, driver))
+            other.run(put(keys))
+            assert future.result(5) == "taken"
+
+
+async def test_a_cluster_async(cluster: Cluster, aconnect: Callable[..., AsyncDriver]) -> None:
+    driver = aconnect(cluster.url, PATIENT, "m")
+    keys, slot, source = driver.core.keys, key_slot(b"mq:{m}:meta"), cluster.owner("m")
+    assert await driver.run(add(keys)) == "1"
+    await asyncio.to_thread(move, cluster, slot, source, 1 - source, finish=False)
+    assert await driver.run(add(keys)) == "2"
+    for client in (cluster.client(1 - source), cluster.client(source)):
+        client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[1 - source])
+    assert await driver.run(add(keys)) == "3"
+
+
+def test_a_cluster_node_addressed_alone(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+    wrong = cluster.nodes[1 - cluster.owner("m")]
+    with pytest.raises(BrokerRefused, match=r"redis\+cluster"):
+        connect(wrong.tcp_url, FAST, "m").open()
+
+
+def test_a_given_cluster_client(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+    driver = connect(client, PATIENT, "m")
+    assert driver.run(add(driver.core.keys)) == "1"
+    client.close()
+
+
+class Sentinel:
+    """A sentinel that decides alone."""
+
+    def __init__(self, primary: int, directory: Path) -> None:
+        self.port = _free_port()
+        config = directory / "sentinel.conf"
+        config.write_text(
+            f"port {self.port}\ndir {directory}\nsentinel monitor shop 127.0.0.1 {primary} 1\n"
+            "sentinel down-after-milliseconds shop 300\nsentinel failover-timeout shop 2000\n"
+        )
+        self.process = subprocess.Popen(
+            ["redis-server", str(config), "--sentinel"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(lambda: self.client().sentinel_slaves("shop"))
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def watched(
+    start_server: Callable[..., RedisServer], tmp_path: Path
+) -> Iterator[tuple[RedisServer, Sentinel]]:
+    primary = start_server(tcp=True, options={"repl-diskless-sync-delay": "0"})
+    replica = start_server(tcp=True, options={"replicaof": f"127.0.0.1 {primary.port}"})
+    until(lambda: replica.client().info("replication")["master_link_status"] == "up")
+    sentinel = Sentinel(primary.port, tmp_path)
+    yield primary, sentinel
+    sentinel.close()
+
+
+def test_a_failover(watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]) -> None:
+    primary, sentinel = watched
+    url = f"redis+sentinel://127.0.0.1:{sentinel.port}/shop/0"
+    driver, other = connect(url, PATIENT), connect(url, PATIENT)
+    client = redis.Redis(port=primary.port)
+    keys = driver.core.keys
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, take(keys))
+        until(partial(waiting, driver))
+        run_id = driver.core.run_id
+        assert client.wait(1, 5000) >= 0
+        until(
+            lambda: (
+                client.info("replication")["slave0"]["offset"]
+                == client.info("replication")["master_repl_offset"]
+            )
+        )
+        primary.kill()
+        assert other.run(put(keys)) == "put"
+        assert future.result(15) == "taken"
+    assert driver.core.run_id != run_id
+
+
+def test_a_sentinel_that_does_not_know_the_name(
+    watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
+) -> None:
+    driver = connect(f"redis+sentinel://127.0.0.1:{watched[1].port}/other", FAST)
+    with pytest.raises(BrokerUnavailable, match="other"):
+        driver.open()
+
+
+def test_a_given_sentinel_client(
+    watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
+) -> None:
+    client = redis.Sentinel([("127.0.0.1", watched[1].port)]).master_for("shop")
+    driver = connect(client, PATIENT)
+    assert driver.run(add(driver.core.keys)) == "1"
+    assert driver.run(read(driver.core.keys)) == "1"
