@@ -1,0 +1,109 @@
+"""What a test asks about the queues of the broker under test. Works on handles and on managers with a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqredis.client import Queue, QueueManager
+from mqredis.errors import IoTimeout
+from mqredis.models import Message, PropertyValue
+
+_BATCH = 256
+
+
+class Clock:
+    """The broker's time. It runs on by itself; ``advance`` moves it: expiries, delays and leases follow."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self._manager = manager
+        self._moved = 0.0
+
+    @property
+    def moved(self) -> float:
+        """By how many seconds this clock was moved so far."""
+        return self._moved
+
+    def advance(self, seconds: float) -> None:
+        """Move the broker's time forward, and serve everything that became due."""
+        if seconds < 0:
+            raise ValueError("the broker's time only goes forward")
+        self._manager.advance_clock(seconds)
+        self._moved += seconds
+        self._manager.maintain()
+
+
+def drain(queue: Queue) -> list[Message]:
+    """Take all available messages, in delivery order. Locked and delayed ones stay."""
+    taken: list[Message] = []
+    manager = queue._manager
+    while True:
+        try:
+            if queue._handle.transactional:
+                with manager.transaction() as tx:
+                    taken += queue.receive_many(_BATCH, timeout=0, transaction=tx)
+            else:
+                taken += queue.receive_many(_BATCH, timeout=0)
+        except IoTimeout:
+            return taken
+
+
+def assert_sent(
+    queue: Queue,
+    body: bytes | str | None = None,
+    *,
+    count: int | None = None,
+    properties: dict[str, PropertyValue] | None = None,
+    **fields: Any,
+) -> list[Message]:
+    """Assert that messages like this are available in ``queue``, leaving them there; answers them.
+
+    ``body`` and ``fields`` (any field of Message) must be equal, ``properties`` must be among the message's.
+    ``count``: exactly so many; without it, at least one.
+    """
+    wanted = body.encode() if isinstance(body, str) else body
+    unknown = set(fields) - set(Message.model_fields)
+    if unknown:
+        raise TypeError(f"a message has no field {sorted(unknown)[0]!r}")
+    present = list(queue.browse())
+    found = [message for message in present if _like(message, wanted, properties or {}, fields)]
+    if (count is None and not found) or (count is not None and len(found) != count):
+        wish = "at least one message" if count is None else f"exactly {count} message(s)"
+        asked = ", ".join(
+            f"{name}={value!r:.80}"
+            for name, value in {"body": wanted, "properties": properties, **fields}.items()
+            if value is not None
+        )
+        shown = "".join(f"\n  {_show(message)}" for message in present[:10]) or " nothing"
+        more = f"\n  and {len(present) - 10} more" if len(present) > 10 else ""
+        raise AssertionError(
+            f"queue {queue.name!r} should hold {wish} with {asked or 'anything in it'}; "
+            f"{len(found)} match. It holds:{shown}{more}"
+        )
+    return found
+
+
+def assert_nothing_sent(queue: Queue) -> None:
+    """Assert that no message is available in ``queue``."""
+    present = list(queue.browse())
+    if present:
+        shown = "".join(f"\n  {_show(message)}" for message in present[:10])
+        raise AssertionError(f"queue {queue.name!r} should be empty; it holds {len(present)}:{shown}")
+
+
+def _like(
+    message: Message, body: bytes | None, properties: dict[str, PropertyValue], fields: dict[str, Any]
+) -> bool:
+    if body is not None and message.body != body:
+        return False
+    missing = object()
+    for name, value in properties.items():
+        found = message.properties.get(name, missing)
+        if found != value or type(found) is not type(value):
+            return False
+    return all(getattr(message, name) == value for name, value in fields.items())
+
+
+def _show(message: Message) -> str:
+    extra = f" properties={message.properties!r:.80}" if message.properties else ""
+    label = f" label={message.label!r}" if message.label else ""
+    return f"priority {message.priority} {message.body!r:.80}{label}{extra}"

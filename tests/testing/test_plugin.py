@@ -1,0 +1,126 @@
+"""The pytest plugin as its users meet it: each test here runs a pytest of its own."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import RedisServer
+
+pytest_plugins = ["pytester"]
+
+#: In an environment where mqredis is installed pytest finds the plugin itself, and naming it again is an error.
+FOUND = any(found.value == "mqredis.testing.plugin" for found in entry_points(group="pytest11"))
+LOAD = () if FOUND else ("-p", "mqredis.testing.plugin")
+
+SUITE = """
+    import pytest
+    import mqredis
+    from mqredis.testing import assert_nothing_sent, assert_sent, drain
+
+    @pytest.fixture
+    def orders(mqredis_manager):
+        mqredis_manager.create_queue("orders")
+        with mqredis_manager.open("orders") as queue:
+            yield queue
+
+    def test_send_and_look(orders):
+        orders.send(b"one", properties={"n": 1})
+        orders.send("two", priority=7)
+        assert_sent(orders, "two", priority=7)
+        assert_sent(orders, count=2)
+        assert_sent(orders, properties={"n": 1}, count=1)
+        assert [m.body for m in drain(orders)] == [b"two", b"one"]
+        assert_nothing_sent(orders)
+
+    def test_nothing_is_left_of_other_tests(orders):
+        assert_nothing_sent(orders)
+
+    def test_failures_say_what_is_there(orders):
+        orders.send(b"one")
+        with pytest.raises(AssertionError, match=r"at least one message with body=b'two'.*\\n.*b'one'"):
+            assert_sent(orders, "two")
+        with pytest.raises(AssertionError, match="should be empty; it holds 1"):
+            assert_nothing_sent(orders)
+        with pytest.raises(AssertionError, match="0 match"):
+            assert_sent(orders, properties={"n": True})
+        with pytest.raises(TypeError, match="no field 'colour'"):
+            assert_sent(orders, colour="red")
+
+    def test_time(orders, mqredis_clock):
+        orders.send(b"later", delay=3600)
+        orders.send(b"short-lived", time_to_be_received=60)
+        mqredis_clock.advance(61)
+        assert drain(orders) == []
+        mqredis_clock.advance(3600)
+        assert [m.body for m in drain(orders)] == [b"later"]
+        with pytest.raises(ValueError, match="forward"):
+            mqredis_clock.advance(-1)
+
+    def test_lease(orders, mqredis_clock):
+        orders.send(b"x")
+        lock = orders.lock(timeout=0, lease=30)
+        mqredis_clock.advance(31)
+        with pytest.raises(mqredis.LockLost):
+            lock.commit()
+        assert orders.lock(timeout=0).message.delivery_count == 2
+
+    def test_transactional(mqredis_manager):
+        mqredis_manager.create_queue("t", transactional=True)
+        with mqredis_manager.open("t") as queue:
+            with mqredis_manager.transaction() as tx:
+                queue.send_many([b"a", b"b"], transaction=tx)
+            assert [m.body for m in drain(queue)] == [b"a", b"b"]
+
+    {mark}
+    async def test_async(mqredis_async_manager, orders):
+        async with mqredis_async_manager.open("orders") as queue:
+            await queue.send(b"from a coroutine")
+        assert_sent(orders, "from a coroutine", count=1)
+"""
+
+
+@pytest.fixture
+def users(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    pytester.makepyprojecttoml("[tool.pytest.ini_options]\nasyncio_default_fixture_loop_scope = 'function'")
+    return pytester
+
+
+def run(users: pytest.Pytester, suite: str, *arguments: str) -> pytest.RunResult:
+    users.makepyfile(suite)
+    return users.runpytest_subprocess("-q", *LOAD, *arguments)
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_on_fakeredis(users, mode):
+    mark = "@pytest.mark.asyncio" if mode == "strict" else ""
+    result = run(users, SUITE.replace("{mark}", mark), f"--asyncio-mode={mode}")
+    result.assert_outcomes(passed=7)
+
+
+def test_on_a_server(users, redis_server: RedisServer):
+    result = run(users, SUITE.replace("{mark}", ""), "--asyncio-mode=auto", "--mqredis-url", redis_server.url)
+    result.assert_outcomes(passed=7)
+    with redis_server.client() as client:
+        assert client.keys("*") == []
+
+
+def test_settings_can_be_overridden(users):
+    suite = """
+        import pytest
+
+        @pytest.fixture
+        def mqredis_settings(mqredis_settings):
+            return mqredis_settings.model_copy(update={"lease_seconds": 5.0})
+
+        def test_it(mqredis_manager):
+            assert mqredis_manager._context.settings.lease_seconds == 5.0
+    """
+    run(users, suite).assert_outcomes(passed=1)
+
+
+def test_help_names_the_option(users):
+    users.runpytest_subprocess(*LOAD, "--help").stdout.fnmatch_lines(["*--mqredis-url*"])
