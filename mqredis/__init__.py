@@ -65,6 +65,7 @@ from mqredis.models import (
     Sent,
     Share,
 )
+from mqredis.reports import Finding, Report
 from mqredis.settings import Settings
 from mqredis.status import Status
 
@@ -80,6 +81,7 @@ __all__ = [
     "Cursor",
     "DuplicateMessage",
     "EnqueueRefused",
+    "Finding",
     "GetInhibited",
     "GroupIncomplete",
     "GroupInconsistent",
@@ -119,6 +121,7 @@ __all__ = [
     "QueueNotFound",
     "QueueProperties",
     "QueueQuotaExceeded",
+    "Report",
     "Resolution",
     "SchemaTooNew",
     "Seek",

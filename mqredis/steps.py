@@ -72,7 +72,25 @@ class Now:
     """Answered with the driver's monotonic clock in seconds. Only differences mean anything."""
 
 
-Step = Call[Any] | Listen | Wait | Now
+@dataclass(slots=True)
+class Command:
+    """A plain command of the server that may be repeated, for probes and reports; never one that changes messages.
+
+    Answered with its reply, or with :class:`Refused` if the server does not know or allow it.
+    """
+
+    args: tuple[Arg, ...]
+
+
+@dataclass(slots=True)
+class Refused:
+    """Why a :class:`Command` was not carried out; ``forbidden``: for want of permission."""
+
+    text: str
+    forbidden: bool
+
+
+Step = Call[Any] | Listen | Wait | Now | Command
 Operation = Generator[Step, Any, R]
 
 

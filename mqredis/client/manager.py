@@ -9,8 +9,9 @@ from mqredis.client.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.sync import Driver
 from mqredis.models import Access, ManagerInfo, QueueInfo, Share
-from mqredis.operations import manager, queue, transaction
+from mqredis.operations import doctor, manager, queue, transaction
 from mqredis.operations.context import Context
+from mqredis.reports import Report
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ class QueueManager:
         """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
         self._run(manager.advance_clock(self._context, seconds))
         self._driver.ring_all()
+
+    def doctor(self, repair: bool = False) -> Report:
+        """Check every invariant of the store and the server's settings; ``repair`` mends what loses nothing.
+
+        ``findings`` are broken invariants, ``advice`` the rest. Looks at every message: some seconds for a million.
+        """
+        return self._run(doctor.examine(self._context, repair))
 
     def maintain(self) -> int:
         """Serve the due timers of every queue: expiries, delays, lapsed leases. Answers the calls made."""

@@ -20,7 +20,7 @@ from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Call, Listen, Now, Operation, Payload, Wait
+from mqredis.steps import Call, Command, Listen, Now, Operation, Payload, Refused, Wait
 
 R = TypeVar("R")
 
@@ -196,9 +196,24 @@ class AsyncDriver:
             return await self._hub.wait(run, step)
         if type(step) is Listen:
             return await self._hub.listen(run)
+        if type(step) is Command:
+            return await self._command(step)
         if type(step) is Now:
             return time.monotonic()
         raise TypeError(f"an operation yielded {step!r}")
+
+    async def _command(self, step: Command) -> Any:
+        """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
+        tries = 2
+        while True:
+            try:
+                return await self.command(*step.args)
+            except rx.ResponseError as error:
+                return Refused(redact(error), fault_of(error) is Fault.REFUSED)
+            except REDIS_ERRORS as error:
+                tries -= 1
+                if not tries:
+                    raise BrokerUnavailable(redact(error)) from None
 
     async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address)

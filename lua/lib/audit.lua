@@ -1,0 +1,106 @@
+--- require "lib/frame"
+-- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
+-- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
+--
+-- Rows, each: letter, number of elements, key, more elements.
+--   K key type ttl_ms        every key that exists          H key field value      meta, queues, txs, sessions, q
+--   Z key member score       handles, idle, w
+--   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have
+--   B key id size            a large body without a record of its own
+--   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
+local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash", handles = "zset", idle = "zset",
+  q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset", i = "zset" } }
+
+-- Part of a key: what stands behind its last colon.
+function audit.part(key) return string.match(key, "([^:]*)$") end
+
+function audit.row(out, letter, ...)
+  local row = { ... }
+  out[#out + 1] = letter
+  out[#out + 1] = #row
+  for n = 1, #row do out[#out + 1] = row[n] end
+end
+
+function audit.kind(key)
+  local kind = redis.call("TYPE", key)
+  return type(kind) == "table" and kind.ok or kind
+end
+
+function audit.keys(out)
+  for n = 1, #KEYS do
+    local kind = audit.kind(KEYS[n])
+    if kind ~= "none" then audit.row(out, "K", KEYS[n], kind, redis.call("PTTL", KEYS[n])) end
+  end
+end
+
+-- Has every key the type that its part asks for? A key that does not exist is fine.
+function audit.sound(key, base)
+  local from, to = string.find(key, ":q:", 1, true) and base or 0, base + 7
+  if from == 0 then return audit.kind(key) == audit.types[audit.part(key)] end
+  for n = from, to do
+    local kind = audit.kind(KEYS[n])
+    if kind ~= "none" and kind ~= audit.types[audit.part(KEYS[n])] then return false end
+  end
+  return audit.types[audit.part(key)] ~= nil
+end
+
+-- Reads on behind `cursor`; returns the next one, "0" at the end, and how many elements it looked at.
+function audit.page(out, at, cursor, budget)
+  local key, part = KEYS[at], audit.part(KEYS[at])
+  local kind = audit.kind(key)
+  if kind == "none" or not audit.sound(key, at - (string.find(audit.order, part, 1, true) or 1) + 1) then return "0", 0 end
+  if part == "m" then return audit.records(out, at - 3, cursor, budget) end
+  local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
+  local items = found[2]
+  for n = 1, #items, 2 do
+    if part == "a" or part == "l" or part == "s" or part == "t" or part == "i" then
+      audit.element(out, at, part, items[n], items[n + 1])
+    elseif kind == "zset" then
+      audit.row(out, "Z", key, items[n], items[n + 1])
+    else
+      audit.row(out, "H", key, items[n], part == "sessions" and string.sub(items[n + 1], 1, 96) or items[n + 1])
+    end
+  end
+  return found[1], #items / 2
+end
+
+-- Elements that stand for a message are told only if there is something wrong with them.
+function audit.element(out, at, part, member, value)
+  local base = at - (string.find(audit.order, part, 1, true) - 1)
+  local lid = string.sub(member, -16)
+  if part == "a" or part == "l" or part == "s" then lid = member end
+  local known = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
+  if known and part == "i" then
+    local seen = redis.call("ZSCORE", KEYS[base + 1], lid)
+    if string.sub(member, 1, 1) == "v" then seen = redis.call("ZSCORE", KEYS[base + 2], lid) end
+    known = seen or redis.call("ZSCORE", KEYS[at], "v" .. lid)
+  end
+  if not known then audit.row(out, "O", KEYS[at], member, value) end
+end
+
+-- Records are read a megabyte at a time, as far as the queue's counters can be believed.
+function audit.records(out, base, cursor, budget)
+  local mean = tonumber(redis.call("HGET", KEYS[base], "bytes") or "") or 0
+  mean = mean / math.max(1, redis.call("HLEN", KEYS[base + 3]))
+  local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
+  local found = redis.call("HSCAN", KEYS[base + 3], cursor, "COUNT", count)
+  local items = found[2]
+  for n = 1, #items, 2 do
+    local lid, rec = items[n], items[n + 1]
+    if string.sub(lid, 1, 1) == "^" then
+      if redis.call("HEXISTS", KEYS[base + 3], string.sub(lid, 2)) == 0 then
+        audit.row(out, "B", KEYS[base + 3], string.sub(lid, 2), #rec)
+      end
+    else
+      local stop = string.find(rec, "\0", 1, true)
+      local large = redis.call("HEXISTS", KEYS[base + 3], "^" .. lid) == 1
+      audit.row(out, "M", KEYS[base + 3], lid, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
+        large and redis.call("HSTRLEN", KEYS[base + 3], "^" .. lid) or "",
+        redis.call("ZSCORE", KEYS[base + 1], lid) or "", redis.call("ZSCORE", KEYS[base + 2], lid) or "",
+        redis.call("HGET", KEYS[base + 4], lid) or "",
+        redis.call("ZSCORE", KEYS[base + 5], "e" .. lid) or "", redis.call("ZSCORE", KEYS[base + 5], "d" .. lid) or "",
+        redis.call("ZSCORE", KEYS[base + 7], "v" .. lid) or "")
+    end
+  end
+  return found[1], #items / 2
+end

@@ -1,0 +1,36 @@
+-- Carry out what the doctor decided, if the manager is still as it was when the doctor looked.
+-- MS-MQDMPR 3.1.1 Abstract Data Model
+--
+-- KEYS admin
+-- QUEUE[1+] queues to mend
+-- ARGV[3] history  number that the doctor saw
+-- ARGV[4+] edit  four each: what (hset, hdel, zadd, zrem, unlink, persist, count), number of the key, element, value
+-- RETURNS OK history after the edits
+-- RETURNS CONTINUE nothing was done: the store has changed meanwhile
+-- FLAGS allow-oom
+--- require "lib/frame"
+local reply = frame.open()
+if reply then return reply end
+if string.format("%.0f", frame.history) ~= ARGV[3] then return frame.close({ status.CONTINUE, "", 0, frame.history }) end
+frame.touch()
+for n = 4, #ARGV, 4 do
+  local what, key, element, value = ARGV[n], KEYS[tonumber(ARGV[n + 1])], ARGV[n + 2], ARGV[n + 3]
+  if what == "hset" then
+    redis.call("HSET", key, element, value)
+  elseif what == "hdel" then
+    redis.call("HDEL", key, element)
+  elseif what == "zadd" then
+    redis.call("ZADD", key, value, element)
+  elseif what == "zrem" then
+    redis.call("ZREM", key, element)
+  elseif what == "unlink" then
+    redis.call("UNLINK", key)
+  elseif what == "persist" then
+    redis.call("PERSIST", key)
+  elseif element == "messages" then
+    frame.messages = tonumber(value)
+  elseif element == "bytes" then
+    frame.bytes = tonumber(value)
+  end
+end
+return frame.close({ status.OK, "", 0, frame.history })

@@ -1,0 +1,116 @@
+"""The doctor: looks at the whole store and the server's settings, and mends what can be mended without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mqredis import keys
+from mqredis.commands import doctor as commands
+from mqredis.commands.doctor import Edit
+from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
+from mqredis.keys import ManagerKeys
+from mqredis.operations import invariants, serverlint, snapshot
+from mqredis.operations.context import Context
+from mqredis.operations.invariants import Fault
+from mqredis.operations.snapshot import Store
+from mqredis.reports import Finding, Report
+from mqredis.steps import Operation, perform
+
+#: How often the doctor looks again when the store changed under a repair.
+ROUNDS = 5
+
+
+def examine(context: Context, repair: bool) -> Operation[Report]:
+    """Look, and with ``repair`` mend."""
+    facts = yield from serverlint.look()
+    lint, server = serverlint.lint(facts), facts.summary()
+    try:
+        store = yield from snapshot.take(context.keys)
+    except (BrokerRefused, BrokerUnavailable):
+        raise
+    except MqError as error:
+        # The manager's own fields are damaged so that not even the doctor's script could read them.
+        code = "meta.missing" if isinstance(error, ManagerNotFound) else "meta.unreadable"
+        broken = Finding(code=code, severity="error", where=context.keys.tag + "meta", text=str(error))
+        return Report(manager=context.keys.manager, findings=(broken,), advice=tuple(lint), server=server)
+    faults = find(store)
+    mended: dict[tuple[str, str], Fault] = {}
+    for _ in range(ROUNDS if repair else 0):
+        todo = [fault for fault in faults if fault.edits and (fault.code, fault.where) not in mended]
+        if not todo or not store.consistent:
+            break
+        if (yield from _mend(context.keys, store, todo)):
+            mended.update({(fault.code, fault.where): fault for fault in todo})
+        store = yield from snapshot.take(context.keys)
+        faults = find(store)
+    still = {(fault.code, fault.where) for fault in faults}
+    gone = [fault for key, fault in mended.items() if key not in still]
+    findings = [_finding(fault, True) for fault in gone] + [_finding(fault, False) for fault in faults]
+    return Report(
+        manager=context.keys.manager,
+        findings=tuple(item for item in findings if item.severity == "error"),
+        advice=(*lint, *_advice(findings)),
+        queues=len(store.queues),
+        messages=sum(len(view.records) for view in store.queues.values()),
+        transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
+        sessions=sum("." not in name for name in store.hashes.get("sessions", {})),
+        consistent=store.consistent,
+        server=server,
+    )
+
+
+def find(store: Store) -> list[Fault]:
+    """Everything that is wrong in this picture."""
+    found: list[Fault] = []
+    for check in invariants.CHECKS:
+        if store.consistent or check not in invariants.CUT:
+            found += check(store)
+    return found
+
+
+def _advice(findings: Iterable[Finding]) -> list[Finding]:
+    return [item for item in findings if item.severity != "error"]
+
+
+def _finding(fault: Fault, repaired: bool) -> Finding:
+    return Finding(
+        code=fault.code,
+        severity=fault.severity,
+        where=fault.where,
+        text=fault.text,
+        repaired=repaired,
+        repairable=bool(fault.edits),
+    )
+
+
+def _mend(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Operation[bool]:
+    """Carry out the edits, unless the store has changed since the picture was taken."""
+    history = store.history
+    for paths, edits in _batches(manager, [edit for fault in faults for edit in fault.edits]):
+        try:
+            history = yield from perform(commands.repair(manager, paths, history, edits))
+        except InvariantBroken:
+            return False  # the manager is damaged in a way that no script can work with
+        if history < 0:
+            return False
+    return True
+
+
+def _batches(manager: ManagerKeys, edits: Sequence[Edit]) -> list[tuple[list[str], list[Edit]]]:
+    """Edits in order, as many together as one call takes, with the queues whose keys they touch."""
+    batches: list[tuple[list[str], list[Edit]]] = []
+    for edit in edits:
+        path = _path(manager, edit.key)
+        if not batches or len(batches[-1][1]) >= commands.EDITS or len(batches[-1][0]) >= snapshot.CHUNK:
+            batches.append(([], []))
+        paths, chosen = batches[-1]
+        if path is not None and path not in paths:
+            paths.append(path)
+        chosen.append(edit)
+    return batches
+
+
+def _path(manager: ManagerKeys, key: str) -> str | None:
+    """The queue that a key belongs to; None for the manager's own."""
+    parts = key[len(manager.tag) :].split(":")
+    return keys.decode(parts[1]) if parts[0] == "q" and len(parts) == 3 else None

@@ -1,0 +1,468 @@
+"""The invariants of the store, one function each, over a picture of it (:mod:`mqredis.operations.snapshot`).
+
+To add one: write a generator of :class:`Fault` and put it into ``CHECKS``. ``CUT`` marks those that compare things
+from different keys: they run only on a consistent picture. A fault carries the edits that mend it, if there are any
+that lose nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mqredis import codec, keys
+from mqredis.commands.doctor import Edit
+from mqredis.errors import MqError
+from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
+from mqredis.operations.snapshot import QueueView, Record, Store
+from mqredis.reports import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it must be."""
+
+    code: str
+    where: str
+    text: str
+    edits: tuple[Edit, ...] = ()
+    severity: Severity = "error"
+
+
+Faults = Iterator[Fault]
+
+TYPES = {
+    **dict.fromkeys(("meta", "sessions", "txs", "queues", "q", "m", "s"), "hash"),
+    **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
+}
+STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSM])(P?)(V?)(P?) (\S+) (\d+)")
+_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+")
+_LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
+_NUMBER = re.compile(r"\d{1,16}")
+_META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
+_META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state record (lua/lib/record.lua)."""
+
+    size: int
+    kind: str
+    purged: bool
+    visible: bool
+    owner: str
+
+
+def state_of(record: Record) -> State | None:
+    """The state record in parts; None if there is none, or it is not well formed."""
+    match = STATE.fullmatch(record.state)
+    if match is None:
+        return None
+    return State(int(match[5]), match[6], bool(match[7] or match[9]), bool(match[8]), match[10])
+
+
+def field_of(record: Record, key: str) -> str | None:
+    """A system field of the head as text."""
+    found = re.search(f"\x03{key}([^\x00\x01\x03]*)".encode(), record.head[14:])
+    return found[1].decode("utf-8", "replace") if found else None
+
+
+# ---- each key ------------------------------------------------------------------------------------
+
+
+def key_types(store: Store) -> Faults:
+    """Keys have the type of their part, and none is going to expire."""
+    for key, (kind, ttl) in store.keys.items():
+        wanted = TYPES.get(key.rpartition(":")[2])
+        if wanted and kind != wanted:
+            yield Fault("key.type", key, f"is a {kind}, must be a {wanted}")
+        if ttl >= 0:
+            yield Fault(
+                "key.ttl",
+                key,
+                f"will vanish in {ttl / 1000:.0f} s",
+                (Edit("persist", key),) if wanted else (),
+            )
+
+
+def key_names(store: Store) -> Faults:
+    """Every key with our prefix is one of ours."""
+    tag = store.manager.tag
+    known = {tag + part for part in MANAGER_PARTS}
+    for view in store.queues.values():
+        known.update(view.keys.values())
+    present = set(store.found or ())
+    for key in store.found or ():
+        rest = key[len(tag) :]
+        if key in known or rest.startswith("bell:"):
+            continue
+        stem, _, part = key.rpartition(":")
+        if rest.startswith("q:") and part in QUEUE_PARTS:
+            # A list without messages behind it can go; records cannot.
+            bare = f"{stem}:m" not in present and f"{stem}:q" not in present
+            edits = (Edit("unlink", key),) if bare else ()
+            yield Fault("key.orphan", key, "belongs to a queue that the manager does not know", edits)
+        else:
+            yield Fault("key.unknown", key, "is none of the keys that mqredis writes")
+
+
+# ---- the manager ---------------------------------------------------------------------------------
+
+
+def meta_fields(store: Store) -> Faults:
+    """The manager's own fields are there and well formed."""
+    meta = store.hashes.get("meta", {})
+    for name, pattern in _META.items():
+        value = meta.get(name)
+        if value is None or not re.fullmatch(pattern, value):
+            yield Fault("meta.field", name, f"is {value!r}")
+    if int_of(meta.get("seq")) >= 1 << 53:
+        yield Fault("meta.seq", "seq", "SequentialID has left the exact range of a double")
+
+
+def meta_counters(store: Store) -> Faults:
+    """The manager counts what its queues hold."""
+    meta = store.hashes.get("meta", {})
+    for name, total in (
+        ("messages", sum(len(view.records) for view in store.queues.values())),
+        ("bytes", sum(size_of(record) for view in store.queues.values() for record in view.records.values())),
+    ):
+        if meta.get(name) != str(total):
+            yield Fault(
+                "counter.manager",
+                name,
+                f"says {meta.get(name)}, there are {total}",
+                (Edit("count", store.key("meta"), name, total),),
+            )
+
+
+def queue_list(store: Store) -> Faults:
+    """The list of queues names existing queues with their generation."""
+    seen: dict[str, str] = {}
+    for path, generation in store.hashes.get("queues", {}).items():
+        view = store.queues.get(path)
+        fields = view.fields if view else {}
+        if view is None or (view.keys["q"] not in store.keys):
+            edits = () if view and view.records else (Edit("hdel", store.key("queues"), path),)
+            yield Fault("queue.missing", path, "is listed but has no properties", edits)
+        elif fields.get("generation") != generation:
+            text = f"has generation {fields.get('generation')}, the list says {generation}"
+            edits = (Edit("hset", store.key("queues"), path, fields.get("generation", "")),)
+            yield Fault("queue.generation", path, text, edits)
+        if generation in seen:
+            yield Fault("queue.generation", path, f"has the generation of {seen[generation]}")
+        seen[generation] = path
+        if int_of(generation) > int_of(store.hashes.get("meta", {}).get("generations")):
+            yield Fault("queue.generation", path, f"has generation {generation}, which was never given out")
+        parent = path.partition(";")[0]
+        if parent not in store.hashes["queues"]:
+            yield Fault("queue.parent", path, f"is a subqueue of {parent!r}, which does not exist")
+
+
+def handles(store: Store) -> Faults:
+    """Handles are well formed; those of sessions or queues that are gone are left over."""
+    names = {keys.encode(path) for path in store.queues}
+    for member in store.zsets.get("handles", {}):
+        edits = (Edit("zrem", store.key("handles"), member),)
+        match = re.fullmatch(r"([^|]+)\|(\d+)\|[^|]+\|[a-z]+\|[a-z_]+", member)
+        if match is None:
+            yield Fault("handle.malformed", member, "is not a handle", edits)
+        elif match[2] not in store.hashes.get("sessions", {}):
+            yield Fault("handle.left", member, "belongs to a session that is gone", edits, "notice")
+        elif match[1] not in names:
+            yield Fault("handle.left", member, "is open on a queue that is gone", edits, "notice")
+
+
+def sessions(store: Store) -> Faults:
+    """Sessions, their slots and the list of idle ones agree."""
+    kept = store.hashes.get("sessions", {})
+    idle = store.zsets.get("idle", {})
+    key = store.key("sessions")
+    last = int_of(store.hashes.get("meta", {}).get("sessno"))
+    for name, value in kept.items():
+        number, dot, place = name.partition(".")
+        edits = (Edit("hdel", key, name),)
+        if not re.fullmatch(r"\d+(\.\d+!?)?", name):
+            yield Fault("session.malformed", name, "is neither a session nor a slot", edits)
+        elif not dot:
+            if number not in idle:
+                edit = Edit("zadd", store.key("idle"), number, store.now_ms)
+                yield Fault("session.idle", number, "is not among the sessions to look at", (edit,))
+            if not _NUMBER.fullmatch(value):
+                yield Fault("session.malformed", number, f"its time to live is {value!r}")
+            if int(number) > last:
+                yield Fault("session.number", number, f"was never given out (last: {last})")
+        elif place.endswith("!"):
+            if not re.match(r"[hmc] ", value):
+                yield Fault("slot.malformed", name, "what it was handed cannot be read", edits)
+            elif number not in kept:
+                yield Fault(
+                    "slot.left", name, "was handed something after its session ended", edits, "notice"
+                )
+        elif number not in kept:
+            yield Fault("slot.orphan", name, "its session does not exist", edits)
+        elif not re.match(r"\d+ \d+ \S+ ", value):
+            yield Fault("slot.malformed", name, "its last sequence and reply cannot be read")
+    for number in idle.keys() - kept.keys():
+        edits = (Edit("zrem", store.key("idle"), number),)
+        yield Fault("session.idle", number, "is to be looked at but does not exist", edits)
+
+
+# ---- transactions --------------------------------------------------------------------------------
+
+
+def transactions(store: Store) -> Faults:
+    """A transaction has all its operations, and they name messages that it holds."""
+    texts = store.hashes.get("txs", {})
+    for name, text in texts.items():
+        owner, colon, place = name.rpartition(":")
+        if colon and place.isdigit() and owner in texts:
+            count = re.fullmatch(r"\d+ \d+ (\d+) \S+", texts[owner])
+            if count is None or 1 <= int(place) <= int(count[1]):
+                yield from _operation(store, owner, place, text)
+                continue
+        if colon and place.isdigit() and re.match(r"[SRXM] ", text):
+            edits = (Edit("hdel", store.key("txs"), name),)
+            yield Fault("tx.orphan", name, "is an operation of no transaction", edits)
+            continue
+        match = re.fullmatch(r"\d+ \d+ (\d+) \S+", text)
+        if match is None:
+            yield Fault("tx.malformed", name, f"is {text!r:.60}")
+            continue
+        for k in range(1, int(match[1]) + 1):
+            if f"{name}:{k}" not in texts:
+                yield Fault("tx.operation", name, f"its operation {k} of {match[1]} is missing")
+
+
+def _operation(store: Store, owner: str, place: str, text: str) -> Faults:
+    match = re.fullmatch(r"([SRXM]) (\S+) ([0-9a-f]{16})( \S+)?", text)
+    if match is None:
+        yield Fault("tx.malformed", f"{owner}:{place}", f"is {text!r:.60}")
+        return
+    view = store.queues.get(keys.decode(match[2]))
+    record = view.records.get(match[3]) if view else None
+    if record is None:
+        return  # gone with its queue, as a transaction may find out when it ends
+    state = state_of(record)
+    if state is None or state.owner != owner or state.kind != {"X": "R"}.get(match[1], match[1]):
+        yield Fault("tx.message", f"{owner}:{place}", f"names message {match[3]}, which it does not hold")
+
+
+def owners(store: Store) -> Faults:
+    """A message locked by a transaction is named by it, or its lease is over."""
+    texts = store.hashes.get("txs", {})
+    named = {
+        (name.rpartition(":")[0], *text.split(" ")[1:3])
+        for name, text in texts.items()
+        if text[:2] in OPERATIONS
+    }
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            state = state_of(record)
+            if state is None or state.kind not in "RSM" or record.deadline is None:
+                continue
+            lapse = Edit("zadd", view.keys["l"], lid, 0)
+            if state.owner not in texts:
+                if record.deadline > store.now_ms:
+                    text = f"locked by transaction {state.owner}, which does not exist"
+                    yield Fault("lock.owner", at(view, lid), text, (lapse,))
+            elif (state.owner, keys.encode(view.path), lid) not in named:
+                text = f"locked by transaction {state.owner}, which does not name it"
+                plain = re.sub(r" [RM](\S*) \S+ \d+$", r" L\1 0.0 0", record.state)
+                edits = (Edit("hset", view.keys["s"], lid, plain), lapse) if state.kind != "S" else ()
+                yield Fault("lock.owner", at(view, lid), text, edits)
+
+
+OPERATIONS = ("S ", "R ", "X ", "M ")
+
+
+# ---- queues --------------------------------------------------------------------------------------
+
+
+def queue_fields(store: Store) -> Faults:
+    """The properties every script reads are there and well formed."""
+    for view in store.queues.values():
+        if view.keys["q"] not in store.keys:
+            continue
+        for name, pattern in (
+            ("generation", r"\d+"), ("messages", r"\d+"), ("bytes", r"\d+"), ("flags", r"[a-z]*"),
+            ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"),
+        ):  # fmt: skip
+            value = view.fields.get(name, "" if name.startswith("quota") else None)
+            if value is None or not re.fullmatch(pattern, value):
+                yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
+
+
+def queue_counters(store: Store) -> Faults:
+    """Queues count what they hold, and parents what their subqueues hold."""
+    for view in store.queues.values():
+        if view.keys["q"] not in store.keys:
+            continue
+        truth = {
+            "messages": len(view.records),
+            "bytes": sum(size_of(record) for record in view.records.values()),
+        }
+        below = [other for path, other in store.queues.items() if path.startswith(view.path + ";")]
+        if below or "sub_messages" in view.fields:
+            truth["sub_messages"] = sum(len(other.records) for other in below)
+            truth["sub_bytes"] = sum(size_of(record) for other in below for record in other.records.values())
+        for name, total in truth.items():
+            said = view.fields.get(name, "0" if name.startswith("sub_") else None)
+            if said != str(total):
+                text = f"says {said}, there are {total}"
+                edits = (Edit("hset", view.keys["q"], name, total),)
+                yield Fault("counter.queue", f"{view.path}: {name}", text, edits)
+
+
+def waiters(store: Store) -> Faults:
+    """Waiting readers are well formed; those whose session is gone are left over."""
+    for view in store.queues.values():
+        for member, ticket in view.waiters.items():
+            match = _WAITER.fullmatch(member)
+            edits = (Edit("zrem", view.keys["w"], member),)
+            where = f"{view.path}: {member}"
+            if match is None:
+                yield Fault("waiter.malformed", where, "is not a waiting reader", edits)
+            elif not 1 <= ticket <= int_of(view.fields.get("tickets")):
+                yield Fault(
+                    "waiter.ticket", where, f"holds ticket {ticket:.0f}, which was never given out", edits
+                )
+            elif match[1] not in store.hashes.get("sessions", {}):
+                yield Fault("waiter.left", where, "belongs to a session that is gone", edits, "notice")
+
+
+def strays(store: Store) -> Faults:
+    """Nothing in a list stands for a message that is not there."""
+    for view in store.queues.values():
+        for (part, member), value in view.strays.items():
+            edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
+            yield Fault(
+                f"stray.{part}",
+                f"{view.path}: {member}",
+                f"no message of this id is there ({value})",
+                (edit,),
+            )
+        for lid, size in view.bodies.items():
+            yield Fault("body.orphan", at(view, lid), f"a body of {size} bytes without a message")
+
+
+# ---- messages ------------------------------------------------------------------------------------
+
+
+def records(store: Store) -> Faults:
+    """Each message has a well-formed id and record, and its large body."""
+    seq = int_of(store.hashes.get("meta", {}).get("seq"))
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            where = at(view, lid)
+            if not _LOOKUP_ID.fullmatch(lid):
+                yield Fault("record.id", where, "is not a lookup id")
+                continue
+            if int(lid[2:], 16) > seq and store.consistent:
+                yield Fault("record.id", where, f"was never given out (SequentialID {seq})")
+            try:
+                message = codec.decode(view.path, "", lid.encode(), b"", record.head)
+            except (MqError, ValueError, KeyError, IndexError) as error:
+                yield Fault("record.malformed", where, f"cannot be read: {error}")
+                continue
+            copied = message.original_queue is not None or message.message_class != 0
+            sent_in_transaction = message.transaction_id is not None
+            if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):
+                yield Fault("record.priority", where, f"does not agree with priority {message.priority}")
+            large = int(record.head[13:14], 16) & 8 != 0
+            if large != (record.large is not None):
+                yield Fault(
+                    "body.missing" if large else "body.extra", where, "flag and large body do not agree"
+                )
+
+
+def positions(store: Store) -> Faults:
+    """Each message is in exactly one place: available, locked or delayed."""
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            state = state_of(record)
+            where = at(view, lid)
+            if record.state and state is None:
+                yield Fault("state.malformed", where, f"state is {record.state!r:.60}")
+                continue
+            busy = state is not None and state.kind != "-"
+            locked, a, lock = record.deadline is not None, view.keys["a"], view.keys["l"]
+            edits: tuple[Edit, ...]
+            if record.available and locked:
+                edits = (Edit("zrem", a, lid),) if busy else (Edit("zrem", lock, lid),)
+                yield Fault("position.double", where, "is available and locked", edits)
+            elif record.available and busy:
+                free = Edit("hset", view.keys["s"], lid, re.sub(r" \S+ \S+ \d+$", " - - 0", record.state))
+                yield Fault("position.state", where, "is available, its state says locked", (free,))
+            elif locked and not busy:
+                edits = (Edit("zadd", a, lid, 0), Edit("zrem", lock, lid))
+                yield Fault("position.state", where, "is locked, its state says by nobody", edits)
+            elif not record.available and not locked and (record.delay is None or busy):
+                edit = Edit("zadd", lock if busy else a, lid, 0)
+                yield Fault("position.lost", where, "is neither available nor locked nor delayed", (edit,))
+            if state is not None and state.size != size_of(record):
+                text = f"its state says {state.size} bytes, it has {size_of(record)}"
+                right = re.sub(r"^(\d+ \d+ \d+ \d+) \d+", rf"\g<1> {size_of(record)}", record.state)
+                yield Fault("state.size", where, text, (Edit("hset", view.keys["s"], lid, right),))
+            if record.visible != (state is not None and state.visible and busy):
+                edit = Edit("zrem" if record.visible else "zadd", view.keys["i"], f"v{lid}", 0)
+                yield Fault(
+                    "index.visible", where, "its mark for peeks does not agree with its state", (edit,)
+                )
+
+
+def timers(store: Store) -> Faults:
+    """What expires has a timer while it is available or delayed, and only then; only the delayed have a delay."""
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            locked = record.deadline is not None
+            if record.delay is not None and (record.available or locked):
+                edit = Edit("zrem", view.keys["t"], f"d{lid}")
+                yield Fault("timer.delay", at(view, lid), "is delayed no more, but has a timer", (edit,))
+            wanted = None if locked else expiry_of(record)
+            if record.expiry != wanted:
+                what = "zrem" if wanted is None else "zadd"
+                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else wanted)
+                text = f"its expiry timer is {record.expiry}, must be {wanted}"
+                yield Fault("timer.expiry", at(view, lid), text, (edit,))
+
+
+def expiry_of(record: Record) -> int | None:
+    """When the message expires, in ms; None: never, or the record cannot be read."""
+    try:
+        if not int(record.head[13:14], 16) & 1:
+            return None
+        life = field_of(record, "e")
+        return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)
+    except ValueError:
+        return record.expiry  # type: ignore[return-value]
+
+
+def size_of(record: Record) -> int:
+    """Bytes that a message counts."""
+    return record.size + (record.large or 0)
+
+
+def at(view: QueueView, lid: str) -> str:
+    """How a report names a message."""
+    return f"{view.path}: {lid}"
+
+
+def int_of(text: str | None) -> int:
+    """A counter; 0 if it is missing or damaged, which ``meta_fields`` reports."""
+    return int(text) if text and _NUMBER.fullmatch(text) else 0
+
+
+Check = Callable[[Store], Faults]
+#: In the order of the report. Repairs run in this order too: positions before what counts them.
+CHECKS: tuple[Check, ...] = (
+    meta_fields, key_types, key_names, queue_fields, records, positions, timers, strays, owners, transactions,
+    queue_list, queue_counters, meta_counters, sessions, handles, waiters,
+)  # fmt: skip
+#: These compare things from several keys, so they need a consistent picture.
+CUT: frozenset[Check] = frozenset(
+    (key_names, owners, transactions, queue_list, queue_counters, meta_counters, sessions, handles, waiters)
+)

@@ -1,0 +1,223 @@
+"""What the server's settings mean for messages. Where INFO or CONFIG are forbidden: unknown, never a failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqredis.reports import Finding, Severity
+from mqredis.steps import Command, Operation, Refused
+
+#: Settings that are read one by one: older servers answer only one name at a time.
+SETTINGS = (
+    "maxmemory-policy", "maxmemory", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save",
+    "notify-keyspace-events", "min-replicas-to-write", "client-output-buffer-limit",
+)  # fmt: skip
+
+Version = tuple[int, ...]
+#: Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
+#: newer line got its fix before its first release; an older one never did.
+ADVISORIES: tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...] = (
+    (
+        "CVE-2025-49844",
+        "a script may run code on the server (also CVE-2025-46817, -46818, -46819)",
+        (0,),
+        {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    ),
+    (
+        "CVE-2026-23479",
+        "a blocked client that is evicted is used after it was freed",
+        (7, 2),
+        {(7, 4): 9, (8, 2): 6, (8, 4): 3, (8, 6): 3},
+    ),
+    ("CVE-2025-67733", "line breaks in an error reply can forge replies", (0,), {(7, 4): 8, (8, 6): 1}),
+    (
+        "CVE-2025-21605",
+        "clients that did not log in can fill the output buffers",
+        (0,),
+        {(6, 2): 18, (7, 2): 8, (7, 4): 3},
+    ),
+    ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server told about itself; what it refused to tell is missing."""
+
+    info: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> Version:
+        """Release of Redis, or of the Redis that a Valkey is compatible with; () if unknown."""
+        return tuple(int(part) for part in re.findall(r"\d+", self.info.get("redis_version", ""))[:3])
+
+    @property
+    def valkey(self) -> bool:
+        """Is it a Valkey?"""
+        return "valkey_version" in self.info or self.info.get("server_name") == "valkey"
+
+    @property
+    def policy(self) -> str:
+        """The eviction policy; "" if unknown."""
+        return self.config.get("maxmemory-policy") or self.info.get("maxmemory_policy", "")
+
+    @property
+    def evicts(self) -> bool:
+        """May this server delete messages when memory is short? Our keys never expire, so volatile-* cannot."""
+        return self.policy.startswith("allkeys")
+
+    @property
+    def append_only(self) -> str:
+        """yes, no or "" if unknown."""
+        said = self.info.get("aof_enabled")
+        return self.config.get("appendonly") or ("" if said is None else "yes" if said == "1" else "no")
+
+    @property
+    def ack_level(self) -> str:
+        """What an acknowledged change has survived when the call returns (docs/guarantees.md)."""
+        if not self.append_only:
+            return "unknown"
+        if self.append_only == "yes" and self.config.get("appendfsync") == "always":
+            return "fsync"
+        return "memory"
+
+    def number(self, name: str) -> int:
+        """A number of INFO or CONFIG; 0 if unknown."""
+        text = self.info.get(name, self.config.get(name, ""))
+        return int(text) if re.fullmatch(r"\d+", text) else 0
+
+    def summary(self) -> dict[str, str]:
+        """The facts a report shows."""
+        config = {name: self.config.get(name, "unknown") for name in SETTINGS}
+        config["maxmemory-policy"] = self.policy or "unknown"
+        config["appendonly"] = self.append_only or "unknown"
+        return {
+            "version": self.info.get("valkey_version") or self.info.get("redis_version") or "unknown",
+            "product": "valkey" if self.valkey else "redis",
+            "role": self.info.get("role", "unknown"),
+            "connected_replicas": self.info.get("connected_slaves", "unknown"),
+            "ack_level": self.ack_level,
+            **config,
+        }
+
+
+def facts_of(info: Any) -> dict[str, str]:
+    """The fields of INFO, from its text (or from the dict that a fake answers)."""
+    if isinstance(info, Mapping):
+        return {str(name): str(value) for name, value in info.items()}
+    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else str(info)
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
+
+
+def look() -> Operation[ServerFacts]:
+    """Read what the server tells about itself."""
+    reply = yield Command(("INFO",))
+    info = {} if isinstance(reply, Refused) else facts_of(reply)
+    config: dict[str, str] = {}
+    for name in SETTINGS:
+        reply = yield Command(("CONFIG", "GET", name))
+        if isinstance(reply, Refused):
+            break
+        row = list(reply) if isinstance(reply, list | tuple) else [x for pair in reply.items() for x in pair]
+        if len(row) == 2:
+            config[name] = row[1].decode("utf-8", "replace") if isinstance(row[1], bytes) else str(row[1])
+    return ServerFacts(info, config)
+
+
+Advice = tuple[str, str, str, Severity]
+
+
+def lint(facts: ServerFacts) -> list[Finding]:
+    """What should be different about this server."""
+    checks: tuple[Callable[[ServerFacts], Iterator[Advice]], ...] = (
+        _memory,
+        _disk,
+        _replicas,
+        _waking,
+        _release,
+    )
+    return [
+        Finding(code=f"server.{code}", severity=severity, where=where, text=text)
+        for check in checks
+        for code, where, text, severity in check(facts)
+    ]
+
+
+def _memory(facts: ServerFacts) -> Iterator[Advice]:
+    if facts.evicts:
+        text = f"{facts.policy} deletes messages when memory is short: set noeviction"
+        yield "eviction", "maxmemory-policy", text, "warning"
+    limit, used = facts.number("maxmemory"), facts.number("used_memory")
+    if limit and used > limit * 0.9:
+        yield "full", "maxmemory", f"{used * 100 // limit} % used: sends will be refused soon", "warning"
+    if facts.config.get("maxmemory") == "0":
+        text = "no limit: a full machine kills the server instead of refusing sends"
+        yield "unlimited", "maxmemory", text, "notice"
+
+
+def _disk(facts: ServerFacts) -> Iterator[Advice]:
+    if facts.append_only == "no":
+        snapshots = facts.config.get("save", "")
+        text = "what was sent since the last snapshot is lost" if snapshots else "everything is lost"
+        yield "volatile", "appendonly", f"when the server dies, {text}: set appendonly yes", "warning"
+    elif facts.append_only == "yes":
+        if facts.config.get("appendfsync") == "no":
+            text = "the operating system decides when to write: use everysec or always"
+            yield "fsync", "appendfsync", text, "warning"
+        if facts.config.get("no-appendfsync-on-rewrite") == "yes":
+            text = "nothing is synced while the log is rewritten: set no"
+            yield "fsync", "no-appendfsync-on-rewrite", text, "warning"
+    for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"):
+        if facts.info.get(name, "ok") != "ok":
+            yield "disk", name, f"is {facts.info[name]}: look into the server's log", "warning"
+
+
+def _replicas(facts: ServerFacts) -> Iterator[Advice]:
+    if facts.info.get("role", "master") not in ("master", "primary"):
+        yield "role", "role", f"this is a {facts.info['role']}: connect to the primary", "warning"
+    if facts.number("connected_slaves") and facts.config.get("min-replicas-to-write") == "0":
+        text = "a primary that was cut off goes on accepting what will be lost: set 1 or more"
+        yield "split", "min-replicas-to-write", text, "notice"
+
+
+def _waking(facts: ServerFacts) -> Iterator[Advice]:
+    flags = facts.config.get("notify-keyspace-events")
+    if flags is not None and not ("K" in flags and ("s" in flags or "A" in flags)):
+        text = f"is {flags!r}: waiting readers are woken by PUBLISH instead; set Ks to save that"
+        yield "notify", "notify-keyspace-events", text, "notice"
+    limits = re.search(r"pubsub (\d+) (\d+) (\d+)", facts.config.get("client-output-buffer-limit", ""))
+    if limits and any(0 < int(limits[n]) < 1_048_576 for n in (1, 2)):
+        text = "the limit for pubsub is below 1 MiB: busy consumers will be disconnected"
+        yield "pubsub", "client-output-buffer-limit", text, "warning"
+
+
+def _release(facts: ServerFacts) -> Iterator[Advice]:
+    version = facts.version
+    if not version:
+        return
+    release = ".".join(map(str, version))
+    if version < (6, 2):
+        yield (
+            "version",
+            "redis_version",
+            f"{release} is older than 6.2, the oldest that mqredis supports",
+            "warning",
+        )
+        return
+    if facts.valkey:
+        return
+    backports = "; a distribution may have repaired it without a new number"
+    for name, text, since, fixed in ADVISORIES:
+        if version >= since and affected(version, fixed):
+            yield "advisory", name, f"Redis {release}: {text}{backports}", "notice"
+
+
+def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:
+    """Is this version without the fix that each of these lines got in that release?"""
+    line, patch = (*version, 0, 0)[:2], version[2] if len(version) > 2 else 0
+    own = fixed.get((line[0], line[1]))
+    return patch < own if own is not None else line < max(fixed)

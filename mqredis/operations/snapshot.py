@@ -1,0 +1,171 @@
+"""A picture of the whole store, for the doctor: one call where it is small, else pages and an unchanged history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqredis.commands import doctor as commands
+from mqredis.commands import queues as queue_commands
+from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS, ManagerKeys
+from mqredis.steps import Command, Operation, Refused, perform
+
+#: Queues whose keys one call brings.
+CHUNK = 48
+#: How often a picture that changed while it was taken is begun anew.
+TRIES = 4
+#: Beyond this many keys on the server (of whomever), the key space is not searched for strays.
+MAX_SCAN = 5_000_000
+
+
+@dataclass(slots=True)
+class Record:
+    """A message as the store has it. ``None``: it is not there."""
+
+    size: int
+    head: bytes
+    large: int | None
+    available: bool
+    deadline: float | None  # of its lock
+    state: str
+    expiry: float | None  # its timers
+    delay: float | None
+    visible: bool  # marked as visible to peeks while locked
+
+
+@dataclass(slots=True)
+class QueueView:
+    """One queue."""
+
+    path: str
+    keys: dict[str, str]
+    fields: dict[str, str] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
+    strays: dict[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # (part, member) -> value, of unknown messages
+    waiters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Store:
+    """One queue manager."""
+
+    manager: ManagerKeys
+    now_ms: int = 0
+    history: int = -1
+    #: Taken in one piece, or nothing changed meanwhile.
+    consistent: bool = True
+    keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
+    found: list[str] | None = None  # all keys with our prefix; None: not searched
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict)  # meta, queues, txs, sessions
+    zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
+    queues: dict[str, QueueView] = field(default_factory=dict)
+
+    def key(self, part: str) -> str:
+        """Name of one of the manager's own keys."""
+        return self.manager.tag + part
+
+
+def take(manager: ManagerKeys) -> Operation[Store]:
+    """Take the picture."""
+    for _ in range(TRIES):
+        names = yield from perform(queue_commands.names(manager))
+        store = yield from _once(manager, names)
+        if sorted(store.hashes.get("queues", {})) != names:
+            store.consistent = False
+        if store.consistent:
+            break
+    store.found = yield from _scan(manager)
+    return store
+
+
+def _once(manager: ManagerKeys, names: Sequence[str]) -> Operation[Store]:
+    store = Store(manager)
+    calls = 0
+    for at in range(0, max(1, len(names)), CHUNK):
+        chunk = names[at : at + CHUNK]
+        views = {key: _view(store, path) for path in chunk for key in manager.queue(path)}
+        place = "" if at == 0 else f"+{len(MANAGER_PARTS) + 1} 0"
+        while True:
+            page = yield from perform(commands.audit(manager, chunk, place))
+            calls += 1
+            store.now_ms = page.now_ms
+            if store.history not in (-1, page.history):
+                store.consistent = False
+            store.history = page.history
+            for letter, row in page.rows:
+                _place(store, views, letter, row)
+            place = page.place
+            if not place:
+                break
+    return store
+
+
+def _view(store: Store, path: str) -> QueueView:
+    view = store.queues.get(path)
+    if view is None:
+        keys = dict(zip(QUEUE_PARTS, store.manager.queue(path), strict=True))
+        view = store.queues[path] = QueueView(path, keys)
+    return view
+
+
+def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
+    """Put one row of lua/lib/audit.lua where it belongs."""
+    key = _text(row[0])
+    if letter == "K":
+        store.keys[key] = (_text(row[1]), int(row[2]))
+        return
+    view, part = views.get(key), key.rpartition(":")[2]
+    if view is None:
+        if letter == "H":
+            store.hashes.setdefault(part, {})[_text(row[1])] = _text(row[2])
+        else:
+            store.zsets.setdefault(part, {})[_text(row[1])] = float(row[2])
+    elif letter == "H":
+        view.fields[_text(row[1])] = _text(row[2])
+    elif letter == "Z":
+        view.waiters[_text(row[1])] = float(row[2])
+    elif letter == "B":
+        view.bodies[_text(row[1])] = int(row[2])
+    elif letter == "O":
+        view.strays[part, _text(row[1])] = _text(row[2])
+    else:
+        view.records[_text(row[1])] = Record(
+            size=int(row[2]),
+            head=row[3],
+            large=int(row[4]) if row[4] else None,
+            available=row[5] != b"",
+            deadline=_score(row[6]),
+            state=_text(row[7]),
+            expiry=_score(row[8]),
+            delay=_score(row[9]),
+            visible=row[10] != b"",
+        )
+
+
+def _score(data: bytes) -> float | None:
+    return float(data) if data else None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _scan(manager: ManagerKeys) -> Operation[list[str] | None]:
+    """Every key with the manager's prefix; None where it cannot be told."""
+    size = yield Command(("DBSIZE",))
+    if isinstance(size, Refused) or int(size) > MAX_SCAN:
+        return None
+    found: set[str] = set()
+    cursor = "0"
+    while True:
+        # The braces and the encoded name hold no glob character.
+        reply = yield Command(("SCAN", cursor, "MATCH", manager.tag + "*", "COUNT", "1000"))
+        if isinstance(reply, Refused):
+            return None
+        found.update(_text(key) for key in reply[1])
+        cursor = _text(reply[0])
+        if cursor == "0":
+            return sorted(found)
