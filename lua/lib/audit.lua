@@ -1,4 +1,6 @@
 --- require "lib/frame"
+--- require "lib/index"
+--- require "lib/record"
 -- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
 -- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
 --
@@ -7,9 +9,11 @@
 --   Z key member score       handles, idle, w
 --   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have
 --   B key id size            a large body without a record of its own
+--   X key member            an element that the index lacks
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
-local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash", handles = "zset", idle = "zset",
-  q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset", i = "zset" } }
+local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash",
+  handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
+  i = "zset" } }
 
 -- Part of a key: what stands behind its last colon.
 function audit.part(key) return string.match(key, "([^:]*)$") end
@@ -47,8 +51,8 @@ end
 -- Reads on behind `cursor`; returns the next one, "0" at the end, and how many elements it looked at.
 function audit.page(out, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
-  local kind = audit.kind(key)
-  if kind == "none" or not audit.sound(key, at - (string.find(audit.order, part, 1, true) or 1) + 1) then return "0", 0 end
+  local kind, base = audit.kind(key), at - (string.find(audit.order, part, 1, true) or 1) + 1
+  if kind == "none" or not audit.sound(key, base) then return "0", 0 end
   if part == "m" then return audit.records(out, at - 3, cursor, budget) end
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
@@ -67,15 +71,34 @@ end
 -- Elements that stand for a message are told only if there is something wrong with them.
 function audit.element(out, at, part, member, value)
   local base = at - (string.find(audit.order, part, 1, true) - 1)
-  local lid = string.sub(member, -16)
-  if part == "a" or part == "l" or part == "s" then lid = member end
-  local known = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
-  if known and part == "i" then
-    local seen = redis.call("ZSCORE", KEYS[base + 1], lid)
-    if string.sub(member, 1, 1) == "v" then seen = redis.call("ZSCORE", KEYS[base + 2], lid) end
-    known = seen or redis.call("ZSCORE", KEYS[at], "v" .. lid)
+  local fine
+  if part == "i" then
+    fine = audit.indexed(base, member)
+  else
+    local lid = part == "t" and string.sub(member, 2) or member
+    fine = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
   end
-  if not known then audit.row(out, "O", KEYS[at], member, value) end
+  if not fine then audit.row(out, "O", KEYS[at], member, value) end
+end
+
+-- Does this element of the index belong to an available message that has it? Elements of other kinds pass.
+function audit.indexed(base, member)
+  local kind = string.sub(member, 1, 1)
+  if kind == "v" then return redis.call("ZSCORE", KEYS[base + 2], string.sub(member, 2)) end
+  if not string.find(kind, "[mcgn]") then return true end
+  local stop = string.find(member, "\0", 1, true) or 0
+  local lid = string.sub(member, kind == "n" and stop + 19 or stop + 1)
+  lid = string.sub(lid, 1, 16)
+  local rec = lid and redis.call("ZSCORE", KEYS[base + 1], lid) and redis.call("HGET", KEYS[base + 3], lid)
+  for _, own in ipairs(rec and audit.members(base, lid, rec) or {}) do
+    if own == member then return true end
+  end
+end
+
+-- What lib/index would write for a record; nothing if the record is damaged.
+function audit.members(base, lid, rec)
+  if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-f][^%z]*%z") or not record.flag(rec, 1) then return {} end
+  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7] }, lid, rec)
 end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.
@@ -93,13 +116,17 @@ function audit.records(out, base, cursor, budget)
       end
     else
       local stop = string.find(rec, "\0", 1, true)
+      local available = redis.call("ZSCORE", KEYS[base + 1], lid)
       local large = redis.call("HEXISTS", KEYS[base + 3], "^" .. lid) == 1
       audit.row(out, "M", KEYS[base + 3], lid, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
         large and redis.call("HSTRLEN", KEYS[base + 3], "^" .. lid) or "",
-        redis.call("ZSCORE", KEYS[base + 1], lid) or "", redis.call("ZSCORE", KEYS[base + 2], lid) or "",
+        available or "", redis.call("ZSCORE", KEYS[base + 2], lid) or "",
         redis.call("HGET", KEYS[base + 4], lid) or "",
         redis.call("ZSCORE", KEYS[base + 5], "e" .. lid) or "", redis.call("ZSCORE", KEYS[base + 5], "d" .. lid) or "",
         redis.call("ZSCORE", KEYS[base + 7], "v" .. lid) or "")
+      for _, member in ipairs(available and audit.members(base, lid, rec) or {}) do
+        if not redis.call("ZSCORE", KEYS[base + 7], member) then audit.row(out, "X", KEYS[base + 7], member) end
+      end
     end
   end
   return found[1], #items / 2

@@ -11,7 +11,7 @@ from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, Ma
 from mqredis.keys import ManagerKeys
 from mqredis.operations import invariants, serverlint, snapshot
 from mqredis.operations.context import Context
-from mqredis.operations.invariants import Fault
+from mqredis.operations.faults import Fault
 from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Operation, perform

@@ -1,73 +1,31 @@
 """The invariants of the store, one function each, over a picture of it (:mod:`mqredis.operations.snapshot`).
 
-To add one: write a generator of :class:`Fault` and put it into ``CHECKS``. ``CUT`` marks those that compare things
-from different keys: they run only on a consistent picture. A fault carries the edits that mend it, if there are any
-that lose nothing.
+To add one: write a generator of :class:`~mqredis.operations.faults.Fault` and put it into ``CHECKS``. ``CUT`` marks
+those that compare things from different keys: they run only on a consistent picture. A fault carries the edits
+that mend it, if there are any that lose nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from mqredis import codec, keys
+from mqredis import keys
 from mqredis.commands.doctor import Edit
-from mqredis.errors import MqError
 from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
-from mqredis.operations.snapshot import QueueView, Record, Store
-from mqredis.reports import Severity
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is not as it must be."""
-
-    code: str
-    where: str
-    text: str
-    edits: tuple[Edit, ...] = ()
-    severity: Severity = "error"
-
-
-Faults = Iterator[Fault]
+from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
+from mqredis.operations.message_invariants import positions, records, strays, timers
+from mqredis.operations.snapshot import Store
 
 TYPES = {
     **dict.fromkeys(("meta", "sessions", "txs", "queues", "q", "m", "s"), "hash"),
     **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
 }
-STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSM])(P?)(V?)(P?) (\S+) (\d+)")
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+")
-_LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
 _NUMBER = re.compile(r"\d{1,16}")
 _META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A state record (lua/lib/record.lua)."""
-
-    size: int
-    kind: str
-    purged: bool
-    visible: bool
-    owner: str
-
-
-def state_of(record: Record) -> State | None:
-    """The state record in parts; None if there is none, or it is not well formed."""
-    match = STATE.fullmatch(record.state)
-    if match is None:
-        return None
-    return State(int(match[5]), match[6], bool(match[7] or match[9]), bool(match[8]), match[10])
-
-
-def field_of(record: Record, key: str) -> str | None:
-    """A system field of the head as text."""
-    found = re.search(f"\x03{key}([^\x00\x01\x03]*)".encode(), record.head[14:])
-    return found[1].decode("utf-8", "replace") if found else None
 
 
 # ---- each key ------------------------------------------------------------------------------------
@@ -332,128 +290,6 @@ def waiters(store: Store) -> Faults:
                 )
             elif match[1] not in store.hashes.get("sessions", {}):
                 yield Fault("waiter.left", where, "belongs to a session that is gone", edits, "notice")
-
-
-def strays(store: Store) -> Faults:
-    """Nothing in a list stands for a message that is not there."""
-    for view in store.queues.values():
-        for (part, member), value in view.strays.items():
-            edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
-            yield Fault(
-                f"stray.{part}",
-                f"{view.path}: {member}",
-                f"no message of this id is there ({value})",
-                (edit,),
-            )
-        for lid, size in view.bodies.items():
-            yield Fault("body.orphan", at(view, lid), f"a body of {size} bytes without a message")
-
-
-# ---- messages ------------------------------------------------------------------------------------
-
-
-def records(store: Store) -> Faults:
-    """Each message has a well-formed id and record, and its large body."""
-    seq = int_of(store.hashes.get("meta", {}).get("seq"))
-    for view in store.queues.values():
-        for lid, record in view.records.items():
-            where = at(view, lid)
-            if not _LOOKUP_ID.fullmatch(lid):
-                yield Fault("record.id", where, "is not a lookup id")
-                continue
-            if int(lid[2:], 16) > seq and store.consistent:
-                yield Fault("record.id", where, f"was never given out (SequentialID {seq})")
-            try:
-                message = codec.decode(view.path, "", lid.encode(), b"", record.head)
-            except (MqError, ValueError, KeyError, IndexError) as error:
-                yield Fault("record.malformed", where, f"cannot be read: {error}")
-                continue
-            copied = message.original_queue is not None or message.message_class != 0
-            sent_in_transaction = message.transaction_id is not None
-            if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):
-                yield Fault("record.priority", where, f"does not agree with priority {message.priority}")
-            large = int(record.head[13:14], 16) & 8 != 0
-            if large != (record.large is not None):
-                yield Fault(
-                    "body.missing" if large else "body.extra", where, "flag and large body do not agree"
-                )
-
-
-def positions(store: Store) -> Faults:
-    """Each message is in exactly one place: available, locked or delayed."""
-    for view in store.queues.values():
-        for lid, record in view.records.items():
-            state = state_of(record)
-            where = at(view, lid)
-            if record.state and state is None:
-                yield Fault("state.malformed", where, f"state is {record.state!r:.60}")
-                continue
-            busy = state is not None and state.kind != "-"
-            locked, a, lock = record.deadline is not None, view.keys["a"], view.keys["l"]
-            edits: tuple[Edit, ...]
-            if record.available and locked:
-                edits = (Edit("zrem", a, lid),) if busy else (Edit("zrem", lock, lid),)
-                yield Fault("position.double", where, "is available and locked", edits)
-            elif record.available and busy:
-                free = Edit("hset", view.keys["s"], lid, re.sub(r" \S+ \S+ \d+$", " - - 0", record.state))
-                yield Fault("position.state", where, "is available, its state says locked", (free,))
-            elif locked and not busy:
-                edits = (Edit("zadd", a, lid, 0), Edit("zrem", lock, lid))
-                yield Fault("position.state", where, "is locked, its state says by nobody", edits)
-            elif not record.available and not locked and (record.delay is None or busy):
-                edit = Edit("zadd", lock if busy else a, lid, 0)
-                yield Fault("position.lost", where, "is neither available nor locked nor delayed", (edit,))
-            if state is not None and state.size != size_of(record):
-                text = f"its state says {state.size} bytes, it has {size_of(record)}"
-                right = re.sub(r"^(\d+ \d+ \d+ \d+) \d+", rf"\g<1> {size_of(record)}", record.state)
-                yield Fault("state.size", where, text, (Edit("hset", view.keys["s"], lid, right),))
-            if record.visible != (state is not None and state.visible and busy):
-                edit = Edit("zrem" if record.visible else "zadd", view.keys["i"], f"v{lid}", 0)
-                yield Fault(
-                    "index.visible", where, "its mark for peeks does not agree with its state", (edit,)
-                )
-
-
-def timers(store: Store) -> Faults:
-    """What expires has a timer while it is available or delayed, and only then; only the delayed have a delay."""
-    for view in store.queues.values():
-        for lid, record in view.records.items():
-            locked = record.deadline is not None
-            if record.delay is not None and (record.available or locked):
-                edit = Edit("zrem", view.keys["t"], f"d{lid}")
-                yield Fault("timer.delay", at(view, lid), "is delayed no more, but has a timer", (edit,))
-            wanted = None if locked else expiry_of(record)
-            if record.expiry != wanted:
-                what = "zrem" if wanted is None else "zadd"
-                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else wanted)
-                text = f"its expiry timer is {record.expiry}, must be {wanted}"
-                yield Fault("timer.expiry", at(view, lid), text, (edit,))
-
-
-def expiry_of(record: Record) -> int | None:
-    """When the message expires, in ms; None: never, or the record cannot be read."""
-    try:
-        if not int(record.head[13:14], 16) & 1:
-            return None
-        life = field_of(record, "e")
-        return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)
-    except ValueError:
-        return record.expiry  # type: ignore[return-value]
-
-
-def size_of(record: Record) -> int:
-    """Bytes that a message counts."""
-    return record.size + (record.large or 0)
-
-
-def at(view: QueueView, lid: str) -> str:
-    """How a report names a message."""
-    return f"{view.path}: {lid}"
-
-
-def int_of(text: str | None) -> int:
-    """A counter; 0 if it is missing or damaged, which ``meta_fields`` reports."""
-    return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
 Check = Callable[[Store], Faults]

@@ -42,10 +42,10 @@ class QueueView:
     fields: dict[str, str] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
-    strays: dict[tuple[str, str], str] = field(
-        default_factory=dict
-    )  # (part, member) -> value, of unknown messages
+    #: (part, member) -> value, where the message is not there or does not have it
+    strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
     waiters: dict[str, float] = field(default_factory=dict)
+    unindexed: set[bytes] = field(default_factory=set)  # elements that the index lacks
 
 
 @dataclass(slots=True)
@@ -130,7 +130,9 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
     elif letter == "B":
         view.bodies[_text(row[1])] = int(row[2])
     elif letter == "O":
-        view.strays[part, _text(row[1])] = _text(row[2])
+        view.strays[part, row[1]] = _text(row[2])
+    elif letter == "X":
+        view.unindexed.add(row[1])
     else:
         view.records[_text(row[1])] = Record(
             size=int(row[2]),

@@ -35,7 +35,7 @@ class Patient:
         """Lookup id of the message with this body, whatever its state."""
         for lid, record in self.raw.hgetall(self.key(f"{queue}.m")).items():
             if lid[:1] != b"^" and record.endswith(b"\0" + body):
-                return lid.decode()
+                return str(lid, "ascii")
         raise LookupError(body)
 
     def codes(self, **how: Any) -> set[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from mqredis import Outgoing
 from mqredis.commands import doctor as commands
+from mqredis.keys import ManagerKeys
 from tests.doctor.conftest import Patient
 
 Plant = Callable[[Patient], object]
@@ -31,8 +32,8 @@ def test_pages_give_the_same_picture(full: Patient, monkeypatch: pytest.MonkeyPa
     whole = full.qm.doctor()
     plain = commands.audit
 
-    def small(manager: object, paths: object, place: str, budget: int = 7) -> object:
-        return plain(manager, paths, place, budget)  # type: ignore[arg-type]
+    def small(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 7) -> object:
+        return plain(manager, paths, place, budget)
 
     monkeypatch.setattr(commands, "audit", small)
     paged = full.qm.doctor()
@@ -65,7 +66,7 @@ def test_many_queues(patient: Patient) -> None:
 
 
 def _set(name: str, field: str, value: object) -> Plant:
-    return lambda p: p.raw.hset(p.key(name), field, value)  # type: ignore[arg-type]
+    return lambda p: p.raw.hset(p.key(name), field, value)
 
 
 def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -> Plant:
@@ -91,8 +92,12 @@ def _head(body: bytes, change: Callable[[bytes], bytes]) -> Plant:
 
 
 def _large(p: Patient) -> str:
-    fields = p.raw.hkeys(p.key("orders.m"))
+    fields: list[bytes] = p.raw.hkeys(p.key("orders.m"))
     return next(field.decode()[1:] for field in fields if field[:1] == b"^")
+
+
+def _named(p: Patient) -> str:
+    return p.id("orders", b"named")
 
 
 def _tx(p: Patient) -> str:
@@ -117,6 +122,9 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("state of a ghost", _set("orders.s", GHOST, "1 0 0 0 15 - - 0"), "stray.s", True),
     ("timer of a ghost", lambda p: p.raw.zadd(p.key("orders.t"), {"e" + GHOST: 5}), "stray.t", True),
     ("mark of a ghost", lambda p: p.raw.zadd(p.key("orders.i"), {"v" + GHOST: 0}), "stray.i", True),
+    ("no index entry", lambda p: p.raw.zrem(p.key("orders.i"), "csc\0" + _named(p)), "index.missing", True),
+    ("index entry of a ghost", lambda p: p.raw.zadd(p.key("orders.i"), {"csc\0" + GHOST: 0}), "stray.i", True),
+    ("index entry of another", lambda p: p.raw.zadd(p.key("orders.i"), {"csx\0" + _named(p): 0}), "stray.i", True),
     ("body without message", _set("orders.m", "^" + GHOST, "x"), "body.orphan", False),
     ("lost place", lambda p: p.raw.zrem(p.key("orders.a"), p.id("orders", b"a")), "position.lost", True),
     ("lost lock", lambda p: p.raw.zrem(p.key("orders.l"), p.id("orders", b"locked")), "position.lost", True),
@@ -299,9 +307,9 @@ def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
 def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, orders = commands.audit, full.qm.open("orders")
 
-    def busy(manager: object, paths: object, place: str, budget: int = 5) -> object:
+    def busy(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 5) -> object:
         orders.send(Outgoing(body=b"more"))
-        return plain(manager, paths, place, budget)  # type: ignore[arg-type]
+        return plain(manager, paths, place, budget)
 
     monkeypatch.setattr(commands, "audit", busy)
     full.raw.hset(full.key("orders.q"), "bytes", 1)

@@ -1,0 +1,84 @@
+"""What the doctor's checks share: faults, and how to read a record and a state without trusting them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mqredis.commands.doctor import Edit
+from mqredis.operations.snapshot import QueueView, Record
+from mqredis.reports import Severity
+
+_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSM])(P?)(V?)(P?) (\S+) (\d+)")
+_NUMBER = re.compile(r"\d{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it must be."""
+
+    code: str
+    where: str
+    text: str
+    edits: tuple[Edit, ...] = ()
+    severity: Severity = "error"
+
+
+Faults = Iterator[Fault]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state record (lua/lib/record.lua)."""
+
+    size: int
+    kind: str
+    purged: bool
+    visible: bool
+    owner: str
+
+
+def state_of(record: Record) -> State | None:
+    """The state record in parts; None if there is none, or it is not well formed."""
+    match = _STATE.fullmatch(record.state)
+    if match is None:
+        return None
+    return State(int(match[5]), match[6], bool(match[7] or match[9]), bool(match[8]), match[10])
+
+
+def field_of(record: Record, key: str) -> str | None:
+    """A system field of the head as text."""
+    found = re.search(f"\x03{key}([^\x00\x01\x03]*)".encode(), record.head[14:])
+    return found[1].decode("utf-8", "replace") if found else None
+
+
+def expiry_of(record: Record) -> int | None:
+    """When the message expires, in ms; None: never, or the record cannot be read."""
+    try:
+        if not int(record.head[13:14], 16) & 1:
+            return None
+        life = field_of(record, "e")
+        return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)
+    except ValueError:
+        return record.expiry  # type: ignore[return-value]
+
+
+def size_of(record: Record) -> int:
+    """Bytes that a message counts."""
+    return record.size + (record.large or 0)
+
+
+def shown(member: bytes) -> str:
+    """An element of a list as text."""
+    return member.decode("utf-8", "backslashreplace").replace("\0", " ")
+
+
+def at(view: QueueView, lid: str) -> str:
+    """How a report names a message."""
+    return f"{view.path}: {lid}"
+
+
+def int_of(text: str | None) -> int:
+    """A counter; 0 if it is missing or damaged, which ``meta_fields`` reports."""
+    return int(text) if text and _NUMBER.fullmatch(text) else 0

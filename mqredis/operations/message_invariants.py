@@ -1,0 +1,105 @@
+"""Invariants of messages: records, positions, timers, index entries (see :mod:`mqredis.operations.invariants`)."""
+
+from __future__ import annotations
+
+import re
+
+from mqredis import codec
+from mqredis.commands.doctor import Edit
+from mqredis.errors import MqError
+from mqredis.operations.faults import Fault, Faults, at, expiry_of, int_of, shown, size_of, state_of
+from mqredis.operations.snapshot import Store
+
+_LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
+
+
+def strays(store: Store) -> Faults:
+    """Nothing in a list stands for a message that is not there, and the index lacks nothing."""
+    for view in store.queues.values():
+        for (part, member), value in view.strays.items():
+            edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
+            text = f"{part} holds it, but no message of this id is there or has it ({value})"
+            yield Fault(f"stray.{part}", f"{view.path}: {shown(member)}", text, (edit,))
+        for member in view.unindexed:
+            edit = Edit("zadd", view.keys["i"], member, 0)
+            yield Fault("index.missing", f"{view.path}: {shown(member)}", "is missing in the index", (edit,))
+        for lid, size in view.bodies.items():
+            yield Fault("body.orphan", at(view, lid), f"a body of {size} bytes without a message")
+
+
+def records(store: Store) -> Faults:
+    """Each message has a well-formed id and record, and its large body."""
+    seq = int_of(store.hashes.get("meta", {}).get("seq"))
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            where = at(view, lid)
+            if not _LOOKUP_ID.fullmatch(lid):
+                yield Fault("record.id", where, "is not a lookup id")
+                continue
+            if int(lid[2:], 16) > seq and store.consistent:
+                yield Fault("record.id", where, f"was never given out (SequentialID {seq})")
+            try:
+                message = codec.decode(view.path, "", lid.encode(), b"", record.head)
+            except (MqError, ValueError, KeyError, IndexError) as error:
+                yield Fault("record.malformed", where, f"cannot be read: {error}")
+                continue
+            copied = message.original_queue is not None or message.message_class != 0
+            sent_in_transaction = message.transaction_id is not None
+            if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):
+                yield Fault("record.priority", where, f"does not agree with priority {message.priority}")
+            large = int(record.head[13:14], 16) & 8 != 0
+            if large != (record.large is not None):
+                yield Fault(
+                    "body.missing" if large else "body.extra", where, "flag and large body do not agree"
+                )
+
+
+def positions(store: Store) -> Faults:
+    """Each message is in exactly one place: available, locked or delayed."""
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            state = state_of(record)
+            where = at(view, lid)
+            if record.state and state is None:
+                yield Fault("state.malformed", where, f"state is {record.state!r:.60}")
+                continue
+            busy = state is not None and state.kind != "-"
+            locked, a, lock = record.deadline is not None, view.keys["a"], view.keys["l"]
+            edits: tuple[Edit, ...]
+            if record.available and locked:
+                edits = (Edit("zrem", a, lid),) if busy else (Edit("zrem", lock, lid),)
+                yield Fault("position.double", where, "is available and locked", edits)
+            elif record.available and busy:
+                free = Edit("hset", view.keys["s"], lid, re.sub(r" \S+ \S+ \d+$", " - - 0", record.state))
+                yield Fault("position.state", where, "is available, its state says locked", (free,))
+            elif locked and not busy:
+                edits = (Edit("zadd", a, lid, 0), Edit("zrem", lock, lid))
+                yield Fault("position.state", where, "is locked, its state says by nobody", edits)
+            elif not record.available and not locked and (record.delay is None or busy):
+                edit = Edit("zadd", lock if busy else a, lid, 0)
+                yield Fault("position.lost", where, "is neither available nor locked nor delayed", (edit,))
+            if state is not None and state.size != size_of(record):
+                text = f"its state says {state.size} bytes, it has {size_of(record)}"
+                right = re.sub(r"^(\d+ \d+ \d+ \d+) \d+", rf"\g<1> {size_of(record)}", record.state)
+                yield Fault("state.size", where, text, (Edit("hset", view.keys["s"], lid, right),))
+            if record.visible != (state is not None and state.visible and busy):
+                edit = Edit("zrem" if record.visible else "zadd", view.keys["i"], f"v{lid}", 0)
+                yield Fault(
+                    "index.visible", where, "its mark for peeks does not agree with its state", (edit,)
+                )
+
+
+def timers(store: Store) -> Faults:
+    """What expires has a timer while it is available or delayed, and only then; only the delayed have a delay."""
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            locked = record.deadline is not None
+            if record.delay is not None and (record.available or locked):
+                edit = Edit("zrem", view.keys["t"], f"d{lid}")
+                yield Fault("timer.delay", at(view, lid), "is delayed no more, but has a timer", (edit,))
+            wanted = None if locked else expiry_of(record)
+            if record.expiry != wanted:
+                what = "zrem" if wanted is None else "zadd"
+                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else wanted)
+                text = f"its expiry timer is {record.expiry}, must be {wanted}"
+                yield Fault("timer.expiry", at(view, lid), text, (edit,))
