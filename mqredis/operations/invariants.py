@@ -275,6 +275,24 @@ def queue_counters(store: Store) -> Faults:
                 yield Fault("counter.queue", f"{view.path}: {name}", text, edits)
 
 
+def hints(store: Store) -> Faults:
+    """What spares a script from looking is true: no timer is earlier than ``due``, nobody waits unless ``waiting``."""
+    for view in store.queues.values():
+        if view.keys["q"] not in store.keys:
+            continue
+        rows = view.records.values()
+        times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
+        text = view.fields.get("due", "")
+        if times and (not _NUMBER.fullmatch(text) or float(text) > min(times)):
+            edit = Edit("hset", view.keys["q"], "due", f"{max(0, min(times)):.0f}")
+            yield Fault(
+                "queue.due", view.path, f"its first timer is {min(times):.0f}, it says {text!r}", (edit,)
+            )
+        if view.waiters and view.fields.get("waiting", "0") != "1":
+            edit = Edit("hset", view.keys["q"], "waiting", "1")
+            yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
+
+
 def waiters(store: Store) -> Faults:
     """Waiting readers are well formed; those whose session is gone are left over."""
     for view in store.queues.values():
@@ -296,9 +314,20 @@ Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, records, positions, timers, strays, owners, transactions,
-    queue_list, queue_counters, meta_counters, sessions, handles, waiters,
+    queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.
 CUT: frozenset[Check] = frozenset(
-    (key_names, owners, transactions, queue_list, queue_counters, meta_counters, sessions, handles, waiters)
+    (
+        key_names,
+        owners,
+        transactions,
+        queue_list,
+        queue_counters,
+        meta_counters,
+        hints,
+        sessions,
+        handles,
+        waiters,
+    )
 )

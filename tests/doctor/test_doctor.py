@@ -236,6 +236,9 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
     ("generation of the list", _set("queues", "tx", "77"), "queue.generation", True),
     ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
+    ("timers looked at too late", _set("orders.q", "due", 1 << 50), "queue.due", True),
+    ("timers never looked at", lambda p: p.raw.hdel(p.key("tx.q"), "due"), "queue.due", True),
+    ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
     ("no flags", lambda p: p.raw.hdel(p.key("orders.q"), "flags"), "queue.field", False),
     ("quota of words", _set("orders.q", "quota_messages", "many"), "queue.field", False),
     ("orphan subqueue", lambda p: p.raw.hdel(p.key("queues"), "orders"), "queue.parent", False),
@@ -294,7 +297,7 @@ def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
 def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
     full.raw.zadd(full.key("handles"), {"orders|98|1|all|none": 0})
     full.raw.zadd(full.key("orders.w"), {"98.1 D k0 -": 1})
-    full.raw.hset(full.key("orders.q"), "tickets", 5)
+    full.raw.hset(full.key("orders.q"), mapping={"tickets": 5, "waiting": 1})
     full.raw.hset(full.key("sessions"), "98.1!", "h 0400000000000001")
     report = full.qm.doctor()
     left = {"handle.left", "waiter.left", "slot.left"}
