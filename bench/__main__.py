@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import platform
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from bench import envs, report
+from bench import company, envs, report
 from bench.adapters import PEERS, UNIT
 from bench.adapters.base import WORKS
 from bench.runner import Results, Section, run
@@ -22,20 +24,51 @@ persistence, one process, one connection, no-op work. One core: server and clien
 the cost of the code. Two cores: one each, so that every round trip also wakes the other core."""
 
 
+#: The peers that are also measured in company.
+COMPANY = (UNIT, "streams", "mqredis")
+BACKLOGS = (1_000, 100_000, 1_000_000)
+
+
 def sections(quick: bool, peers: tuple[str, ...], rounds: int | None) -> list[Section]:
-    """What is measured: quick, or in full."""
+    """What is measured in loops of one process: quick, or in full."""
     if quick:
         return [Section("rates", peers, WORKS, rounds or 3, 2_000)]
-    deep = tuple(peer for peer in peers if peer in (UNIT, "streams", "mqredis"))
     return [
         Section("rates", peers, WORKS, rounds or 5, 3_000),
         Section("rates, two cores", peers, WORKS, rounds or 3, 3_000, place="two cores"),
         Section("memory", peers, ("memory",), 1, 20_000),
-        *(
-            Section(f"backlog {backlog:,}", deep, ("send", "receive"), 3, 3_000, backlog=backlog)
-            for backlog in (1_000, 100_000, 1_000_000)
-        ),
     ]
+
+
+def in_company(server: Server, peers: tuple[str, ...], quick: bool) -> dict[str, list[dict[str, Any]]]:
+    """Waiting readers, many processes, long queues."""
+    some = [peer for peer in COMPANY if peer in peers]
+    many = "mqredis asyncio"
+    tell("waiting readers")
+    samples = 60 if quick else 300
+    wakes = [company.wakes(server, peer, 1, samples) for peer in some]
+    if many in peers:
+        wakes += [company.wakes(server, many, waiters, samples) for waiters in ((1,) if quick else (1, 500))]
+    if quick:
+        return {"wakes": wakes}
+    idle = [company.idle(server, many, waiters, 10) for waiters in (1, 100)] if many in peers else []
+    tell("many processes")
+    crowd = [
+        company.crowd(server, peer, 16, count, size)
+        for size, count in ((1, 2_000), (100, 10_000))
+        for peer in some
+    ]
+    growth = []
+    for backlog in BACKLOGS:
+        tell(f"backlog {backlog:,}")
+        for peer in some:
+            growth += company.growth(server, peer, backlog, 2_000, 3)
+    return {"wakes": wakes, "idle": idle, "crowd": crowd, "growth": growth}
+
+
+def tell(what: str) -> None:
+    """Show progress."""
+    print(f"         {what}", file=sys.stderr)
 
 
 def main() -> None:
@@ -45,6 +78,7 @@ def main() -> None:
     parser.add_argument("--peers", help="only these, separated by semicolons: " + "; ".join(PEERS))
     parser.add_argument("--rounds", type=int, help="how many rounds")
     parser.add_argument("--seconds", type=float, default=600, help="begin no further round after this time")
+    parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
     options = parser.parse_args()
     names = [name.strip() for name in options.peers.split(";")] if options.peers else list(PEERS)
@@ -59,6 +93,7 @@ def main() -> None:
     results = Results()
     with Server() as server:
         run(server, sections(options.quick, peers, options.rounds), results, options.seconds)
+        together = {} if options.alone else in_company(server, peers, options.quick)
         redis_version = server.wire.info("server").get("redis_version", "?")
     document = {
         "about": ABOUT,
@@ -68,6 +103,7 @@ def main() -> None:
         "versions": {name: envs.versions(name) for name in sorted(environments)},
         "peers": results.peers,
         "rows": results.rows,
+        "company": together,
     }
     options.out.mkdir(parents=True, exist_ok=True)
     name = "quick" if options.quick else "full"

@@ -137,18 +137,56 @@ def growth(rows: list[Row]) -> str:
     lines = []
     for (peer, work), by_backlog in times.items():
         least = median(by_backlog[backlogs[0]])
-        lines.append(
-            [peer, work, *(f"{median(by_backlog[b]) / least:.2f}" for b in backlogs if by_backlog[b])]
-        )
+        cells = [f"{median(by_backlog[b]) / least:.2f}" if by_backlog[b] else "" for b in backlogs]
+        lines.append([peer, work, *cells])
     return table(["peer", "work", *(f"{backlog:,}" for backlog in backlogs)], lines)
+
+
+def wakes(rows: list[Row]) -> str:
+    """From a send to the arrival at a waiting reader."""
+    lines = [
+        [row["peer"], str(row["waiters"]), row["error"], "", "", "", "", ""]
+        if "error" in row
+        else [
+            row["peer"], str(row["waiters"]), f"{row['p50']:.2f}", f"{row['p99']:.2f}", f"{row['max']:.2f}",
+            f"{row['scripts']:.2f}", f"{row['commands']:.1f}", f"{row['server_us']:.0f}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    head = ["peer", "waiting", "p50 ms", "p99 ms", "max ms", "scripts", "commands", "server us"]
+    return table(head, lines)
+
+
+def idle(rows: list[Row]) -> str:
+    """What readers cost who wait in vain."""
+    lines = [[r["peer"], str(r["waiters"]), f"{r['commands']:.1f}", f"{r['server']:.2%}"] for r in rows]
+    return table(["peer", "waiting", "commands/s", "server CPU"], lines)
+
+
+def crowd(rows: list[Row]) -> str:
+    """Many processes on one server."""
+    lines = [
+        [row["peer"], str(row["processes"]), str(row["size"]), f"{row['lives']:,.0f}", f"{row['server']:.0%}"]
+        for row in rows
+        if "error" not in row
+    ]
+    return table(["peer", "processes", "batch", "lives/s", "server CPU"], lines)
+
+
+COMPANY = (
+    ("wakes", "From a send to a waiting reader, in another process", wakes),
+    ("idle", "Readers that wait in vain", idle),
+    ("crowd", "Whole lives a second, many processes on one server (absolute; cores not pinned)", crowd),
+    ("growth", "Growth: time at a backlog over the time at the smallest", growth),
+)
 
 
 def report(document: dict[str, Any]) -> str:
     """The whole page, in markdown."""
     rows: list[Row] = document["rows"]
     lines = ["# mqredis beside its peers", "", document["about"], ""]
-    for place in dict.fromkeys(row["place"] for row in rows if row["work"] in TITLES and not row["backlog"]):
-        here = [row for row in rows if row["place"] == place and not row["backlog"]]
+    for place in dict.fromkeys(row["place"] for row in rows if row["work"] in TITLES):
+        here = [row for row in rows if row["place"] == place]
         for work, title in TITLES.items():
             if any(row["work"] == work and "error" not in row for row in here):
                 lines += [f"## {title} ({place})", "", rates(here, work), ""]
@@ -160,9 +198,9 @@ def report(document: dict[str, Any]) -> str:
                 lines += [f"## Whole life of a message, {title} ({place})", "", life(here, works), ""]
     if any(row["work"] == "memory" for row in rows):
         lines += ["## Memory of a queued message", "", memory(rows), ""]
-    deep = [row for row in rows if row["backlog"]]
-    if deep:
-        lines += ["## Growth: time at a backlog over the time at the smallest", "", growth(deep), ""]
+    for key, title, tabulate in COMPANY:
+        if document["company"].get(key):
+            lines += [f"## {title}", "", tabulate(document["company"][key]), ""]
     lines += ["## Settings", ""]
     for peer, facts in document["peers"].items():
         durable = "" if facts.get("acknowledges", True) else "; no acknowledgement"

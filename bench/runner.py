@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ PLACES = {"one core": (0, 0), "two cores": (0, 1)}
 
 @dataclass(frozen=True)
 class Section:
-    """Some peers, some kinds of work, some rounds. ``backlog``: messages that already wait."""
+    """Some peers, some kinds of work, some rounds."""
 
     title: str
     peers: tuple[str, ...]
@@ -32,7 +32,6 @@ class Section:
     place: str = "one core"
     size: int = 100
     warm: int = 300
-    backlog: int = 0
 
 
 @dataclass
@@ -58,19 +57,21 @@ class Child:
             env=environment,
             text=True,
         )
-        self.hello = self._read()
+        self.hello = self.answer()
 
     def order(self, **order: Any) -> dict[str, Any]:
         """Have one thing measured."""
+        self.begin(**order)
+        return self.answer()
+
+    def begin(self, **order: Any) -> None:
+        """Order something without waiting for its end."""
         assert self.process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # the answer will say that it has ended
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            return {"error": "the process has ended"}
-        return self._read()
 
-    def _read(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the process has ended"}
@@ -134,9 +135,8 @@ def _round(server: Server, section: Section, number: int, results: Results) -> N
                     warm=section.warm if PEERS[peer].share == 1 else section.warm // 4,
                     size=section.size,
                     cores=[for_client],
-                    backlog=section.backlog,
                 )
                 row = {"section": section.title, "place": section.place, "round": number, "work": work}
-                results.rows.append({**row, "backlog": section.backlog, "peer": peer, **answer})
+                results.rows.append({**row, "peer": peer, **answer})
                 if "error" in answer:
                     print(f"       {peer}, {work}: {answer['error']}", file=sys.stderr)

@@ -135,6 +135,13 @@ class Wire:
 
     def script_seconds(self) -> float:
         """Seconds spent inside scripts since the last reset."""
+        return sum(int(stats["usec"]) for stats in self._scripts()) / 1e6
+
+    def script_calls(self) -> int:
+        """Scripts run since the last reset."""
+        return sum(int(stats["calls"]) for stats in self._scripts())
+
+    def _scripts(self) -> list[dict[str, str]]:
         stats = self.info("commandstats")
-        calls = (stats.get(f"cmdstat_{name}", "usec=0") for name in ("evalsha", "eval", "fcall"))
-        return sum(int(dict(pair.split("=") for pair in call.split(","))["usec"]) for call in calls) / 1e6
+        rows = [stats[name] for name in ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall") if name in stats]
+        return [dict(pair.split("=", 1) for pair in row.split(",")) for row in rows]

@@ -63,6 +63,13 @@ class Mqredis(Peer):
         for locked in held:
             locked.commit()
 
+    def seek(self, count: int) -> None:
+        """Look at messages by their lookup ids, back and forth."""
+        lookup_id = self.queue.peek(timeout=0).lookup_id
+        for number in range(count):
+            step = mqredis.Seek.PREVIOUS if number % 3 == 2 else mqredis.Seek.NEXT
+            lookup_id = self.queue.peek_by_lookup_id(lookup_id, seek=step).lookup_id
+
     def arrivals(self, count: int, waiters: int) -> list[float]:
         if waiters != 1:
             raise LookupError("one reader waits here")
