@@ -53,11 +53,8 @@ def in_company(server: Server, peers: tuple[str, ...], quick: bool) -> dict[str,
         return {"wakes": wakes}
     idle = [company.idle(server, many, waiters, 10) for waiters in (1, 100)] if many in peers else []
     tell("many processes")
-    crowd = [
-        company.crowd(server, peer, 16, count, size)
-        for size, count in ((1, 2_000), (100, 10_000))
-        for peer in some
-    ]
+    sizes = {1: 2_000, 100: 10_000}
+    crowd = [company.crowd(server, peer, 16, count, size) for size, count in sizes.items() for peer in some]
     growth = []
     for backlog in BACKLOGS:
         tell(f"backlog {backlog:,}")

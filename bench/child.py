@@ -72,7 +72,8 @@ def run(peer: Peer, work: str, first: int, count: int, size: int) -> None:
 
 def deep(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Send, receive (and seek, where the peer can) on top of a backlog, which stays as long as it was."""
-    count, found = order["count"], {}
+    count = order["count"]
+    found: dict[str, list[dict[str, Any]]] = {}
     peer.fill(0, order["backlog"])
     for number in range(order["rounds"] + 1):
         rows = {}
@@ -91,12 +92,12 @@ def memory(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     return {"count": order["count"], "bytes": (wire.counters().memory - before) / order["count"]}
 
 
-def arrivals(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+def arrivals(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Wait for messages and tell when each came."""
     return {"times": getattr(peer, "arrivals")(order["count"], order["waiters"])}  # noqa: B009
 
 
-def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+def spaced(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Send messages with pauses of 20 to 60 ms and tell when each call began."""
     pauses, times = random.Random(order["count"]), []
     for number in range(order["count"]):
@@ -106,7 +107,7 @@ def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     return {"times": times}
 
 
-def lives(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+def lives(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Send so many, then receive as many, beside other processes that do the same."""
     count, size = order["count"], order["size"]
     start, cpu = time.monotonic(), time.process_time()

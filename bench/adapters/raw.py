@@ -137,7 +137,7 @@ class RawAsyncio(AsyncPeer):
 
     def open(self) -> None:
         self.client: Any = redis.asyncio.Redis.from_url(self.url)
-        self.wait(self.client.ping())
+        self.wait(self.client.execute_command("PING"))
 
     def close(self) -> None:
         self.wait(self.client.aclose())
