@@ -137,10 +137,13 @@ class RawAsyncio(AsyncPeer):
 
     def open(self) -> None:
         self.client: Any = redis.asyncio.Redis.from_url(self.url)
-        self.wait(self.client.execute_command("PING"))
+        self.wait(self._ping())
 
     def close(self) -> None:
         self.wait(self.client.aclose())
+
+    async def _ping(self) -> None:
+        await self.client.ping()
 
     def send(self, first: int, count: int) -> None:
         async def one(start: int, many: int) -> None:
