@@ -13,6 +13,7 @@ Exit code: 0 if output and input agree, 1 if not, 2 if the demo cannot run here.
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import sys
@@ -25,6 +26,7 @@ from typing import Any
 
 import mqredis
 from demo import flights, work
+from mqredis.embedded import find_server
 
 QUOTA = 20_000  # messages that may wait in the queue of departures
 PROGRESS = 5.0  # seconds between two lines of progress
@@ -67,7 +69,7 @@ class Demo:
             try:
                 while pipe in self.running and pipe.poll():
                     self.take(pipe, *pipe.recv())
-            except EOFError:
+            except (EOFError, ConnectionResetError):
                 name, process = self.running.pop(pipe)
                 process.join()
                 raise SystemExit(f"{name} died with exit code {process.exitcode}") from None
@@ -158,6 +160,7 @@ class Demo:
             except mqredis.IoTimeout:
                 pass
         self.say(f"read {booked.total():,} bookings back in {time.monotonic() - began:.1f} s")
+        findings = self.qm.doctor().findings
         priorities, disorder, keys = self.board
         announced, count = Counter(keys), self.count
         checks = {
@@ -167,6 +170,7 @@ class Demo:
             f"late flights twice or strange there: {(announced - late).total()}": not announced - late,
             f"batches of the board out of order: {disorder}": not disorder,
             "the browser found its flight": self.count["found"] == 1,
+            f"what the doctor finds wrong in the store: {len(findings)}": not findings,
             f"{count['refused']:,} refusals by quota; batches that got in later: {count['recovered']:,}": (
                 count["recovered"] > 0
             ),
@@ -196,6 +200,13 @@ def main() -> int:
     except flights.DataMissing as error:
         print(error, file=sys.stderr)
         return 2
+    if not options.url and find_server() is None:
+        print(
+            "the processes of the demo need a server: install redis-server, or name one with --url",
+            file=sys.stderr,
+        )
+        return 2
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     with tempfile.TemporaryDirectory(prefix="mqredis-demo-") as directory:
         # Every process of the demo, this one included, finds the broker through the environment.
         os.environ["MQREDIS_DIR"] = directory
