@@ -13,6 +13,7 @@ from mqredis.asyncio.transaction import Transaction
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend
 from mqredis.keys import ManagerKeys
+from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
 from mqredis.settings import Settings
 
@@ -31,6 +32,7 @@ async def connect(
     keys = ManagerKeys(settings.manager)
     driver = AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
     try:
+        await driver.ask(safety.admit(keys, settings, driver.backend.database))
         await driver.open()
     except BaseException:
         await driver.close()

@@ -12,6 +12,7 @@ from mqredis.client.transaction import Transaction
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
+from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
 from mqredis.settings import Settings
 
@@ -31,6 +32,7 @@ def connect(url: Any = None, *, manager: str | None = None, settings: Settings |
     keys = ManagerKeys(settings.manager)
     driver = Driver(settings, keys, open_backend(where, settings, keys.own[0]))
     try:
+        driver.ask(safety.admit(keys, settings, driver.backend.database))
         driver.open()
     except BaseException:
         driver.close()

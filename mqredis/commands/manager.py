@@ -109,6 +109,15 @@ def glance(keys: KeySet) -> Call[list[tuple[bool, int]]]:
     return Call("glance", keys, [], parse, changes=False)
 
 
+def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:
+    """Commands that this user may not run. Made before there is a session: the reply comes as it is."""
+
+    def parse(_: int, reply: Payload) -> list[str]:
+        return [text(item) for item in reply[3:]]
+
+    return Call("preflight", manager.admin(), [manager.channel("0.1", database)], parse, changes=False)
+
+
 def session_arguments(
     ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = ""
 ) -> Sequence[Arg]:

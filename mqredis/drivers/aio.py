@@ -111,6 +111,24 @@ class AsyncDriver:
                 if self.core.session is None:
                     await self._session_open(deadline)
 
+    async def ask(self, operation: Operation[R]) -> R:
+        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
+        as it is."""
+        answer: Any = None
+        try:
+            while True:
+                step = operation.send(answer)
+                if type(step) is Command:
+                    answer = await self._command(step)
+                    continue
+                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.describe())
+                while (then := await self._try(attempt)) is not Next.DONE:
+                    await self._prepare(attempt, then)
+                answer = attempt.result
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
     async def run(self, operation: Operation[R]) -> R:
         """Run an operation to its end in this task."""
         loop = asyncio.get_running_loop()

@@ -103,6 +103,24 @@ class Driver:
                 if self.core.session is None:
                     self._session_open(deadline)
 
+    def ask(self, operation: Operation[R]) -> R:
+        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
+        as it is."""
+        answer: Any = None
+        try:
+            while True:
+                step = operation.send(answer)
+                if type(step) is Command:
+                    answer = self._command(step)
+                    continue
+                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.describe())
+                while (then := self._try(attempt)) is not Next.DONE:
+                    self._prepare(attempt, then)
+                answer = attempt.result
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
     def run(self, operation: Operation[R]) -> R:
         """Run an operation to its end in this thread."""
         try:

@@ -113,6 +113,18 @@ def facts_of(info: Any) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
+def config_of(reply: Any) -> str | None:
+    """The value in a reply to ``CONFIG GET`` of one name; None if there is none."""
+    if isinstance(reply, Refused):
+        return None
+    row = (
+        list(reply) if isinstance(reply, list | tuple) else [item for pair in reply.items() for item in pair]
+    )
+    if len(row) != 2:
+        return None
+    return row[1].decode("utf-8", "replace") if isinstance(row[1], bytes) else str(row[1])
+
+
 def look() -> Operation[ServerFacts]:
     """Read what the server tells about itself."""
     reply = yield Command(("INFO",))
@@ -122,9 +134,9 @@ def look() -> Operation[ServerFacts]:
         reply = yield Command(("CONFIG", "GET", name))
         if isinstance(reply, Refused):
             break
-        row = list(reply) if isinstance(reply, list | tuple) else [x for pair in reply.items() for x in pair]
-        if len(row) == 2:
-            config[name] = row[1].decode("utf-8", "replace") if isinstance(row[1], bytes) else str(row[1])
+        value = config_of(reply)
+        if value is not None:
+            config[name] = value
     return ServerFacts(info, config)
 
 

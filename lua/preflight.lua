@@ -1,0 +1,22 @@
+-- Which of the commands that the scripts use may this user not run? A script that is refused half-way would leave its
+-- first half behind, so a client asks before it begins. Changes nothing.
+-- MS-MQDMPR 3.1.3 Initialization
+--
+-- KEYS admin
+-- ARGV[3] channel  of a doorbell
+-- RETURNS OK names of commands that are refused, in lower case; none where the server cannot tell (before Redis 7)
+local refused = { status.OK, "", 0 }
+if not redis.acl_check_cmd then return refused end
+local hash, zset = KEYS[1], KEYS[6]
+for _, try in ipairs({
+  { "hget", hash, "f" }, { "hmget", hash, "f" }, { "hset", hash, "f", "v" }, { "hdel", hash, "f" },
+  { "hincrby", hash, "f", "1" }, { "hexists", hash, "f" }, { "hlen", hash }, { "hkeys", hash },
+  { "hgetall", hash }, { "hstrlen", hash, "f" }, { "zadd", zset, "0", "m" }, { "zrem", zset, "m" },
+  { "zrange", zset, "0", "1" }, { "zrangebyscore", zset, "0", "1" }, { "zrangebylex", zset, "-", "+" },
+  { "zrevrangebylex", zset, "+", "-" }, { "zremrangebylex", zset, "-", "+" }, { "zscore", zset, "m" },
+  { "zcard", zset }, { "exists", zset }, { "unlink", zset }, { "time" }, { "sadd", zset, "m" }, { "del", zset },
+  { "publish", ARGV[3], "sadd" }, { "pubsub", "numsub", ARGV[3] },
+}) do
+  if not redis.acl_check_cmd(unpack(try)) then refused[#refused + 1] = try[1] end
+end
+return refused

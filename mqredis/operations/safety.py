@@ -1,0 +1,39 @@
+"""Checks of the server before anything is written to it. What it refuses to tell is unknown, never a failure."""
+
+from __future__ import annotations
+
+from mqredis.commands import manager as commands
+from mqredis.errors import BrokerRefused, UnsafeServer
+from mqredis.keys import ManagerKeys
+from mqredis.operations.serverlint import ServerFacts, config_of, facts_of
+from mqredis.settings import Settings
+from mqredis.steps import Command, Operation, Refused, perform
+
+
+def admit(manager: ManagerKeys, settings: Settings, database: int) -> Operation[None]:
+    """Raise BrokerRefused if this user may not run what the scripts run, UnsafeServer if the server may delete
+    messages of its own accord."""
+    refused = yield from perform(commands.preflight(manager, database))
+    if refused:
+        raise BrokerRefused(
+            f"this user may not run {', '.join(refused)} on {manager.tag}*: nothing was written. "
+            f"`mqredis acl --manager {manager.manager}` prints the rules that a user needs"
+        )
+    if settings.allow_eviction:
+        return
+    policy = yield from _policy()
+    if ServerFacts(config={"maxmemory-policy": policy}).evicts:
+        raise UnsafeServer(
+            f"the server's eviction policy is {policy}: when memory is short it deletes messages. Set "
+            "`maxmemory-policy noeviction` on the server, or accept the loss with Settings(allow_eviction=True) "
+            "(MQREDIS_ALLOW_EVICTION=1)"
+        )
+
+
+def _policy() -> Operation[str]:
+    """The eviction policy; "" if the server does not tell."""
+    found = config_of((yield Command(("CONFIG", "GET", "maxmemory-policy"))))
+    if found:
+        return found
+    reply = yield Command(("INFO", "memory"))
+    return "" if isinstance(reply, Refused) else facts_of(reply).get("maxmemory_policy", "")

@@ -1,0 +1,94 @@
+"""What a server must allow and must not do, found out before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import BrokerRefused, Settings, UnsafeServer
+from tests.support.server import RedisServer
+
+Start = Callable[..., RedisServer]
+
+
+@pytest.fixture
+def server(start_server: Start) -> RedisServer:
+    return start_server(tcp=True)
+
+
+def keys_of(server: RedisServer) -> list[Any]:
+    with server.client() as raw:
+        return list(raw.keys("*"))
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
+def test_a_server_that_may_delete_messages_is_refused(redis_server: RedisServer, policy: str) -> None:
+    with redis_server.client() as raw:
+        raw.config_set("maxmemory-policy", policy)
+    with pytest.raises(UnsafeServer, match=f"{policy}.*noeviction.*allow_eviction"):
+        mqredis.connect(redis_server.url)
+    assert keys_of(redis_server) == []
+    with mqredis.connect(redis_server.url, settings=Settings(allow_eviction=True)) as qm:
+        assert "server.eviction" in {item.code for item in qm.doctor().advice}
+
+
+async def test_the_asyncio_face_refuses_it_too(redis_server: RedisServer) -> None:
+    with redis_server.client() as raw:
+        raw.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(UnsafeServer):
+        await mqredis.asyncio.connect(redis_server.url)
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
+def test_keys_that_never_expire_survive_the_other_policies(redis_server: RedisServer, policy: str) -> None:
+    with redis_server.client() as raw:
+        raw.config_set("maxmemory-policy", policy)
+    mqredis.connect(redis_server.url).close()
+
+
+def user(server: RedisServer, *rules: str) -> str:
+    """A user with these rules; its URL."""
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "resetkeys", "resetchannels", *rules)
+    return server.tcp_url.replace("redis://", "redis://app:secret@")
+
+
+def test_a_user_that_may_not_write_is_told_what_is_missing(server: RedisServer) -> None:
+    url = user(server, "+@all", "-zadd", "-hset", "~mq:{shop}:*", "&*")
+    with pytest.raises(BrokerRefused, match=r"may not run hset, zadd on mq:\{shop\}:.*mqredis acl"):
+        mqredis.connect(url, manager="shop")
+    assert keys_of(server) == []
+
+
+def test_a_user_of_another_manager_is_refused_before_anything_is_written(server: RedisServer) -> None:
+    url = user(server, "+@all", "~mq:{shop}:*", "&*")
+    mqredis.connect(url, manager="shop").close()
+    with pytest.raises(BrokerRefused):
+        mqredis.connect(url, manager="other")
+    assert not [key for key in keys_of(server) if b"other" in key]
+
+
+def test_a_user_without_scripts_is_refused(server: RedisServer) -> None:
+    url = user(server, "+@all", "-evalsha", "-script", "~*", "&*")
+    with pytest.raises(BrokerRefused, match=r"evalsha|script"):
+        mqredis.connect(url, manager="shop")
+
+
+def test_a_server_that_tells_nothing_is_accepted(server: RedisServer) -> None:
+    url = user(server, "+@all", "-config", "-info", "~mq:{shop}:*", "&*")
+    with mqredis.connect(url, manager="shop") as qm:
+        qm.create_queue("orders")
+        report = qm.doctor()
+        assert report.healthy
+        assert report.server["version"] == report.server["maxmemory-policy"] == "unknown"
+
+
+def test_a_wrong_password_is_refused_and_not_repeated(server: RedisServer) -> None:
+    url = user(server, "+@all", "~*", "&*").replace("secret", "hunter2")
+    with pytest.raises(BrokerRefused) as caught:
+        mqredis.connect(url)
+    assert "hunter2" not in str(caught.value)
