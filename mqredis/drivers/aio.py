@@ -117,7 +117,7 @@ class AsyncDriver:
         answer: Any = None
         try:
             while True:
-                step = operation.send(answer)
+                step: Any = operation.send(answer)
                 if type(step) is Command:
                     answer = await self._command(step)
                     continue

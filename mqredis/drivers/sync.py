@@ -109,7 +109,7 @@ class Driver:
         answer: Any = None
         try:
             while True:
-                step = operation.send(answer)
+                step: Any = operation.send(answer)
                 if type(step) is Command:
                     answer = self._command(step)
                     continue
