@@ -280,7 +280,7 @@ class AsyncDriver:
         return attempt.answered(reply) if step is Next.DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.conn.is_connected:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
             await self.backend.discard(link)
         else:
             self.backend.release(link)

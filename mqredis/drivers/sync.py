@@ -269,7 +269,7 @@ class Driver:
         return attempt.answered(reply) if step is Next.DONE else step
 
     def _put_away(self, link: Link, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.conn.is_connected:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
             self.backend.discard(link)
         else:
             self.backend.release(link)
