@@ -191,6 +191,7 @@ class AsyncDriver:
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
+                attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
                 if await self._try(attempt) is Next.LOAD:
                     await self._load(attempt)
                     await self._try(attempt)

@@ -180,6 +180,7 @@ class Driver:
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
+                attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
                 if self._try(attempt) is Next.LOAD:
                     self._load(attempt)
                     self._try(attempt)
