@@ -4,6 +4,7 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] waiter  kind, mode, tag it registered with this slot
+-- ARGV[4] filter  which messages it wanted, "" all
 -- RETURNS OK
 -- FLAGS allow-oom
 --- require "lib/frame"
@@ -13,8 +14,10 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if q then
-  redis.call("HDEL", KEYS[2], ARGV[1] .. "!")
-  if redis.call("ZREM", q.w, ARGV[1] .. " " .. ARGV[3]) == 0 then q.arrived = redis.call("ZRANGE", q.a, 0, 0) end
+  local kind, hint = wake.handed()
+  if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 then
+    q.arrived = kind == "h" and redis.call("ZSCORE", q.a, hint) and { hint } or redis.call("ZRANGE", q.a, 0, 0)
+  end
 end
 reply = frame.close({ status.OK })
 if q then wake.ring(q) end

@@ -11,6 +11,7 @@
 -- ARGV[7] owner  id of the transaction, "" otherwise
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
+-- ARGV[10] held  fence of a lock on the message that this call takes over, "" none
 -- RETURNS OK fence, deadline in ms, now in ms, 0, then id, state, record
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
@@ -28,6 +29,7 @@
 --- require "lib/quota"
 --- require lazy "lib/tx"
 --- require "lib/wake"
+--- require lazy "lib/turn"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
@@ -72,6 +74,9 @@ else
   if action == "current" then
     if redis.call("ZSCORE", q.a, lid) then
       if not seek.expired(anchor) then e = anchor end
+    elseif ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.sub(st.kind, 1, 1) == "L" then
+      e = anchor
+      if t then st.deliveries = st.deliveries - 1 end
     elseif mode == "peek" and st and not string.find(st.kind, "[P-]") then
       if not string.find(st.kind, "V", 1, true) then return finish(status.TRANSACTION_USAGE) end
       e = anchor
@@ -83,6 +88,10 @@ else
   else
     e = seek.available(q, lid, 1)[1]
   end
+end
+if e and mode ~= "peek" and queue.is(q, "x") and not q.parent and ARGV[10] == "" then
+  turn.load()
+  if turn.busy(q, e.rec) then e = nil end
 end
 if not e then return finish(status.MESSAGE_NOT_FOUND) end
 

@@ -10,9 +10,11 @@
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[8] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
--- ARGV[9] filter  which messages match, "" all
+-- ARGV[9] filter  which messages match, "" all (lib/filter)
 -- RETURNS OK now in ms, then id, state, record of each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
+-- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
+-- RETURNS MATCH_OPTIONS
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_ALREADY_RECEIVED
 -- RETURNS ILLEGAL_CURSOR_ACTION
@@ -27,6 +29,7 @@
 --- require "lib/message"
 --- require "lib/quota"
 --- require "lib/wake"
+--- require lazy "lib/search"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
@@ -47,20 +50,26 @@ local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
 if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, frame.now }
 
-local waiter = ARGV[1] .. " " .. ARGV[7]
+local waiter, entries = wake.member(ARGV[7], ARGV[9]), {}
+local hint, place
 if ARGV[7] ~= "" then
   local kind, rest = wake.handed()
   if ARGV[8] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[8] ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
-    redis.call("ZREM", q.w, waiter)
+    wake.drop(q, waiter, ARGV[9])
     return finish(reply)
   end
+  if kind == "h" then hint = rest end
 end
 
-local entries = {}
-if cursor == "R" and ARGV[6] == "current" then
+if ARGV[9] ~= "" then
+  search.load()
+  local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint)
+  if code then return finish(code) end
+  entries, place = found, stopped
+elseif cursor == "R" and ARGV[6] == "current" then
   if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
   if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
 elseif from ~= "end" then
@@ -72,19 +81,19 @@ elseif from ~= "end" then
   end
 end
 if #entries > 0 then
-  if ARGV[7] ~= "" then redis.call("ZREM", q.w, waiter) end
+  if ARGV[7] ~= "" then wake.drop(q, waiter, ARGV[9]) end
   local size = 0
   for n = 1, #entries do
     size = size + position.size(q, entries[n])
-    if n > 1 and size > 1048576 then break end
+    if n > 1 and size > 1048576 and not entries.whole then break end
     message.append(q, reply, entries[n])
   end
   return finish(reply)
 end
 local ticket = ARGV[8]
 if ticket == "leave" then
-  redis.call("ZREM", q.w, waiter)
+  if not place then wake.drop(q, waiter, ARGV[9]) end
 elseif ARGV[7] ~= "" then
-  ticket = wake.wait(q, waiter, ticket)
+  ticket = wake.wait(q, waiter, ticket, ARGV[9])
 end
-return finish({ status.WAITING, "", 0, ticket, more and 0 or due.next(q) })
+return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), place })

@@ -9,14 +9,16 @@
 -- ARGV[5] count  messages at most
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
--- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
+-- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
--- ARGV[11] filter  which messages match, "" all
+-- ARGV[11] filter  which messages match, "" all (lib/filter)
 -- ARGV[12] settlements  how many follow
 -- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
 -- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
+-- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
+-- RETURNS MATCH_OPTIONS
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
 -- RETURNS MESSAGE_ALREADY_RECEIVED
@@ -36,6 +38,8 @@
 --- require "lib/settle"
 --- require lazy "lib/tx"
 --- require "lib/wake"
+--- require lazy "lib/search"
+--- require lazy "lib/turn"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
@@ -71,21 +75,28 @@ if mode == "tx" then
   count = math.min(count, tx.most - t.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local hint, waiter = nil, ARGV[1] .. " " .. ARGV[9]
+local hint, waiter = nil, wake.member(ARGV[9], ARGV[11])
 if ARGV[9] ~= "" then
   local kind, rest = wake.handed()
   if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[10] ~= "" and kind == "h" then hint = rest end
 end
 local cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2)
-local entries
-if hint and redis.call("ZSCORE", q.a, hint) then
+local entries, place
+if ARGV[11] ~= "" then
+  search.load()
+  entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
+  if code then return finish(code) end
+elseif hint and redis.call("ZSCORE", q.a, hint) then
   entries = position.read(q, { hint })
 elseif cursor == "R" then
   entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
   if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
 elseif from == "end" then
   entries = {}
+elseif cursor == "" and queue.is(q, "x") and not q.parent then
+  turn.load()
+  entries = turn.take(q, count)
 else
   entries = seek.available(q, from, count)
 end
@@ -94,12 +105,13 @@ if #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
   if ticket == "leave" then
-    redis.call("ZREM", q.w, waiter)
+    if not place then wake.drop(q, waiter, ARGV[11]) end
   elseif ARGV[9] ~= "" then
-    ticket = wake.wait(q, waiter, ticket)
+    ticket = wake.wait(q, waiter, ticket, ARGV[11])
   end
-  reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
+  reply = { place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
+  reply[#reply + 1] = place
   return finish(reply)
 end
 
@@ -107,12 +119,12 @@ end
 local size = 0
 for n = 1, #entries do
   size = size + (entries[n].st and entries[n].st.size or position.size(q, entries[n]))
-  if n > 1 and size > 1048576 then
+  if n > 1 and size > 1048576 and not entries.whole then
     for k = #entries, n, -1 do entries[k] = nil end
     break
   end
 end
-if ARGV[9] ~= "" then redis.call("ZREM", q.w, waiter) end
+if ARGV[9] ~= "" then wake.drop(q, waiter, ARGV[11]) end
 frame.touch()
 local ids = {}
 for n = 1, #entries do ids[n] = entries[n].lid end

@@ -47,6 +47,7 @@ if ARGV[4] ~= "" then
   if not t then return refuse(code) end
 end
 
+local exclusive = queue.is(q, "x")
 local entries, bytes, at, hooked = {}, 0, 6, false
 while at <= #ARGV do
   local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "" }
@@ -54,6 +55,7 @@ while at <= #ARGV do
     at = at + 1
     e.large = ARGV[at]
   end
+  if exclusive then e.rec = record.set_flag(e.rec, 1) end
   e.size = #e.rec + #e.large
   if e.size > q.max_bytes then return refuse(status.MESSAGE_TOO_LARGE) end
   if record.flag(e.rec, 1) then

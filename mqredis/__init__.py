@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mqredis.client import Cursor, LockedMessage, Queue, QueueManager, Transaction, connect
+from mqredis.client import (
+    Browser,
+    Cursor,
+    GroupWriter,
+    LockedMessage,
+    Queue,
+    QueueManager,
+    Transaction,
+    connect,
+)
 from mqredis.commands.manager import Resolution
 from mqredis.errors import (
     AccessDenied,
@@ -53,8 +62,10 @@ from mqredis.errors import (
 from mqredis.models import (
     Access,
     Acknowledge,
+    Grouping,
     Journal,
     ManagerInfo,
+    Mark,
     Match,
     Message,
     MessageClass,
@@ -78,6 +89,7 @@ __all__ = [
     "BrokerFull",
     "BrokerRefused",
     "BrokerUnavailable",
+    "Browser",
     "Cursor",
     "DuplicateMessage",
     "EnqueueRefused",
@@ -85,6 +97,8 @@ __all__ = [
     "GetInhibited",
     "GroupIncomplete",
     "GroupInconsistent",
+    "GroupWriter",
+    "Grouping",
     "HistoryRolledBack",
     "IllegalCursorAction",
     "InvalidArgument",
@@ -98,6 +112,7 @@ __all__ = [
     "ManagerInfo",
     "ManagerNotFound",
     "ManagerQuotaExceeded",
+    "Mark",
     "Match",
     "MatchOptionsError",
     "Message",

@@ -16,6 +16,8 @@ class MqError(Exception):
     """The broker refused the operation."""
 
     status: ClassVar[Status | int] = Status.INVALID_PARAMETER
+    #: The reason code (MQRC) with which IBM MQ says the same, where it does.
+    mqrc: ClassVar[int | None] = None
 
     def __init__(self, message: str = "", **details: Any) -> None:
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
@@ -23,6 +25,8 @@ class MqError(Exception):
         self.details = details
         if "status" in details:
             self.status = details["status"]  # type: ignore[misc]
+        if "mqrc" in details:
+            self.mqrc = details["mqrc"]  # type: ignore[misc]
 
 
 class InvalidArgument(MqError, ValueError):
@@ -47,18 +51,21 @@ class IoTimeout(MqError, TimeoutError):
     """No message became available in time."""
 
     status = Status.IO_TIMEOUT
+    mqrc = 2033
 
 
 class MessageNotFound(MqError, LookupError):
     """No such message is in the queue, or none matches."""
 
     status = Status.MESSAGE_NOT_FOUND
+    mqrc = 2033
 
 
 class MessageAlreadyReceived(MqError, LookupError):
     """The message under the cursor is no longer available: somebody else took or locked it."""
 
     status = Status.MESSAGE_ALREADY_RECEIVED
+    mqrc = 2034
 
 
 class MessageLocked(MqError):
@@ -101,6 +108,7 @@ class QueueNotAvailable(MqError, LookupError):
     """The queue behind this handle was deleted."""
 
     status = Status.QUEUE_NOT_AVAILABLE
+    mqrc = 2052
 
 
 class QueueNotFound(MqError, LookupError):
@@ -131,6 +139,7 @@ class SharingViolation(MqError, PermissionError):
     """Another open handle does not allow this access or share mode."""
 
     status = Status.SHARING_VIOLATION
+    mqrc = 2042
 
 
 class AccessDenied(MqError, PermissionError):
@@ -157,6 +166,7 @@ class QueueQuotaExceeded(EnqueueRefused):
     """The message would exceed the quota of the queue."""
 
     status = Status.ENQUEUE_QUEUE_QUOTA
+    mqrc = 2053
     enqueue_status = 1
 
 
@@ -178,18 +188,21 @@ class MessageTooLarge(EnqueueRefused, ValueError):
     """The message is larger than the queue takes."""
 
     status = Status.MESSAGE_TOO_LARGE
+    mqrc = 2030
 
 
 class PutInhibited(EnqueueRefused):
     """Sending to this queue is switched off."""
 
     status = Status.PUT_INHIBITED
+    mqrc = 2051
 
 
 class GetInhibited(MqError):
     """Reading from this queue is switched off."""
 
     status = Status.GET_INHIBITED
+    mqrc = 2016
 
 
 class DuplicateMessage(EnqueueRefused):
@@ -266,6 +279,7 @@ class SelectorSyntaxError(InvalidArgument):
     """The selector is not valid."""
 
     status = Status.SELECTOR_SYNTAX
+    mqrc = 2459
 
     def __init__(self, message: str = "", *, reason: str = "", position: int = 0, **details: Any) -> None:
         super().__init__(message, **details)
@@ -278,18 +292,21 @@ class MatchOptionsError(InvalidArgument):
     """The match options contradict each other."""
 
     status = Status.MATCH_OPTIONS
+    mqrc = 2247
 
 
 class GroupIncomplete(MqError):
     """The message group or logical message is not complete."""
 
     status = Status.GROUP_INCOMPLETE
+    mqrc = 2241
 
 
 class GroupInconsistent(MqError):
     """The operation does not fit the group that is open on this handle."""
 
     status = Status.GROUP_INCONSISTENT
+    mqrc = 2245
 
 
 class InvariantBroken(MqError):

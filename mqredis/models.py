@@ -10,7 +10,9 @@ from datetime import datetime
 from enum import Enum, IntEnum, IntFlag
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mqredis.errors import MatchOptionsError
 
 PropertyValue = str | int | float | bool | bytes | None
 Identifier = str | bytes
@@ -85,6 +87,28 @@ class Journal(IntFlag):
     NONE = 0
     DEAD_LETTER = 1
     JOURNAL = 2
+
+
+class Grouping(IntFlag):
+    """How a read treats groups and segments (IBM MQ get options)."""
+
+    NONE = 0
+    #: Groups are delivered member by member in their own order; while one is open on the handle nothing else is.
+    LOGICAL_ORDER = 1
+    #: A group is there only when all its messages are.
+    ALL_MESSAGES_AVAILABLE = 2
+    #: A segmented message is there only when all its segments are.
+    ALL_SEGMENTS_AVAILABLE = 4
+    #: Segments are joined to the message they were; implies ALL_SEGMENTS_AVAILABLE.
+    COMPLETE_MESSAGE = 8
+
+
+class Mark(IntFlag):
+    """Whose browse marks a browse sets (IBM MQ MARK_BROWSE_HANDLE, MARK_BROWSE_CO_OP)."""
+
+    NONE = 0
+    HANDLE = 1
+    CO_OP = 2
 
 
 class _Model(BaseModel):
@@ -206,6 +230,8 @@ class QueueProperties(_Model):
     type_id: str = Field(default="", max_length=64)
     put_inhibited: bool = Field(default=False, strict=True)
     get_inhibited: bool = Field(default=False, strict=True)
+    #: One active message per group, and fair turns between groups. Fixed when the queue is created.
+    group_exclusive: bool = Field(default=False, strict=True)
 
 
 class QueueInfo(QueueProperties):
@@ -248,7 +274,11 @@ class ManagerInfo(_Model):
 
 
 class Match(_Model):
-    """Which message to get: all that is given must agree; None means any (IBM MQ match options)."""
+    """Which message to get: all that is given must agree; None means any (IBM MQ match options).
+
+    So does an empty identifier, or one of zero bytes only. Byte identifiers are compared as if filled up with zero
+    bytes. Raises MatchOptionsError with IBM's reason in ``mqrc``: 2250 sequence, 2251 offset, 2247 anything else.
+    """
 
     message_id: Identifier | None = None
     correlation_id: Identifier | None = None
@@ -256,3 +286,15 @@ class Match(_Model):
     sequence: int | None = Field(default=None, ge=1, le=999_999_999)
     offset: int | None = Field(default=None, ge=0, le=999_999_999)
     token: str | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            if isinstance(value, bool):
+                raise MatchOptionsError(f"match: {name} cannot be {value!r}", mqrc=2247)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = str(first["loc"][0]) if first["loc"] else ""
+            mqrc = {"sequence": 2250, "offset": 2251}.get(where, 2247)
+            raise MatchOptionsError(f"match: {where}: {first['msg']}", mqrc=mqrc) from None

@@ -42,6 +42,8 @@ class Settings(BaseModel):
     wake: Literal["auto", "keyspace", "publish", "poll"] = "auto"
     #: May the client switch keyspace notifications on (CONFIG SET notify-keyspace-events)?
     configure_server: bool = False
+    #: How long the marks of co-operating browsers last, in seconds; negative: for ever (IBM MQ's MARKINT).
+    mark_interval_seconds: float = Field(default=5.0, ge=-1, le=999_999.999)
     #: Connections a client keeps at most.
     max_connections: int = Field(default=50, ge=1, le=10_000)
     #: Largest message in bytes, headers included (a queue may allow less).

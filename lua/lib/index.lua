@@ -1,6 +1,6 @@
 --- require "lib/frame"
--- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text or
--- "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them).
+-- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
+-- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them).
 --
 --   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
@@ -39,6 +39,8 @@ function index.members(q, lid, rec)
       member = member .. size
     end
     members[#members + 1] = member
+  elseif string.find(q.flags, "x", 1, true) then
+    members[#members + 1] = "g\0" .. lid
   end
   return members
 end

@@ -50,7 +50,7 @@ function position.arrive(q, entries)
     elseif fate ~= "delayed" then
       add[#add + 1] = 0
       add[#add + 1] = e.lid
-      q.arrived[#q.arrived + 1] = e.lid
+      if fate ~= "busy" then q.arrived[#q.arrived + 1] = e.lid end
     end
   end
   if #add > 0 then redis.call("ZADD", q.a, unpack(add)) end
@@ -70,7 +70,7 @@ function position.delete(q, entries, reason)
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
         special.load()
-        special.leave(q, e.lid, e.rec)
+        special.leave(q, e.lid, e.rec, false, reason)
       end
     end
     if e.st then states[#states + 1] = e.lid end
@@ -100,7 +100,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     states[#states + 1] = record.text(st)
     if record.flag(e.rec, 1) then
       special.load()
-      special.leave(q, e.lid, e.rec)
+      special.leave(q, e.lid, e.rec, true)
     end
     if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end

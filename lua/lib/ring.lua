@@ -1,3 +1,4 @@
+--- require lazy "lib/choose"
 -- The doorbells of waiting readers (lib/wake tells what a waiter is). Loaded only when somebody waits.
 local ring = {}
 
@@ -24,9 +25,19 @@ end
 function ring.serve(q)
   local ids = q.arrived
   q.arrived = nil
+  local particular = redis.call("ZCOUNT", q.w, "-inf", "(0")
+  if particular > 0 then
+    choose.load()
+    ids = choose.serve(q, ids)
+  end
+  ring.any(q, ids)
+end
+
+-- Readers that take whatever comes.
+function ring.any(q, ids)
   local at, rung, from = 1, {}, 0
   while at <= #ids and from < 1000 do
-    local waiting = redis.call("ZRANGE", q.w, from, from + 63)
+    local waiting = redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
     for n = 1, #waiting do
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
       rung[#rung + 1] = waiting[n]

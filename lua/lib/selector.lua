@@ -22,12 +22,12 @@ function selector.compile(text)
     for n = 1, length do items[n] = condition(plain) end
     if plain and length == 2 then
       local a, b = items[1], items[2]
-      return function(record, stop, lid) return a(record, stop, lid) and b(record, stop, lid) end
+      return function(rec, stop, lid) return a(rec, stop, lid) and b(rec, stop, lid) end
     end
-    return function(record, stop, lid)
+    return function(rec, stop, lid)
       local result = true
       for n = 1, length do
-        local found = items[n](record, stop, lid)
+        local found = items[n](rec, stop, lid)
         if found == false or (plain and not found) then return false end
         if found == nil then result = nil end
       end
@@ -38,10 +38,10 @@ function selector.compile(text)
   make["|"] = function(plain)
     local length, items = count(), {}
     for n = 1, length do items[n] = condition(plain) end
-    return function(record, stop, lid)
+    return function(rec, stop, lid)
       local result = false
       for n = 1, length do
-        local found = items[n](record, stop, lid)
+        local found = items[n](rec, stop, lid)
         if found then return true end
         if found == nil then result = nil end
       end
@@ -51,8 +51,8 @@ function selector.compile(text)
 
   make["!"] = function()
     local item = condition(false)
-    return function(record, stop, lid)
-      local found = item(record, stop, lid)
+    return function(rec, stop, lid)
+      local found = item(rec, stop, lid)
       if found == nil then return nil end
       return not found
     end
@@ -61,9 +61,9 @@ function selector.compile(text)
   -- property = 'text', the most frequent of all: one search for name and value together.
   local function is_text(name, wanted)
     local key = "\1" .. name .. "\2s" .. wanted
-    return function(record, stop)
-      local _, last = find(record, key, 15, true)
-      return last ~= nil and last < stop and byte(record, last + 1) < 4
+    return function(rec, stop)
+      local _, last = find(rec, key, 15, true)
+      return last ~= nil and last < stop and byte(rec, last + 1) < 4
     end
   end
 
@@ -76,15 +76,15 @@ function selector.compile(text)
     end
     if about_right and (about_right.kind == "i" or about_right.kind == "d") then
       local test, known_kind, known = value.test[op], about_right.kind, about_right.value
-      return function(record, stop, lid)
-        local kind, found = left(record, stop, lid)
+      return function(rec, stop, lid)
+        local kind, found = left(rec, stop, lid)
         if kind == "i" or kind == "d" then return test(found, known) end
         return compare(op, kind, found, known_kind, known)
       end
     end
-    return function(record, stop, lid)
-      local kind, found = left(record, stop, lid)
-      return compare(op, kind, found, right(record, stop, lid))
+    return function(rec, stop, lid)
+      local kind, found = left(rec, stop, lid)
+      return compare(op, kind, found, right(rec, stop, lid))
     end
   end
 
@@ -92,11 +92,11 @@ function selector.compile(text)
     local item = operand()
     local low = operand()
     local high = operand()
-    return function(record, stop, lid)
-      local kind, found = item(record, stop, lid)
-      local a = compare(low_op, kind, found, low(record, stop, lid))
+    return function(rec, stop, lid)
+      local kind, found = item(rec, stop, lid)
+      local a = compare(low_op, kind, found, low(rec, stop, lid))
       if a == negated then return negated end
-      local b = compare(high_op, kind, found, high(record, stop, lid))
+      local b = compare(high_op, kind, found, high(rec, stop, lid))
       if b == negated then return negated end
       if a == nil or b == nil then return nil end
       return not negated
@@ -109,8 +109,8 @@ function selector.compile(text)
   function make.n()
     local item, set = (operand()), {}
     for _ = 1, count() do set[chunk()] = true end
-    return function(record, stop, lid)
-      local kind, found = item(record, stop, lid)
+    return function(rec, stop, lid)
+      local kind, found = item(rec, stop, lid)
       if kind ~= "s" then return nil end
       return set[found] or false
     end
@@ -121,8 +121,8 @@ function selector.compile(text)
     for n = 1, count() do segments[n] = chunk() end
     local like = selector_like.new(segments, budget)
     local function original(_, escaped) return string.char(byte(escaped) - 64) end
-    return function(record, stop, lid)
-      local kind, found = item(record, stop, lid)
+    return function(rec, stop, lid)
+      local kind, found = item(rec, stop, lid)
       if kind ~= "s" then return nil end
       program.left = program.left - #found / 5
       if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
@@ -132,13 +132,13 @@ function selector.compile(text)
 
   function make.z()
     local item = operand()
-    return function(record, stop, lid) return item(record, stop, lid) == nil end
+    return function(rec, stop, lid) return item(rec, stop, lid) == nil end
   end
 
   function make.v()
     local item = operand()
-    return function(record, stop, lid)
-      local kind, found = item(record, stop, lid)
+    return function(rec, stop, lid)
+      local kind, found = item(rec, stop, lid)
       if kind == "b" then return found end
     end
   end
@@ -158,7 +158,7 @@ function selector.compile(text)
 end
 
 -- Is the message selected? Unknown does not select.
-function selector.test(program, record, lid)
-  program.left = program.left - program.fixed - #record * program.by_size
-  return program.run(record, string.find(record, "\0", 15, true), lid) == true
+function selector.test(program, rec, lid)
+  program.left = program.left - program.fixed - #rec * program.by_size
+  return program.run(rec, string.find(rec, "\0", 15, true), lid) == true
 end

@@ -48,7 +48,7 @@ function selector_like.new(segments, budget)
   end
 
   -- Each segment at its leftmost place in turn, between `at` and `stop`.
-  local function search(chars, at, stop)
+  local function seek_in(chars, at, stop)
     local steps = 0
     for n = 1, #middle do
       local segment, length, n_fits = middle[n], #middle[n], false
@@ -82,6 +82,6 @@ function selector_like.new(segments, budget)
     if #segments == 1 then return #chars == #first and fits(first, chars, 1) end
     local at, stop = #first + 1, #chars - #last
     if at > stop + 1 or not fits(first, chars, 1) or not fits(last, chars, stop + 1) then return false end
-    return search(chars, at, stop)
+    return seek_in(chars, at, stop)
   end
 end

@@ -60,9 +60,9 @@ function selector_program.new(text)
       ops[n] = letter()
       rest[n] = operand()
     end
-    return function(record, stop, lid)
-      local kind, total = first(record, stop, lid)
-      for n = 1, length do kind, total = value.reckon(ops[n], kind, total, rest[n](record, stop, lid)) end
+    return function(rec, stop, lid)
+      local kind, total = first(rec, stop, lid)
+      for n = 1, length do kind, total = value.reckon(ops[n], kind, total, rest[n](rec, stop, lid)) end
       return kind, total
     end
   end
@@ -78,12 +78,12 @@ function selector_program.new(text)
     if op == "C" then return chain() end
     if op == "-" or op == "+" then
       local item = operand()
-      return function(record, stop, lid) return value.sign(op, item(record, stop, lid)) end
+      return function(rec, stop, lid) return value.sign(op, item(rec, stop, lid)) end
     end
     if op == "?" then
       local item = reader.condition(false)
-      return function(record, stop, lid)
-        local found = item(record, stop, lid)
+      return function(rec, stop, lid)
+        local found = item(rec, stop, lid)
         if found ~= nil then return "b", found end
       end
     end

@@ -1,9 +1,11 @@
 --- require "lib/frame"
 --- require lazy "lib/ring"
+--- require lazy "lib/choose"
 -- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
 -- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so
 -- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
 -- reader. A peek reader is handed a copy, since the reader behind it may take the message before it has looked.
+-- Readers of particular messages have their filter behind the tag and stand apart, see lib/choose.
 local wake = {}
 
 -- What was handed to this slot while it waited: kind ("h" hint, "m" message, "c" cancelled) and the rest; or nothing.
@@ -14,12 +16,34 @@ function wake.handed()
   return string.sub(text, 1, 1), string.sub(text, 3)
 end
 
+-- The member of this slot: what the reader gave, and its filter if it has one.
+function wake.member(given, text)
+  return ARGV[1] .. " " .. given .. (text ~= "" and " " .. text or "")
+end
+
 -- Registers this slot as a waiting reader, at `ticket` if it had one. Returns its ticket.
-function wake.wait(q, member, ticket)
-  ticket = ticket == "" and string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) or ticket
-  redis.call("ZADD", q.w, "NX", ticket, member)
+function wake.wait(q, member, ticket, text)
+  local again = ticket ~= ""
+  if not again then ticket = string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) end
   if not q.waiting then redis.call("HSET", q.q, "waiting", "1") end
+  if text == "" then
+    redis.call("ZADD", q.w, "NX", ticket, member)
+    return ticket
+  end
+  choose.load()
+  if choose.enlist(q, member, ticket, text) and again then
+    -- It was rung and found nothing: what it was rung for may be something for others.
+    ring.load()
+    ring.any(q, redis.call("ZRANGE", q.a, 0, 0))
+  end
   return ticket
+end
+
+-- Takes the registration back; 0 if there was none.
+function wake.drop(q, member, text)
+  if text == "" then return redis.call("ZREM", q.w, member) end
+  choose.load()
+  return choose.strike(q, member, text)
 end
 
 -- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2).

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqredis.asyncio.browser import Browser
 from mqredis.asyncio.cursor import Cursor
+from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.manager import QueueManager
 from mqredis.asyncio.pending import opening
@@ -17,7 +19,16 @@ from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
 from mqredis.settings import Settings
 
-__all__ = ["Cursor", "LockedMessage", "Queue", "QueueManager", "Transaction", "connect"]
+__all__ = [
+    "Browser",
+    "Cursor",
+    "GroupWriter",
+    "LockedMessage",
+    "Queue",
+    "QueueManager",
+    "Transaction",
+    "connect",
+]
 
 
 @opening

@@ -56,12 +56,21 @@ class QueueManager:
         return await self._run(queue.listing(self._context, pattern))
 
     @opening
-    async def open(self, name: str, access: Access = Access.ALL, share: Share = Share.DENY_NONE) -> Queue:
+    async def open(
+        self,
+        name: str,
+        access: Access = Access.ALL,
+        share: Share = Share.DENY_NONE,
+        *,
+        selector: str | None = None,
+    ) -> Queue:
         """Open a queue, or create and open a subqueue ``queue;subqueue`` (3.1.7.1.5).
 
-        Raises QueueNotFound, SharingViolation, UnsupportedAccess.
+        ``selector``: every read through this handle sees only what it selects (IBM MQ SelectionString).
+
+        Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
         """
-        return Queue(self, await self._run(queue.open_handle(self._context, name, access, share)))
+        return Queue(self, await self._run(queue.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mqredis.asyncio.browser import Browser
 from mqredis.asyncio.cursor import Cursor
+from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
-from mqredis.errors import MqError
-from mqredis.models import Message, Outgoing, Seek, Sent
-from mqredis.operations import lookup, peek, queue, receive, send
+from mqredis.errors import IoTimeout, MqError
+from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
+from mqredis.operations import browser, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, lease_of
 from mqredis.operations.receive import Locks
 from mqredis.steps import Operation
@@ -62,35 +64,116 @@ class Queue:
         unit = transaction._unit if transaction else None
         return await self._run(send.send_many(self._handle, items, unit))
 
+    async def send_group(
+        self,
+        items: Iterable[bytes | str | Outgoing],
+        *,
+        group_id: Identifier | None = None,
+        segment_bytes: int | None = None,
+        transaction: Transaction | None = None,
+    ) -> list[Sent]:
+        """Send messages as one group, numbered from 1, the last one flagged; ``group_id`` is made up if not given.
+
+        Bodies beyond ``segment_bytes`` are sent in segments. Up to 256 messages appear together; more do so in a
+        transaction. Raises as ``send``.
+        """
+        unit = transaction._unit if transaction else None
+        return await self._run(groups.send_group(self._handle, items, group_id, segment_bytes, unit))
+
+    def group(self, group_id: Identifier | None = None) -> GroupWriter:
+        """Send a group message by message: ``async with queue.group() as group: await group.send(...)``."""
+        return GroupWriter(self, groups.begin(self._handle, group_id))
+
     # ---- reading ---------------------------------------------------------------------------------
 
     async def receive(
-        self, timeout: float | None = None, *, transaction: Transaction | None = None, tag: str | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        transaction: Transaction | None = None,
+        tag: str | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+        grouping: Grouping | None = None,
     ) -> Message:
-        """Take the first available message (Dequeue Message, 3.1.7.1.10).
+        """Take the first available message (Dequeue Message, 3.1.7.1.10); with ``match`` or ``selector`` the first
+        that agrees (IBM MQ MQGET); ``grouping`` tells what groups and segments mean.
 
+        MatchOptionsError: a bad match (2247), or one that leaves the group that is read in logical order; a read by
+        token that waits (2331). GroupInconsistent: a group partly read in a transaction. SelectorSyntaxError.
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
         is not transactional).
         """
         unit = transaction._unit if transaction else None
-        return (await self._run(receive.receive(self._handle, 1, timeout, unit, tag)))[0]
+        if grouping:
+            operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
+            return await self._run(operation)
+        return (await self._run(receive.receive(self._handle, 1, timeout, unit, tag, match, selector)))[0]
 
     async def receive_many(
-        self, max: int, timeout: float | None = None, *, transaction: Transaction | None = None
+        self,
+        max: int,
+        timeout: float | None = None,
+        *,
+        transaction: Transaction | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
     ) -> list[Message]:
         """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
         unit = transaction._unit if transaction else None
-        return await self._run(receive.receive(self._handle, max, timeout, unit))
+        return await self._run(receive.receive(self._handle, max, timeout, unit, None, match, selector))
 
-    async def peek(self, timeout: float | None = None) -> Message:
-        """Show the first available message (3.1.7.1.15). Raises IoTimeout, QueueNotAvailable, OperationCancelled."""
-        return await self._run(peek.peek(self._handle, timeout))
+    async def receive_group(
+        self,
+        timeout: float | None = None,
+        *,
+        transaction: Transaction | None = None,
+        tag: str | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+    ) -> list[Message]:
+        """Take the first complete group, all of it in one step, in logical order and with segments joined.
 
-    async def browse(self) -> AsyncIterator[Message]:
-        """Every available message, in delivery order, taking none; ends at the end of the queue."""
+        A message without a group is a group of one. ``match`` and ``selector`` are about its first message.
+        Raises as ``receive``.
+        """
+        unit = transaction._unit if transaction else None
+        return await self._run(groups.receive_group(self._handle, timeout, unit, tag, match, selector))
+
+    async def groups(
+        self,
+        timeout: float | None = 0,
+        *,
+        transaction: Transaction | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+    ) -> AsyncIterator[list[Message]]:
+        """Take complete groups one after the other; ends when ``timeout`` seconds bring no more."""
+        while True:
+            try:
+                group = await self.receive_group(
+                    timeout, transaction=transaction, match=match, selector=selector
+                )
+            except IoTimeout:
+                return
+            yield group
+
+    async def peek(
+        self, timeout: float | None = None, *, match: Match | None = None, selector: str | None = None
+    ) -> Message:
+        """Show the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``.
+
+        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError.
+        """
+        return await self._run(peek.peek(self._handle, timeout, match, selector))
+
+    async def browse(
+        self, *, match: Match | None = None, selector: str | None = None
+    ) -> AsyncIterator[Message]:
+        """Every available message that agrees, in delivery order, taking none; ends at the end of the queue."""
         after: int | None = None
         while True:
-            page = await self._run(peek.page(self._handle, after))
+            page = await self._run(peek.page(self._handle, after, match=match, selector=selector))
             if not page:
                 return
             for message in page:
@@ -98,14 +181,45 @@ class Queue:
             after = page[-1].lookup_id
 
     @opening
-    async def lock(
-        self, timeout: float | None = None, *, lease: float | None = None, tag: str | None = None
-    ) -> LockedMessage:
-        """Lock the first available message (Dequeue Message Begin, 3.1.7.1.11) for ``lease`` seconds.
+    async def browser(
+        self,
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        grouping: Grouping | None = None,
+        co_op: bool = False,
+    ) -> Browser:
+        """A browse cursor before the first message, with IBM MQ's rules; ``co_op``: one of a set that share marks.
 
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled.
+        Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
-        return self._locked(await self._run(receive.lock(self._handle, 1, timeout, lease, tag)))[0]
+        session = self._manager._driver.session
+        return Browser(
+            self, await self._run(browser.start(self._handle, session, match, selector, grouping, co_op))
+        )
+
+    @opening
+    async def lock(
+        self,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        tag: str | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+        grouping: Grouping | None = None,
+    ) -> LockedMessage:
+        """Lock the first available message (Dequeue Message Begin, 3.1.7.1.11) that agrees, for ``lease`` seconds.
+
+        Raises IoTimeout, QueueNotAvailable, OperationCancelled; and about ``match``, ``selector`` and ``grouping``
+        as ``receive``.
+        """
+        if grouping:
+            operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
+            return self._locked(await self._run(operation))[0]
+        return self._locked(
+            await self._run(receive.lock(self._handle, 1, timeout, lease, tag, None, match, selector))
+        )[0]
 
     async def lock_many(
         self,
@@ -114,6 +228,8 @@ class Queue:
         *,
         lease: float | None = None,
         settle: Sequence[LockedMessage] = (),
+        match: Match | None = None,
+        selector: str | None = None,
     ) -> list[LockedMessage]:
         """Lock up to ``max`` (1 to 256) messages, waiting for the first; commit ``settle`` in the same call.
 
@@ -122,7 +238,9 @@ class Queue:
         """
         settling = receive.Settling([("c", lock.fence, f"{lock.lookup_id:016x}") for lock in settle])
         try:
-            locks = await self._run(receive.lock(self._handle, max, timeout, lease, None, settling))
+            locks = await self._run(
+                receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
+            )
         finally:
             for lock in settle[: settling.done]:
                 lock._settled = f"{lock.lookup_id:016x}" not in settling.lost

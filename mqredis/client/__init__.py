@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqredis.client.browser import Browser
 from mqredis.client.cursor import Cursor
+from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
 from mqredis.client.manager import QueueManager
 from mqredis.client.queue import Queue
@@ -16,7 +18,16 @@ from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
 from mqredis.settings import Settings
 
-__all__ = ["Cursor", "LockedMessage", "Queue", "QueueManager", "Transaction", "connect"]
+__all__ = [
+    "Browser",
+    "Cursor",
+    "GroupWriter",
+    "LockedMessage",
+    "Queue",
+    "QueueManager",
+    "Transaction",
+    "connect",
+]
 
 
 def connect(url: Any = None, *, manager: str | None = None, settings: Settings | None = None) -> QueueManager:

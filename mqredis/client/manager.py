@@ -54,12 +54,21 @@ class QueueManager:
         """All queues and subqueues, by name; ``pattern`` is a glob."""
         return self._run(queue.listing(self._context, pattern))
 
-    def open(self, name: str, access: Access = Access.ALL, share: Share = Share.DENY_NONE) -> Queue:
+    def open(
+        self,
+        name: str,
+        access: Access = Access.ALL,
+        share: Share = Share.DENY_NONE,
+        *,
+        selector: str | None = None,
+    ) -> Queue:
         """Open a queue, or create and open a subqueue ``queue;subqueue`` (3.1.7.1.5).
 
-        Raises QueueNotFound, SharingViolation, UnsupportedAccess.
+        ``selector``: every read through this handle sees only what it selects (IBM MQ SelectionString).
+
+        Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
         """
-        return Queue(self, self._run(queue.open_handle(self._context, name, access, share)))
+        return Queue(self, self._run(queue.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 

@@ -14,7 +14,13 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 #: Properties kept as one character of ``flags`` (True when set).
-FLAGS = {"transactional": "t", "journaling": "j", "put_inhibited": "p", "get_inhibited": "g"}
+FLAGS = {
+    "transactional": "t",
+    "journaling": "j",
+    "put_inhibited": "p",
+    "get_inhibited": "g",
+    "group_exclusive": "x",
+}
 #: Properties kept in a field of their own, with the field's name; None is kept as "".
 FIELDS = {
     "label": "label",

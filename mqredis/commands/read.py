@@ -30,6 +30,8 @@ class Found:
     now_ms: int = 0
     ticket: str = ""
     due_ms: int = -1
+    #: Not everything was looked at yet: the search goes on behind this id.
+    place: str = ""
     lost: list[Lost] = field(default_factory=list)
 
 
@@ -51,9 +53,10 @@ def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
 
 
 def _parse_receive(status: int, payload: Payload) -> Found:
-    if status == Status.WAITING:
-        lost, _ = _lost(payload, 2)
-        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), lost=lost)
+    if status in (Status.WAITING, Status.CONTINUE):
+        lost, stop = _lost(payload, 2)
+        place = text(payload[stop]) if status == Status.CONTINUE else ""
+        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
     check(status)
     lost, stop = _lost(payload, 3)
     deadline = payload[1]
@@ -75,7 +78,7 @@ def receive(
     grant: str = "",
     cursor: str = "",
     waiter: Waiter | None = None,
-    match: str = "",
+    match: bytes = b"",
     settle: Sequence[Settlement] = (),
 ) -> Call[Found]:
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
@@ -89,8 +92,9 @@ def receive(
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:
-    if status == Status.WAITING:
-        return Found(ticket=text(payload[0]), due_ms=number(payload[1]))
+    if status in (Status.WAITING, Status.CONTINUE):
+        place = text(payload[2]) if status == Status.CONTINUE else ""
+        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place)
     check(status)
     return Found(messages=_messages(payload, 1), now_ms=number(payload[0]))
 
@@ -102,13 +106,14 @@ def peek(
     cursor: str = "",
     step: str = "current",
     waiter: Waiter | None = None,
-    match: str = "",
+    match: bytes = b"",
+    marks: bool = False,
 ) -> Call[Found]:
     """Show the first available messages; with a cursor its current or its next one."""
     wait = waiter or Waiter()
     args: list[Arg] = [queue.generation, count, cursor, step, wait.member, wait.ticket, match]
     # A waiting peek may be handed a copy, which its look removes from the slot: that one is worth a token.
-    return Call("peek", queue.call, args, _parse_peek, changes=bool(wait.member))
+    return Call("peek", queue.call, args, _parse_peek, changes=marks or bool(wait.member))
 
 
 def lookup(
@@ -120,9 +125,19 @@ def lookup(
     owner: str = "",
     grant: str = "",
     allow_peek: bool = False,
+    held: str = "",
 ) -> Call[Found]:
     """Read one particular message by lookup id: ``peek``, ``take``, ``lock`` or ``tx``."""
-    args: list[Arg] = [queue.generation, mode, seek, lookup_id, owner, grant, "1" if allow_peek else "0"]
+    args: list[Arg] = [
+        queue.generation,
+        mode,
+        seek,
+        lookup_id,
+        owner,
+        grant,
+        "1" if allow_peek else "0",
+        held,
+    ]
     return Call("lookup", queue.call, args, _parse_receive, changes=mode != "peek")
 
 
@@ -153,9 +168,9 @@ def cancel(queue: Address, tag: str, status: int) -> Call[None]:
     return Call("cancel", queue.call, [queue.generation, tag, status], lambda code, _: check(code))
 
 
-def leave(queue: Address, member: str) -> Call[None]:
+def leave(queue: Address, member: str, match: bytes = b"") -> Call[None]:
     """Give up waiting."""
-    return Call("leave", queue.call, [member], lambda code, _: check(code))
+    return Call("leave", queue.call, [member, match], lambda code, _: check(code))
 
 
 def purge(queue: Address, limit: str = "") -> Call[tuple[int, str]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mqredis import codec
 from mqredis.commands.common import Address
+from mqredis.commands.filters import Member
 from mqredis.commands.read import Raw
 from mqredis.errors import AccessDenied, InvalidHandle, MqError, TransactionSequence
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
 from mqredis.operations.checks import seconds
+from mqredis.selector import Selector
 from mqredis.settings import Settings
 
 
@@ -24,11 +26,20 @@ class Context:
     database: int = 0
     incarnation: str = ""
     handles: int = 0
+    browsers: int = 0
     transactions: int = 0
 
     def messages(self, path: str, raw: Sequence[Raw]) -> list[Message]:
         """Decode what a script answered."""
         return [codec.decode(path, self.incarnation, *item) for item in raw]
+
+
+@dataclass(slots=True)
+class Logical:
+    """Where a handle is inside a group: the next member, and whether the group is read in a unit of work."""
+
+    member: Member | None = None
+    in_unit: bool = False
 
 
 _RECEIVES = (Access.RECEIVE, Access.ADMIN, Access.ALL)
@@ -53,6 +64,14 @@ class Handle:
     max_message_bytes: int
     closed: bool = False
     locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
+    #: Selectors given when the handle was opened; every read of it must be selected by them.
+    selector: Selector | None = None
+    #: The group that reads in logical order are in.
+    getting: Logical = field(default_factory=Logical)
+    #: Of locked messages that were joined from segments: the ids of all, by the first one.
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Of locks taken in logical order: what brings the group's state back.
+    restore: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -85,6 +104,14 @@ class UnitOfWork:
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
+    #: What an abort restores besides the messages: the state of groups that are read or written in logical order.
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+    def rolled_back(self) -> None:
+        """The unit of work was undone."""
+        for restore in reversed(self.undo):
+            restore()
+        self.undo.clear()
 
     def grant(self) -> str:
         """The fence that a call names, or the lease with which it begins the transaction."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
-from mqredis.models import Message
+from mqredis.models import Match, Message
 from mqredis.operations.context import Handle
+from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.wait import until_found
 from mqredis.steps import Call, Operation, perform
 
@@ -13,20 +14,36 @@ from mqredis.steps import Call, Operation, perform
 PAGE = 64
 
 
-def peek(handle: Handle, timeout: float | None) -> Operation[Message]:
+def peek(
+    handle: Handle, timeout: float | None, match: Match | None = None, selector: Selection = None
+) -> Operation[Message]:
     """Show the first message, waiting for it."""
     handle.need("peek")
+    wanted = text_of(handle, match, selector, timeout)
 
-    def look(waiter: Waiter | None) -> Call[Found]:
-        return read.peek(handle.address, waiter=waiter)
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        return read.peek(handle.address, cursor="A" + place if place else "", waiter=waiter, match=wanted)
 
-    found = yield from until_found(handle, look, "P", timeout)
+    found = yield from until_found(handle, look, "P", timeout, match=wanted)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
-def page(handle: Handle, after: int | None, count: int = PAGE) -> Operation[list[Message]]:
+def page(
+    handle: Handle,
+    after: int | None,
+    count: int = PAGE,
+    match: Match | None = None,
+    selector: Selection = None,
+) -> Operation[list[Message]]:
     """The next available messages behind a lookup id, in delivery order; none at the end."""
     handle.need("peek")
-    place = "" if after is None else f"A{after:016x}"
-    found = yield from perform(read.peek(handle.address, count, cursor=place, step="after"))
-    return handle.context.messages(handle.path, found.messages)
+    wanted = text_of(handle, match, selector, 0)
+    place = "" if after is None else f"{after:016x}"
+    while True:
+        cursor = "A" + place if place else ""
+        found = yield from perform(
+            read.peek(handle.address, count, cursor=cursor, step="after", match=wanted)
+        )
+        if found.messages or not found.place:
+            return handle.context.messages(handle.path, found.messages)
+        place = found.place

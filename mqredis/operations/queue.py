@@ -23,6 +23,7 @@ from mqredis.errors import (
 from mqredis.models import Access, QueueInfo, QueueProperties, Share
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
+from mqredis.operations.matching import Selection, selection
 from mqredis.operations.receive import settle
 from mqredis.status import Status
 from mqredis.steps import Operation, perform
@@ -67,8 +68,9 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operat
     path = _path(name)
     if ";" in path:
         raise InvalidArgument("a subqueue has no properties of its own; update its queue")
-    if "transactional" in changes:
-        raise InvalidArgument("transactional is fixed when the queue is created")
+    for fixed in ("transactional", "group_exclusive"):
+        if fixed in changes:
+            raise InvalidArgument(f"{fixed} is fixed when the queue is created")
     if not changes:
         return (yield from info(context, path))
     checked = {name: value for name, value in _properties(changes).items() if name in changes}
@@ -98,8 +100,13 @@ def listing(context: Context, pattern: str | None) -> Operation[list[QueueInfo]]
     return found
 
 
-def open_handle(context: Context, name: object, access: object, share: object) -> Operation[Handle]:
+def open_handle(
+    context: Context, name: object, access: object, share: object, selector: Selection = None
+) -> Operation[Handle]:
     """Open a queue (3.1.7.1.5)."""
+    selected = selection(selector)
+    if selected is not None and access in (Access.SEND, Access.MOVE):
+        raise InvalidArgument("a selector needs a handle that reads", mqrc=2516)
     if isinstance(name, str) and "," in name:
         if access is not Access.SEND:
             raise UnsupportedAccess("a multiple-element name can only be opened with Access.SEND")
@@ -121,7 +128,9 @@ def open_handle(context: Context, name: object, access: object, share: object) -
         commands.open_handle(context.keys, address.family, number, access.value, mode)
     )
     address.generation = opened.generation
-    return Handle(context, address, number, access, share, opened.flags, opened.max_message_bytes)
+    handle = Handle(context, address, number, access, share, opened.flags, opened.max_message_bytes)
+    handle.selector = selected
+    return handle
 
 
 def close_handle(handle: Handle) -> Operation[None]:

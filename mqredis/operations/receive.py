@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from mqredis.commands import read
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
 from mqredis.errors import InvalidHandle, LockLost
-from mqredis.models import Message
+from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.wait import until_found
 from mqredis.status import Status
 from mqredis.steps import Call, Now, Operation, perform
@@ -46,17 +47,23 @@ def receive(
     timeout: float | None,
     unit: UnitOfWork | None = None,
     tag: str | None = None,
+    match: Match | None = None,
+    selector: Selection = None,
 ) -> Operation[list[Message]]:
     """Take up to ``count`` messages, waiting for the first."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
+    wanted = text_of(handle, match, selector, timeout)
 
-    def look(waiter: Waiter | None) -> Call[Found]:
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
         owner, grant = owner_of(handle, unit)
         mode = "tx" if unit else "take"
-        return read.receive(handle.address, mode, count, owner=owner, grant=grant, waiter=waiter)
+        cursor = "A" + place if place else ""
+        return read.receive(
+            handle.address, mode, count, owner=owner, grant=grant, cursor=cursor, waiter=waiter, match=wanted
+        )
 
-    found = yield from until_found(handle, look, "D", timeout, tag)
+    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     if unit:
         unit.touched(found.fence, handle)
     return handle.context.messages(handle.path, found.messages)
@@ -69,20 +76,35 @@ def lock(
     lease: float | None,
     tag: str | None = None,
     settling: Settling | None = None,
+    match: Match | None = None,
+    selector: Selection = None,
 ) -> Operation[Locks]:
     """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     lease_ms = lease_of(handle.context, lease)
+    wanted = text_of(handle, match, selector, timeout)
     earlier = settling or Settling(())
+    if handle.parts:
+        earlier.settlements = whole(handle, earlier.settlements)
     while len(earlier.settlements) - earlier.done > read.BATCH:
         batch = earlier.settlements[earlier.done : earlier.done + read.BATCH]
         settled = yield from settle(handle, batch)
         earlier.take(handle, len(batch), settled.lost)
 
-    def look(waiter: Waiter | None) -> Call[Found]:
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
         pending = earlier.settlements[earlier.done :]
-        call = read.receive(handle.address, "lock", count, grant=str(lease_ms), waiter=waiter, settle=pending)
+        cursor = "A" + place if place else ""
+        call = read.receive(
+            handle.address,
+            "lock",
+            count,
+            grant=str(lease_ms),
+            cursor=cursor,
+            waiter=waiter,
+            match=wanted,
+            settle=pending,
+        )
         plain = call.parse
 
         def parse(status: int, payload: list[bytes]) -> Found:
@@ -93,7 +115,7 @@ def lock(
         call.parse = parse
         return call
 
-    found = yield from until_found(handle, look, "D", timeout, tag)
+    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     return (yield from locked(handle, found))
 
 
@@ -110,6 +132,8 @@ def settle(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
 ) -> Operation[read.Settled]:
     """Commit, abort, reject or renew locks (3.1.7.1.12)."""
+    if handle.parts:
+        settlements = whole(handle, settlements)
     call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from perform(call)
     _forget(handle, settlements)
@@ -121,6 +145,19 @@ def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
     for action, fence, lookup_id in settlements:
         if action != "x" and handle.locks.get(lookup_id) == fence:
             del handle.locks[lookup_id]
+            handle.parts.pop(lookup_id, None)
+            restore = handle.restore.pop(lookup_id, None)
+            if restore is not None and action == "a":
+                restore()
+
+
+def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:
+    """With every segment of the messages that were joined."""
+    return [
+        (action, fence, part)
+        for action, fence, lookup_id in settlements
+        for part in handle.parts.get(lookup_id, (lookup_id,))
+    ]
 
 
 def settle_one(

@@ -37,10 +37,13 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
             missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
     except TransactionSequence:
         unit.finished = "rolled back"
+        unit.rolled_back()
         raise
     except OutcomeUnknown:
         unit.finished = "in doubt"
         raise
+    if outcome == "abort":
+        unit.rolled_back()
     if outcome != "prepare":
         unit.finished = "committed" if outcome == "commit" else "aborted"
 

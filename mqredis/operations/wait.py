@@ -17,7 +17,8 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
 
-Look = Callable[[Waiter | None], Call[Found]]
+#: Given the waiter and, for searches that one call did not finish, the place to go on from.
+Look = Callable[..., Call[Found]]
 
 
 def until_found(
@@ -27,13 +28,14 @@ def until_found(
     timeout: float | None,
     tag: str | None = None,
     scopes: Sequence[object] = (),
+    match: bytes = b"",
 ) -> Operation[Found]:
     """Repeat ``look`` until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
 
-    ``kind``: D destructive, C destructive with a cursor, P peek.
+    ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
     """
     timeout, tag = checks.timeout(timeout), checks.tag(tag)
-    found = yield from perform(look(None))
+    found = yield from _look(look, None)
     if found.messages:
         return found
     if timeout is not None and timeout <= 0:
@@ -44,7 +46,7 @@ def until_found(
     if mode:
         waiter.member = f"{kind} {mode}{handle.context.database} {keys.encode(tag) if tag else '-'}"
     while True:
-        found = yield from perform(look(waiter))
+        found = yield from _look(look, waiter)
         if found.messages:
             return found
         waiter.ticket = found.ticket
@@ -60,25 +62,35 @@ def until_found(
         except GeneratorExit:
             raise
         except BaseException:
-            yield from _leave(handle, waiter)
+            yield from _leave(handle, waiter, match)
             raise
         if woken is Woken.CANCELLED:
-            yield from _leave(handle, waiter)
+            yield from _leave(handle, waiter, match)
             raise OperationCancelled(
                 f"the wait on queue {handle.path!r} ended: its handle or cursor was closed"
             )
     if waiter.member:
         waiter.ticket = "leave"
-        found = yield from perform(look(waiter))
+        found = yield from _look(look, waiter)
         if found.messages:
             return found
     raise IoTimeout(f"no message became available in queue {handle.path!r} within {timeout} s")
 
 
-def _leave(handle: Handle, waiter: Waiter) -> Operation[None]:
+def _look(look: Look, waiter: Waiter | None) -> Operation[Found]:
+    """One look at the whole queue, in as many calls as it takes."""
+    found = yield from perform(look(waiter))
+    while found.place and not found.messages:
+        if waiter is not None and waiter.ticket != "leave":
+            waiter.ticket = found.ticket
+        found = yield from perform(look(waiter, found.place))
+    return found
+
+
+def _leave(handle: Handle, waiter: Waiter, match: bytes) -> Operation[None]:
     if waiter.member:
         try:
-            yield from perform(read.leave(handle.address, waiter.member))
+            yield from perform(read.leave(handle.address, waiter.member, match))
         except MqError:
             # The broker skips readers that do not listen any more; what ended the wait matters more.
             return

@@ -1,0 +1,167 @@
+--- require "lib/frame"
+--- require "lib/position"
+--- require "lib/record"
+--- require lazy "lib/filter"
+--- require lazy "lib/group"
+--- require lazy "lib/index"
+--- require lazy "lib/mark"
+--- require lazy "lib/turn"
+-- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
+-- the filter names one, else by a scan. One call looks at no more than `search.most` records.
+local search = { most = 1000 }
+
+-- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first; `hint`: an id that
+-- may be the one; `taking`: not only to look at. Returns the entries, the place to go on from (nothing: all was looked
+-- at), a status that ends the call.
+function search.look(q, text, from, count, hint, taking)
+  filter.load()
+  index.load()
+  local f = filter.parse(text)
+  if f.grouped then group.load() end
+  if f.G then return search.next(q, f) end
+  if taking and not q.parent and string.find(q.flags, "x", 1, true) then
+    f.x = true
+    turn.load()
+  end
+  local found, place = {}, nil
+  if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
+    local rec = redis.call("HGET", q.m, hint)
+    if rec and search.admits(q, f, hint, rec) then found[1] = { lid = hint, rec = rec } end
+  end
+  if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f["@"] or "", count) end
+  if #found == 0 then return found, place end
+  return search.taken(q, f, found)
+end
+
+-- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there".
+function search.next(q, f)
+  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local rec = lid and redis.call("HGET", q.m, lid)
+  if not rec or search.expired(rec) then return {} end
+  if not filter.test(f, lid, rec) then return nil, nil, status.MATCH_OPTIONS end
+  if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
+  return search.taken(q, f, { { lid = lid, rec = rec } })
+end
+
+-- The entries with their states, and with what belongs to them.
+function search.taken(q, f, found)
+  if string.find(f.f, "[CW]") then
+    local ids = group.together(q, f.f, index.fields(found[1].rec))
+    if ids then
+      local entries = position.read(q, ids)
+      entries.whole = true
+      return entries
+    end
+  end
+  local ids = {}
+  for n = 1, #found do ids[n] = found[n].lid end
+  local states = redis.call("HMGET", q.s, unpack(ids))
+  for n = 1, #found do found[n].st = states[n] and record.state(states[n]) end
+  if string.find(f.f, "[HKhk]") then
+    mark.load()
+    for n = 1, #found do mark.apply(q, f, found[n].lid) end
+  end
+  return found
+end
+
+function search.expired(rec)
+  local at = record.flag(rec, 1) and record.expires(rec)
+  return at and at <= frame.now
+end
+
+-- May this available message be had? Expired ones are left to lib/due.
+function search.admits(q, f, lid, rec)
+  if not filter.test(f, lid, rec) or search.expired(rec) then return false end
+  if f.grouped then
+    local r = index.fields(rec)
+    if r.g and not group.admits(q, f.f, r) then return false end
+  end
+  if string.find(f.f, "U", 1, true) then
+    mark.load()
+    if mark.seen(q, f, lid) then return false end
+  end
+  return not f.x or not turn.busy(q, rec)
+end
+
+function search.scan(q, f, from, count)
+  local sure = #f.programs == 0 and not f.grouped and (f.i or f.m or f.c or f.g or not f.named)
+  local found, left, page = {}, search.most, sure and count or 64
+  while left > 0 do
+    page = math.min(page, left)
+    local ids, more = search.candidates(q, f, from, page)
+    if #ids == 0 then return found end
+    local recs = redis.call("HMGET", q.m, unpack(ids))
+    for n = 1, #ids do
+      from = ids[n]
+      if recs[n] and search.admits(q, f, from, recs[n]) then
+        found[#found + 1] = { lid = from, rec = recs[n] }
+        if #found == count then return found end
+      end
+      if filter.spent(f) then return found, from end
+    end
+    if not more then return found end
+    left, page = left - #ids, 250
+  end
+  return found, from
+end
+
+-- Ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
+function search.candidates(q, f, from, count)
+  local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))
+  if f.i or (own and #own == 16) then
+    local ids = f.i and {} or index.range(q, "m", f.m, from, count)
+    local more = #ids == count
+    if own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
+      ids[#ids + 1] = own
+      table.sort(ids)
+    end
+    return ids, more
+  end
+  local ids
+  if f.m then
+    ids = index.range(q, "m", f.m, from, count)
+  elseif f.c then
+    ids = index.range(q, "c", f.c, from, count)
+  elseif f.g and f.n then
+    return search.beyond(q, f, from), false
+  elseif f.g then
+    ids = index.range(q, "g", f.g, from, count)
+  elseif #f.among > 0 then
+    return search.merge(q, f, from, count)
+  elseif from == "" then
+    ids = redis.call("ZRANGE", q.a, 0, count - 1)
+  else
+    ids = redis.call("ZRANGEBYLEX", q.a, "(" .. from, "+", "LIMIT", 0, count)
+  end
+  return ids, #ids == count
+end
+
+-- A place in a group is held by few messages: all of them, in delivery order.
+function search.beyond(q, f, from)
+  group.load()
+  local all, ids = group.members(q, f.g, f.n, f.o), {}
+  for n = 1, #all do
+    if all[n] > from then ids[#ids + 1] = all[n] end
+  end
+  return ids
+end
+
+-- Candidates from several index ranges, one of which every match is in.
+function search.merge(q, f, from, count)
+  local seen, ids, more, limit = {}, {}, false, nil
+  local each = math.max(1, math.floor(count / #f.among))
+  for n = 1, #f.among do
+    local part = index.range(q, string.sub(f.among[n], 1, 1), string.sub(f.among[n], 2), from, each)
+    if #part == each then
+      more = true
+      if not limit or part[each] < limit then limit = part[each] end
+    end
+    for k = 1, #part do
+      if not seen[part[k]] then ids[#ids + 1] = part[k] end
+      seen[part[k]] = true
+    end
+  end
+  table.sort(ids)
+  while limit and #ids > 0 and ids[#ids] > limit do ids[#ids] = nil end
+  return ids, more
+end

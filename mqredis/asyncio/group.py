@@ -1,0 +1,62 @@
+"""A group that is sent message by message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from mqredis.models import Identifier, Sent
+from mqredis.operations import groups as operations
+from mqredis.operations.groups import Writing
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mqredis.asyncio.queue import Queue
+    from mqredis.asyncio.transaction import Transaction
+
+
+class GroupWriter:
+    """Sends the messages of one group in logical order (IBM MQ: MQPMO_LOGICAL_ORDER).
+
+    Sequence numbers, offsets and flags are set here. As a context manager it raises GroupIncomplete when the block
+    ends well without the last message (2241), or inside a segmented one (2242).
+    """
+
+    def __init__(self, queue: Queue, writing: Writing) -> None:
+        self._queue = queue
+        self._writing = writing
+
+    @property
+    def group_id(self) -> Identifier:
+        """Id of the group."""
+        return self._writing.group_id
+
+    async def send(
+        self,
+        body: bytes | str = b"",
+        *,
+        last: bool = False,
+        segment: bool = False,
+        transaction: Transaction | None = None,
+        **fields: Any,
+    ) -> Sent:
+        """Send the next message; ``last`` ends the group. ``segment``: a part of a message, and more parts follow.
+
+        Raises GroupInconsistent when the group has ended, or when its messages are not all sent in a unit of work
+        or all outside one (2245); and as ``Queue.send``.
+        """
+        unit = transaction._unit if transaction else None
+        return await self._queue._run(operations.write(self._writing, body, fields, last, segment, unit))
+
+    async def close(self) -> None:
+        """Raises GroupIncomplete if the last message was not sent; what was sent stays."""
+        self._writing.check_end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()

@@ -1,0 +1,126 @@
+"""Which messages a reader wants, as one argument of a script: ``lua/lib/filter.lua`` reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis.codec import identifier
+from mqredis.errors import InvalidArgument, MatchOptionsError
+from mqredis.models import Grouping, Identifier, Match
+
+_KEYS = {"message_id": "m", "correlation_id": "c", "group_id": "g"}
+_GENERATED = re.compile("mq-[0-9a-f]{16}")
+_LETTERS = (
+    (Grouping.LOGICAL_ORDER, "L"),
+    (Grouping.ALL_MESSAGES_AVAILABLE, "A"),
+    (Grouping.ALL_SEGMENTS_AVAILABLE, "S"),
+    (Grouping.COMPLETE_MESSAGE, "C"),
+)
+#: More alternatives than this are not looked up one by one: a scan costs less.
+_MOST_HINTS = 64
+
+
+@dataclass(slots=True)
+class Member:
+    """A place in a group: the next one that a handle in logical order may have."""
+
+    group: str  # as kept: "s" and text or "x" and hex digits
+    sequence: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Filter:
+    """Everything that a reader may ask for."""
+
+    match: Match | None = None
+    #: Compiled selectors; all must select.
+    programs: Sequence[bytes] = ()
+    #: Identifiers one of which every selected message has.
+    hints: Sequence[tuple[str, Identifier]] = ()
+    incarnation: str = ""
+    grouping: Grouping = Grouping.NONE
+    #: Letters of lib/filter.lua beyond those of ``grouping``.
+    letters: str = ""
+    member: Member | None = None
+    #: This very message.
+    lookup_id: str = ""
+    #: Lookup id behind which the search begins.
+    after: str = ""
+    #: The browser whose marks count, and the interval of co-operative ones in ms ("-": for ever, None: not in the set).
+    browser: str = ""
+    interval: str | None = None
+
+    def text(self) -> bytes:
+        """As the scripts take it; empty if every message will do."""
+        fields = self._match() + self._hints()
+        if self.lookup_id:
+            fields.insert(0, "i" + self.lookup_id)
+        if self.after:
+            fields.append("@" + self.after)
+        if self.member is not None:
+            fields.append("G" + self.member.group)
+            fields.append(f"N{self.member.sequence}")
+            fields.append(f"O{self.member.offset}")
+        if self.browser:
+            fields.append("y" + self.browser)
+        if self.interval is not None:
+            fields.append("Z" + self.interval)
+        letters = "".join(letter for bit, letter in _LETTERS if bit in self.grouping) + self.letters
+        if letters:
+            fields.append("f" + letters)
+        if not fields and not self.programs:
+            return b""
+        try:
+            head = "".join("\x03" + item for item in fields).encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidArgument("an identifier to match holds a lone surrogate") from None
+        return head + b"\0" + b"".join(b"%d:%s" % (len(item), item) for item in self.programs)
+
+    def _match(self) -> list[str]:
+        match = self.match
+        if match is None:
+            return []
+        fields: list[str] = []
+        if match.token is not None:
+            incarnation, _, lookup_id = match.token.rpartition("-")
+            known = incarnation == self.incarnation and re.fullmatch("[0-9a-f]{16}", lookup_id)
+            fields.append("i" + (lookup_id if known else "-"))  # an invalid token names no message
+        for name, key in _KEYS.items():
+            value = matched(getattr(match, name), name)
+            if value:
+                fields.append(key + value)
+        if match.sequence is not None:
+            fields.append(f"n{match.sequence}")
+        if match.offset is not None:
+            fields.append(f"o{match.offset}")
+        return fields
+
+    def _hints(self) -> list[str]:
+        found: list[str] = []
+        for name, value in self.hints:
+            text = matched(value, name)
+            if not text or (name == "message_id" and isinstance(value, str) and _GENERATED.fullmatch(value)):
+                return []
+            found.append("h" + _KEYS[name] + text)
+        return found if len(found) <= _MOST_HINTS else []
+
+
+def matched(value: Identifier | None, what: str) -> str:
+    """An identifier as it is compared: without trailing zero bytes; empty for the none value, which is any."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value).rstrip(b"\0")
+    return identifier(value, what) if value else ""
+
+
+def only(grouping: object) -> Grouping:
+    """The grouping options of a call, checked. Raises MatchOptionsError."""
+    if grouping is None:
+        return Grouping.NONE
+    if not isinstance(grouping, Grouping):
+        raise MatchOptionsError(f"grouping must be a mqredis.Grouping, not {grouping!r:.40}", mqrc=2046)
+    return grouping

@@ -1,0 +1,19 @@
+"""unmark.lua: the marks of a browser that is closed."""
+
+from __future__ import annotations
+
+from mqredis.commands.common import Address, check, number
+from mqredis.status import Status
+from mqredis.steps import Call, Payload
+
+
+def forget(queue: Address, browser: str) -> Call[bool]:
+    """Take away a few hundred of its marks; True if there may be more."""
+
+    def parse(status: int, payload: Payload) -> bool:
+        if status == Status.QUEUE_NOT_AVAILABLE:
+            return False
+        check(status)
+        return number(payload[0]) > 0
+
+    return Call("unmark", queue.call, [queue.generation, browser], parse)

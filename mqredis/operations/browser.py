@@ -1,0 +1,234 @@
+"""A browse cursor (IBM MQ section 3): first, next, under the cursor, lock, marks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mqredis.commands import marks, read
+from mqredis.commands.filters import Filter
+from mqredis.commands.read import Found, Waiter
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    MatchOptionsError,
+    MessageAlreadyReceived,
+    MessageNotFound,
+    TransactionUsage,
+)
+from mqredis.models import Grouping, Mark, Match, Message
+from mqredis.operations import matching
+from mqredis.operations.checks import timeout as checked_timeout
+from mqredis.operations.context import Handle, Logical, UnitOfWork, lease_of, owner_of
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.matching import Selection
+from mqredis.operations.queue import still_there
+from mqredis.operations.receive import locked, settle
+from mqredis.operations.wait import until_found
+from mqredis.steps import Call, Operation, perform
+
+
+@dataclass(slots=True, eq=False)
+class Browsing:
+    """Where a browser stands, and what it holds."""
+
+    handle: Handle
+    name: str  # "<session>-<number>": whose marks
+    match: Match | None = None
+    selector: Selection = None
+    grouping: Grouping = Grouping.NONE
+    interval: str | None = None  # of co-operative marks; None: not in the set
+    place: str = ""  # the search goes on behind this id
+    current: str = ""  # the id under the cursor
+    state: Logical | None = None
+    fence: str = ""  # of the lock on `current`
+    marked: bool = False
+    closed: bool = False
+
+    def need(self) -> None:
+        """Raise InvalidHandle once closed."""
+        if self.closed:
+            raise InvalidHandle("this browser is closed")
+        self.handle.need("peek")
+
+
+@dataclass(slots=True)
+class Browse:
+    """One browse call: ``step`` first or next."""
+
+    step: str
+    timeout: float | None
+    match: Match | None = None
+    selector: Selection = None
+    lock: bool = False
+    lease: float | None = None
+    unmarked: bool = False
+    mark: Mark = Mark.NONE
+
+
+def start(
+    handle: Handle,
+    session: str,
+    match: Match | None,
+    selector: Selection,
+    grouping: Grouping | None,
+    co_op: object,
+) -> Operation[Browsing]:
+    """A browser before the first message. What is wrong with its options is said now."""
+    handle.need("peek")
+    found = matching.wanted(handle, match, selector, grouping)
+    if not isinstance(co_op, bool):
+        raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
+    yield from still_there(handle)
+    handle.context.browsers += 1
+    interval = interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
+    name = f"{session}-{handle.context.browsers}"
+    return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
+
+
+def interval_of(seconds: float) -> str:
+    """The interval of co-operative marks as a filter has it."""
+    return "-" if seconds < 0 else str(round(seconds * 1000))
+
+
+def _filter(browsing: Browsing, call: Browse) -> Filter:
+    match = browsing.match if call.match is None else call.match
+    selector = browsing.selector if call.selector is None else call.selector
+    found = matching.wanted(browsing.handle, match, selector, browsing.grouping)
+    if not isinstance(call.mark, Mark):
+        raise InvalidArgument(f"mark must be a mqredis.Mark, not {call.mark!r:.40}", mqrc=2046)
+    if Mark.CO_OP in call.mark and browsing.interval is None:
+        raise MatchOptionsError("the browser was not opened with co_op=True", mqrc=2046)
+    if Mark.HANDLE in call.mark:
+        found.letters += "H"
+    if Mark.CO_OP in call.mark:
+        found.letters += "K"
+    if call.unmarked:
+        found.letters += "U"
+    if found.letters:
+        found.browser, found.interval = browsing.name, browsing.interval
+    return found
+
+
+def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
+    """The first message that fits, or the next one beyond the cursor. A failed call moves nothing."""
+    handle = browsing.handle
+    browsing.need()
+    if call.lock:
+        handle.need("receive")
+    found = _filter(browsing, call)
+    matching.check_token(found.match, checked_timeout(call.timeout))
+    logical = Grouping.LOGICAL_ORDER in found.grouping
+    if call.step == "next":
+        found.after = browsing.place
+        if logical and browsing.state is not None:
+            found.member = browsing.state.member
+    text = found.text()
+    lease = str(lease_of(handle.context, call.lease))
+    marking = bool(call.mark)
+
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        cursor = "A" + place if place else ""
+        if call.lock:
+            return read.receive(handle.address, "lock", grant=lease, cursor=cursor, waiter=waiter, match=text)
+        return read.peek(
+            handle.address, cursor=cursor, step="after", waiter=waiter, match=text, marks=marking
+        )
+
+    kind = "D" if call.lock else "P"
+    answer = yield from until_found(handle, look, kind, call.timeout, scopes=(browsing,), match=text)
+    if browsing.fence:
+        yield from unlock(browsing)
+    browsing.marked = browsing.marked or marking
+    if call.lock:
+        locks = yield from locked(handle, answer)
+        browsing.fence, messages = answer.fence, locks.messages
+    else:
+        messages = handle.context.messages(handle.path, answer.messages)
+    browsing.current = answer.messages[0][0].decode()
+    if found.member is None:
+        browsing.place = browsing.current  # members of a group are delivered in the place of its first one
+    if logical:
+        browsing.state = replace(browsing.state or Logical(), member=matching.following(messages[-1]))
+    return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
+
+
+def current(browsing: Browsing) -> Operation[Message]:
+    """The message under the cursor once more."""
+    browsing.need()
+    found = yield from _under(browsing, "peek", None)
+    return browsing.handle.context.messages(browsing.handle.path, found.messages)[0]
+
+
+def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
+    """Take the message under the cursor off the queue; the cursor keeps its place."""
+    browsing.need()
+    handle = browsing.handle
+    handle.need("receive")
+    found = yield from _under(browsing, "tx" if unit else "take", unit)
+    if unit:
+        unit.touched(found.fence, handle)
+    handle.locks.pop(browsing.current, None)
+    browsing.fence = ""
+    return handle.context.messages(handle.path, found.messages)[0]
+
+
+def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[Found]:
+    handle = browsing.handle
+    if not browsing.current:
+        raise MessageAlreadyReceived("no message is under the cursor: nothing was browsed yet", mqrc=2034)
+    owner, grant = owner_of(handle, unit)
+    call = read.lookup(
+        handle.address, mode, "current", browsing.current, owner=owner, grant=grant, held=browsing.fence
+    )
+    try:
+        return (yield from perform(call))
+    except MessageNotFound as error:
+        raise MessageAlreadyReceived(mqrc=2034) from error
+    except TransactionUsage as error:
+        if mode == "peek":
+            raise MessageAlreadyReceived(mqrc=2034) from error
+        raise
+
+
+def unlock(browsing: Browsing) -> Operation[None]:
+    """Give the lock that is held back."""
+    fence, browsing.fence = browsing.fence, ""
+    yield from settle(browsing.handle, [("a", fence, browsing.current)])
+
+
+def release(browsing: Browsing) -> Operation[None]:
+    """UNLOCK. Raises MessageNotFound (2209) without a lock."""
+    browsing.need()
+    if not browsing.fence:
+        raise MessageNotFound("no message is locked by this browser", mqrc=2209)
+    yield from unlock(browsing)
+
+
+def unmark(browsing: Browsing, lookup_id: int, whose: Mark) -> Operation[None]:
+    """Take marks of a message away."""
+    browsing.need()
+    letters = ("h" if Mark.HANDLE in whose else "") + ("k" if Mark.CO_OP in whose else "")
+    found = Filter(
+        letters=letters, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
+    )
+    text = found.text()
+    yield from perform(read.peek(browsing.handle.address, match=text, marks=True))
+
+
+def reset(browsing: Browsing) -> None:
+    """Before the first message again."""
+    browsing.place, browsing.state = "", None
+
+
+def close(browsing: Browsing) -> Operation[None]:
+    """End the browser: its lock is given back, its handle marks are forgotten."""
+    if browsing.closed:
+        return
+    browsing.closed = True
+    if browsing.handle.closed:
+        return
+    if browsing.fence:
+        yield from unlock(browsing)
+    if browsing.marked:
+        while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
+            pass

@@ -1,0 +1,258 @@
+"""Groups and segments: sending them, and taking them in logical order, complete or as a whole (IBM MQ)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mqredis.commands import read
+from mqredis.commands.filters import Filter, matched
+from mqredis.commands.read import Found, Waiter
+from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
+from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
+from mqredis.operations import matching, send
+from mqredis.operations.checks import timeout as checked_timeout
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.matching import Selection
+from mqredis.operations.receive import Locks, locked
+from mqredis.operations.wait import until_found
+from mqredis.steps import Call, Operation
+
+
+def _take(
+    handle: Handle,
+    found: Filter,
+    timeout: float | None,
+    mode: str,
+    unit: UnitOfWork | None,
+    lease: str,
+    tag: str | None,
+) -> Operation[Found]:
+    handle.need("receive")
+    matching.check_token(found.match, checked_timeout(timeout))
+    text = found.text()
+
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        owner, grant = owner_of(handle, unit)
+        cursor = "A" + place if place else ""
+        return read.receive(
+            handle.address, mode, owner=owner, grant=grant or lease, cursor=cursor, waiter=waiter, match=text
+        )
+
+    answer = yield from until_found(handle, look, "D", timeout, tag, match=text)
+    if unit:
+        unit.touched(answer.fence, handle)
+    return answer
+
+
+def receive(
+    handle: Handle,
+    timeout: float | None,
+    unit: UnitOfWork | None,
+    tag: str | None,
+    match: Match | None,
+    selector: Selection,
+    grouping: Grouping,
+) -> Operation[Message]:
+    """Take one message under grouping options."""
+    found = matching.wanted(handle, match, selector, grouping)
+    matching.enter(handle.getting, found, unit)
+    answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
+    messages = handle.context.messages(handle.path, answer.messages)
+    matching.advance(handle.getting, found, unit, messages)
+    return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
+
+
+def lock(
+    handle: Handle,
+    timeout: float | None,
+    lease: float | None,
+    tag: str | None,
+    match: Match | None,
+    selector: Selection,
+    grouping: Grouping,
+) -> Operation[Locks]:
+    """Lock one message under grouping options; of a complete message all its segments."""
+    found = matching.wanted(handle, match, selector, grouping)
+    matching.enter(handle.getting, found, None)
+    grant = str(lease_of(handle.context, lease))
+    answer = yield from _take(handle, found, timeout, "lock", None, grant, tag)
+    locks = yield from locked(handle, answer)
+    first = answer.messages[0][0].decode()
+    restore = matching.advance(handle.getting, found, None, locks.messages)
+    if restore is not None:
+        handle.restore[first] = restore
+    if len(locks.messages) > 1:
+        handle.parts[first] = tuple(raw[0].decode() for raw in answer.messages)
+        locks.messages = [matching.joined(locks.messages)]
+    return locks
+
+
+def receive_group(
+    handle: Handle,
+    timeout: float | None,
+    unit: UnitOfWork | None,
+    tag: str | None,
+    match: Match | None,
+    selector: Selection,
+) -> Operation[list[Message]]:
+    """Take the first group that is complete, all of it in one step; a message without a group is a group of one."""
+    found = matching.wanted(handle, match, selector)
+    found.letters = "W"
+    answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
+    return assembled(handle.context.messages(handle.path, answer.messages))
+
+
+def assembled(messages: Sequence[Message]) -> list[Message]:
+    """Logical messages from the physical ones of a group."""
+    parts: dict[int, list[Message]] = {}
+    for message in messages:
+        parts.setdefault(message.sequence, []).append(message)
+    return [matching.joined(part) for part in parts.values()]
+
+
+# ---- sending ---------------------------------------------------------------------------------------------
+
+
+def new_group_id() -> str:
+    """A group id nobody else has."""
+    return "mqg-" + uuid.uuid4().hex
+
+
+def check_size(size: object) -> int | None:
+    """The largest segment, in bytes."""
+    if size is None:
+        return None
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InvalidArgument(f"segment_bytes must be an int of at least 1, not {size!r:.40}")
+    return size
+
+
+def members(
+    items: Iterable[object], group_id: Identifier | None, segment_bytes: int | None
+) -> list[Outgoing]:
+    """The physical messages of a group, ready to be sent."""
+    group = new_group_id() if group_id is None else group_id
+    if not matched(group, "group_id"):
+        raise InvalidArgument("the none value is no group id")
+    logical = [send.outgoing(item, {}) for item in items]
+    if not logical:
+        raise InvalidArgument("a group has at least one message")
+    physical: list[Outgoing] = []
+    for sequence, message in enumerate(logical, 1):
+        place = {"group_id": group, "sequence": sequence, "last_in_group": sequence == len(logical)}
+        physical += segments(message.model_copy(update=place), segment_bytes)
+    return physical
+
+
+def segments(message: Outgoing, size: int | None) -> list[Outgoing]:
+    """The message, or its segments if it is larger than ``size`` bytes."""
+    body = message.body
+    if size is None or len(body) <= size:
+        return [message]
+    return [
+        message.model_copy(
+            update={
+                "body": body[at : at + size],
+                "offset": at,
+                "segment": True,
+                "last_segment": at + size >= len(body),
+            }
+        )
+        for at in range(0, len(body), size)
+    ]
+
+
+def send_group(
+    handle: Handle,
+    items: Iterable[object],
+    group_id: Identifier | None,
+    segment_bytes: object,
+    unit: UnitOfWork | None,
+) -> Operation[list[Sent]]:
+    """Send a whole group: numbered from 1, the last one flagged."""
+    physical = members(items, group_id, check_size(segment_bytes))
+    return (yield from send.send_many(handle, physical, unit))
+
+
+@dataclass(slots=True)
+class Writing:
+    """A group that is being sent message by message (IBM MQ: put in logical order)."""
+
+    handle: Handle
+    group_id: Identifier
+    sequence: int = 1
+    offset: int = 0
+    segmenting: bool = False
+    complete: bool = False
+    in_unit: bool | None = None
+
+    def state(self) -> tuple[int, int, bool, bool, bool | None]:
+        """What an abort brings back."""
+        return self.sequence, self.offset, self.segmenting, self.complete, self.in_unit
+
+    def restore(self, state: tuple[int, int, bool, bool, bool | None]) -> Callable[[], None]:
+        """What brings it back."""
+
+        def back() -> None:
+            self.sequence, self.offset, self.segmenting, self.complete, self.in_unit = state
+
+        return back
+
+    def check_end(self) -> None:
+        """May the group be left? Raises GroupIncomplete: 2242 inside a segmented message, else 2241."""
+        if self.segmenting:
+            raise GroupIncomplete("the last segment of the message was not sent", mqrc=2242)
+        if not self.complete and (self.sequence, self.offset) != (1, 0):
+            raise GroupIncomplete("the last message of the group was not sent", mqrc=2241)
+
+
+def begin(handle: Handle, group_id: Identifier | None) -> Writing:
+    """A group that nothing was sent of."""
+    handle.need("send")
+    group = new_group_id() if group_id is None else group_id
+    if not matched(group, "group_id"):
+        raise InvalidArgument("the none value is no group id")
+    return Writing(handle, group)
+
+
+def write(
+    writing: Writing,
+    body: object,
+    fields: Mapping[str, Any],
+    last: bool,
+    segment: bool,
+    unit: UnitOfWork | None,
+) -> Operation[Sent]:
+    """Send the next message of a group, or with ``segment`` the next part of a message that is not its last part.
+
+    After parts sent with ``segment`` the next call without it sends the last part.
+    """
+    for name in ("group_id", "sequence", "offset", "last_in_group", "segment", "last_segment"):
+        if name in fields:
+            raise InvalidArgument(f"{name} is set by the group")
+    if writing.complete:
+        raise GroupInconsistent("the last message of this group was sent already", mqrc=2241)
+    if writing.in_unit is not None and writing.in_unit is not (unit is not None):
+        raise GroupInconsistent(
+            "a group is sent in a unit of work as a whole, or outside as a whole", mqrc=2245
+        )
+    message = send.outgoing(body, fields)
+    if segment and not message.body:
+        raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
+    place = {"group_id": writing.group_id, "sequence": writing.sequence, "offset": writing.offset}
+    flags = {"last_in_group": last, "segment": segment or writing.segmenting}
+    flags["last_segment"] = writing.segmenting and not segment
+    before = writing.state()
+    sent = yield from send.send(writing.handle, message.model_copy(update={**place, **flags}), {}, unit)
+    writing.in_unit = unit is not None
+    if segment:
+        writing.segmenting, writing.offset = True, writing.offset + len(message.body)
+    else:
+        writing.segmenting, writing.offset, writing.sequence = False, 0, writing.sequence + 1
+        writing.complete = last
+    if unit:
+        unit.undo.append(writing.restore(before))
+    return sent

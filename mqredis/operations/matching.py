@@ -1,0 +1,115 @@
+"""Getting a particular message: match options, selectors, groups and segments (IBM MQ)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mqredis import selector as selectors
+from mqredis.commands.filters import Filter, Member, matched, only
+from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
+from mqredis.models import Grouping, Match, Message
+from mqredis.operations.context import Handle, Logical, UnitOfWork
+from mqredis.selector import Selector
+
+Selection = str | Selector | None
+
+
+def selection(given: object) -> Selector | None:
+    """A selector from what a caller gave; None if it selects everything. Raises SelectorSyntaxError."""
+    if given is None or isinstance(given, Selector):
+        return given if given is None or not given.always else None
+    if not isinstance(given, str):
+        raise SelectorSyntaxError(f"a selector must be a str, not {type(given).__name__}")
+    parsed = selectors.parse(given, refuse_never=True)
+    return None if parsed.always else parsed
+
+
+def wanted(
+    handle: Handle, match: Match | None, selector: Selection = None, grouping: Grouping | None = None
+) -> Filter:
+    """What a read asks for. Its text is empty if every message will do."""
+    found = Filter(incarnation=handle.context.incarnation, grouping=only(grouping))
+    if match is not None:
+        if not isinstance(match, Match):
+            raise MatchOptionsError(f"match must be a mqredis.Match, not {type(match).__name__}")
+        found.match = match
+    chosen = [item for item in (handle.selector, selection(selector)) if item is not None]
+    if chosen:
+        found.programs = [item.program for item in chosen]
+        found.hints = next((item.index_hints for item in chosen if item.index_hints), ())
+    return found
+
+
+def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: float | None) -> bytes:
+    """The filter of a plain read; the usual one, for any message, costs nothing."""
+    if match is None and selector is None and handle.selector is None:
+        return b""
+    check_token(match, timeout)
+    return wanted(handle, match, selector).text()
+
+
+def check_token(match: Match | None, timeout: float | None) -> None:
+    """A token names a message that is there: waiting for one is refused (2331)."""
+    if isinstance(match, Match) and match.token is not None and (timeout is None or timeout > 0):
+        raise MatchOptionsError("a read by message token cannot wait: give timeout=0", mqrc=2331)
+
+
+# ---- logical order ---------------------------------------------------------------------------------------
+
+
+def following(message: Message, size: int | None = None) -> Member | None:
+    """The place of the next member of the message's group; None behind the last one, or without a group."""
+    group = matched(message.group_id, "group_id")
+    if not group:
+        return None
+    if message.segment and not message.last_segment:
+        offset = message.offset + (len(message.body) if size is None else size)
+        return Member(group, message.sequence, offset)
+    return None if message.last_in_group else Member(group, message.sequence + 1, 0)
+
+
+def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
+    """A read in logical order begins: inside a group it may have nothing but the next member."""
+    if Grouping.LOGICAL_ORDER not in found.grouping:
+        return
+    if state.member is not None and state.in_unit is not (unit is not None):
+        raise GroupInconsistent(
+            "a group is read in a unit of work as a whole, or outside as a whole", mqrc=2245
+        )
+    found.member = state.member
+
+
+def advance(
+    state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message]
+) -> Callable[[], None] | None:
+    """The read succeeded: note the next member. Answers what restores the state, if it changed."""
+    if Grouping.LOGICAL_ORDER not in found.grouping:
+        return None
+    before = replace(state)
+
+    def restore() -> None:
+        state.member, state.in_unit = before.member, before.in_unit
+
+    state.member, state.in_unit = following(messages[-1]), unit is not None
+    if unit is not None:
+        unit.undo.append(restore)
+    return restore
+
+
+def joined(messages: Sequence[Message]) -> Message:
+    """One message from its segments, which come in their order."""
+    if not messages:
+        raise InvalidArgument("there is nothing to join")
+    first = messages[0]
+    if not first.segment:
+        return first
+    last = messages[-1]
+    return first.model_copy(
+        update={
+            "body": b"".join(message.body for message in messages),
+            "segment": False,
+            "last_segment": False,
+            "last_in_group": last.last_in_group,
+        }
+    )
