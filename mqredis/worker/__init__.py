@@ -1,0 +1,10 @@
+"""Workers: functions that handle the messages of queues. ``docs/worker.md`` shows how."""
+
+from __future__ import annotations
+
+from mqredis.worker.app import Worker
+from mqredis.worker.consumer import Consumer, Retry
+from mqredis.worker.outcomes import Cancelled, Reject, RetryLater
+from mqredis.worker.unit import AsyncUnit, Unit
+
+__all__ = ["AsyncUnit", "Cancelled", "Consumer", "Reject", "Retry", "RetryLater", "Unit", "Worker"]

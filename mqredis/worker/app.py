@@ -1,0 +1,159 @@
+"""The worker of an application: where handlers are registered, and what runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from mqredis.client import QueueManager, connect
+from mqredis.errors import InvalidArgument
+from mqredis.settings import Settings
+from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
+from mqredis.worker.run import Running, Signals
+
+H = TypeVar("H", bound=Handler)
+
+
+class Worker:
+    """Handles messages with the functions that were registered::
+
+        worker = Worker("redis://localhost:6379/0", manager="shop")
+
+        @worker.consumer("orders", concurrency=8, lease=30, retry=Retry(deliveries=5))
+        def handle(order: Order, tx: Unit) -> None:
+            tx.send("invoices", Invoice(...))
+
+    ``url``, ``manager`` and ``settings`` are those of ``mqredis.connect``; nothing connects before ``run``.
+    ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
+    back. ``health_file``: touched whenever a look at a queue worked, at most once a second.
+    """
+
+    def __init__(
+        self,
+        url: Any = None,
+        *,
+        manager: str | None = None,
+        settings: Settings | None = None,
+        shutdown_seconds: float = 25.0,
+        health_file: str | None = None,
+    ) -> None:
+        self._url = url
+        self._manager = manager
+        self._settings = settings
+        self._shutdown_seconds = shutdown_seconds
+        self.health_file = health_file
+        self.consumers: list[Consumer] = []
+        self._running: Running | None = None
+
+    def consumer(
+        self,
+        *queues: str,
+        concurrency: int = 1,
+        lease: float | None = None,
+        retry: Retry | None = None,
+        batch: int = 0,
+        time_limit: float | None = None,
+        max_hold: float = 3600.0,
+        rate: str | None = None,
+        dead_letter: str | None = None,
+        create: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> Callable[[H], H]:
+        """Register a function or coroutine ``handle(message)`` or ``handle(message, tx)``.
+
+        ``queues``: read in this order; a later one only when the earlier ones are empty.
+        ``concurrency``: handlers at a time, each in a thread (coroutines run on one event loop).
+        ``lease``: seconds; renewed while the handler runs, for at most ``max_hold`` seconds.
+        ``retry``: when to try again after a failure. ``batch``: messages per call of a handler that takes a list.
+        ``time_limit``: seconds after which a handler is cancelled, which counts as a failure.
+        ``rate``: at most so many messages in this process, such as "100/m".
+        ``dead_letter``: queue for copies of what is rejected, with the reason; None: the broker's rules.
+        ``create``: properties of queues to create if they do not exist (``{}`` for the defaults).
+
+        The function is returned as it is.
+        """
+
+        def register(handler: H) -> H:
+            self.consumers.append(
+                consumer_of(
+                    handler,
+                    queues,
+                    concurrency=concurrency,
+                    lease=lease,
+                    retry=retry,
+                    batch=batch,
+                    time_limit=time_limit,
+                    max_hold=max_hold,
+                    rate=rate,
+                    dead_letter=dead_letter,
+                    create=create,
+                    name=name,
+                )
+            )
+            return handler
+
+        return register
+
+    def run(
+        self,
+        *,
+        burst: bool = False,
+        manager: QueueManager | None = None,
+        errors: str = "log",
+        signals: bool = True,
+    ) -> int:
+        """Handle messages in this process until SIGTERM, SIGINT or ``stop``; answers how many were handled.
+
+        ``burst``: only until nothing is left to do. ``manager``: an open one to use. ``errors``: "log", or "raise" to
+        end with the first exception of a handler.
+        """
+        if errors not in ("log", "raise"):
+            raise InvalidArgument('errors must be "log" or "raise"')
+        if not self.consumers:
+            raise InvalidArgument("this worker has no consumers")
+        if manager is None:
+            with connect(self._url, manager=self._manager, settings=self._settings) as opened:
+                return self.run(burst=burst, manager=opened, errors=errors, signals=signals)
+        before = sum(consumer.handled for consumer in self.consumers)
+        running = self._running = Running(
+            manager,
+            self.consumers,
+            shutdown_seconds=self._shutdown_seconds,
+            health_file=self.health_file,
+            raise_errors=errors == "raise",
+        )
+        try:
+            running.prepare()
+            if signals:
+                with Signals(running):
+                    running.burst() if burst else running.forever()
+            else:
+                running.burst() if burst else running.forever()
+        finally:
+            self._running = None
+            running.close()
+        if running.fatal is not None:
+            raise running.fatal
+        if running.first is not None:
+            raise running.first
+        return sum(consumer.handled for consumer in self.consumers) - before
+
+    def stop(self) -> None:
+        """End ``run`` as SIGTERM does: finish what is being handled. The second time: cancel it."""
+        if self._running is not None:
+            self._running.stop()
+
+    def health(self) -> dict[str, Any]:
+        """Per consumer: seconds since a look at its queues last worked (None: never), and what it has done."""
+        now = time.monotonic()
+        return {
+            consumer.name: {
+                "queues": list(consumer.queues),
+                "seconds_since_look": round(now - consumer.looked, 3) if consumer.looked else None,
+                "handled": consumer.handled,
+                "failed": consumer.failed,
+                "rejected": consumer.rejected,
+            }
+            for consumer in self.consumers
+        }

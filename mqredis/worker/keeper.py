@@ -1,0 +1,198 @@
+"""Renews leases and watches times off the handlers' threads."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from mqredis.errors import MqError, TransactionSequence
+from mqredis.worker.outcomes import Cancelled, TimeLimitExceeded
+
+log = logging.getLogger("mqredis.worker")
+
+#: A lease is renewed when so much of it is over.
+_RENEW_AT = 1 / 3
+
+
+class Held:
+    """Messages on which a handler works, with their lease."""
+
+    def __init__(
+        self,
+        renew: Callable[[], object],
+        lease: float,
+        *,
+        max_hold: float,
+        time_limit: float | None,
+        on_cancel: Callable[[], None],
+    ) -> None:
+        now = time.monotonic()
+        self.renew = renew
+        self.lease = lease
+        self.next = now + lease * _RENEW_AT
+        self.until = now + lease
+        self.hold_until = now + max_hold
+        self.limit = now + time_limit if time_limit else None
+        self.reason: Exception | None = None
+        self._on_cancel = on_cancel
+        self._interrupt: Callable[[], object] | None = None
+        self._lock = threading.Lock()
+
+    def due(self) -> float:
+        """When something has to be done for it next."""
+        return min(self.next, self.limit) if self.limit is not None else self.next
+
+    def cancel(self, reason: Exception) -> None:
+        """End the handler, if it runs. The first reason counts."""
+        with self._lock:
+            if self.reason is not None:
+                return
+            self.reason = reason
+            self._on_cancel()
+            if self._interrupt is not None:
+                self._interrupt()
+
+    def run(self, handler: Callable[[], Any]) -> Any:
+        """Run a handler in this thread; ``cancel`` raises Cancelled in it."""
+        thread = threading.get_ident()
+        self._interruptible(lambda: _raise_in(thread, Cancelled))
+        try:
+            return handler()
+        finally:
+            if self._uninterruptible() is not None:
+                _raise_in(thread, None)  # not delivered yet: nobody is there to be interrupted any more
+
+    def _interruptible(self, interrupt: Callable[[], object]) -> None:
+        with self._lock:
+            if self.reason is not None:
+                raise Cancelled(str(self.reason))
+            self._interrupt = interrupt
+
+    def _uninterruptible(self) -> Exception | None:
+        with self._lock:
+            self._interrupt = None
+            return self.reason
+
+    def run_async(self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        """Run a coroutine on the loop, and wait for its real end, also when it is cancelled."""
+        done: Future[Any] = Future()
+        tasks: list[asyncio.Task[Any]] = []
+
+        def finished(task: asyncio.Task[Any]) -> None:
+            if task.cancelled():
+                done.set_exception(Cancelled(str(self.reason)))
+            elif error := task.exception():
+                done.set_exception(error)
+            else:
+                done.set_result(task.result())
+
+        def stop() -> None:
+            tasks[0].cancel()
+
+        def start() -> None:
+            tasks.append(loop.create_task(coroutine))
+            tasks[0].add_done_callback(finished)
+
+        loop.call_soon_threadsafe(start)
+        try:
+            self._interruptible(lambda: loop.call_soon_threadsafe(stop))
+        except Cancelled:
+            loop.call_soon_threadsafe(stop)
+        try:
+            return done.result()
+        finally:
+            self._uninterruptible()
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have an exception raised in another thread as soon as it runs Python code; None takes it back."""
+    target = ctypes.py_object(error) if error is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
+
+
+class Keeper:
+    """One thread that renews the leases of everything a worker holds, and ends handlers whose time is over."""
+
+    def __init__(self) -> None:
+        self._held: set[Held] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, held: Held) -> None:
+        """Watch this."""
+        with self._changed:
+            self._held.add(held)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="mqredis-leases", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def remove(self, held: Held) -> None:
+        """It was dealt with."""
+        with self._changed:
+            self._held.discard(held)
+
+    def cancel_all(self, reason: Exception) -> int:
+        """End every handler that runs; answers how many."""
+        with self._changed:
+            every = list(self._held)
+        for held in every:
+            held.cancel(reason)
+        return len(every)
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [held for held in self._held if held.due() <= now]
+                if self._closed:
+                    return
+                if not due:
+                    soon = min((held.due() for held in self._held), default=None)
+                    self._changed.wait(None if soon is None else max(soon - now, 0.001))
+                    continue
+            for held in due:
+                self._serve(held)
+
+    def _serve(self, held: Held) -> None:
+        now = time.monotonic()
+        if held.limit is not None and now >= held.limit:
+            held.limit = None
+            held.cancel(TimeLimitExceeded("the handler took longer than its time limit"))
+        if now < held.next or held.reason is not None:
+            held.next = max(held.next, now + held.lease * _RENEW_AT)
+            return
+        if now >= held.hold_until:
+            held.next = now + 86_400.0
+            held.cancel(TimeoutError("the message was held as long as max_hold allows"))
+            return
+        try:
+            held.renew()
+        except TransactionSequence as lost:
+            with self._changed:
+                if held not in self._held:
+                    return  # settled meanwhile
+            held.cancel(lost)
+        except MqError as error:
+            log.warning("a lease could not be renewed: %s", error)
+            held.next = now + held.lease * _RENEW_AT / 2
+            if now > held.until:
+                held.cancel(error)
+        else:
+            held.until = now + held.lease
+            held.next = now + held.lease * _RENEW_AT

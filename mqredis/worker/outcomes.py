@@ -1,0 +1,27 @@
+"""How a handler can end besides returning."""
+
+from __future__ import annotations
+
+
+class Reject(Exception):
+    """Raised by a handler: this message can never be handled. It goes to the dead letters with this reason."""
+
+
+class RetryLater(Exception):
+    """Raised by a handler: try this message again after ``seconds`` (None: as its consumer's Retry says)."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        super().__init__("try again" if seconds is None else f"try again in {seconds} s")
+        self.seconds = seconds
+
+
+class Cancelled(BaseException):
+    """Raised inside a handler whose message is lost, whose time is over, or whose worker is told to end.
+
+    Not an ``Exception``, so that a handler's ``except Exception`` does not swallow it. In a coroutine it is
+    ``asyncio.CancelledError`` instead.
+    """
+
+
+class TimeLimitExceeded(Exception):
+    """The handler took longer than its consumer's ``time_limit``."""

@@ -1,0 +1,65 @@
+"""From a message to what a handler takes, by the annotation of its first argument.
+
+Only the annotation of a registered function chooses what a body becomes: nothing in a message does.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from mqredis.models import Message
+from mqredis.worker.outcomes import Reject
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """How messages become arguments; ``many``: the handler takes a list."""
+
+    convert: Callable[[Message], Any]
+    many: bool = False
+
+    def one(self, message: Message) -> Any:
+        """The argument for a message. Raises Reject with the reason if it is not valid."""
+        return self.convert(message)
+
+
+def payload_of(handler: Callable[..., Any], argument: str) -> Payload:
+    """Message (or no annotation): as it is; bytes and str: its body; anything else: its body as JSON, validated."""
+    annotation = typing.get_type_hints(handler).get(argument, Message)
+    if typing.get_origin(annotation) is list:
+        (inner,) = typing.get_args(annotation)
+        return Payload(_converter(inner), many=True)
+    return Payload(_converter(annotation))
+
+
+def _converter(annotation: Any) -> Callable[[Message], Any]:
+    if annotation in (Message, Any):
+        return lambda message: message
+    if annotation is bytes:
+        return lambda message: message.body
+    if annotation is str:
+        return _text
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+
+    def convert(message: Message) -> Any:
+        try:
+            return adapter.validate_json(message.body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            reason = f"{where}: {first['msg']}" if where else first["msg"]
+            raise Reject(f"not valid: {reason}") from None
+
+    return convert
+
+
+def _text(message: Message) -> str:
+    try:
+        return message.text
+    except UnicodeDecodeError:
+        raise Reject("not valid: the body is not UTF-8") from None

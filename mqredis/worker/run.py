@@ -1,0 +1,252 @@
+"""One run of a worker in one process: its threads, its event loop, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from mqredis.client import Queue, QueueManager
+from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
+from mqredis.worker.consumer import Consumer
+from mqredis.worker.keeper import Keeper
+from mqredis.worker.loop import LOOK_SECONDS, Loop, Rate
+
+log = logging.getLogger("mqredis.worker")
+
+_PAUSE_MAX = 5.0
+
+
+class Running:
+    """A worker at work on one queue manager."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        consumers: Iterable[Consumer],
+        *,
+        shutdown_seconds: float,
+        health_file: str | None = None,
+        raise_errors: bool = False,
+    ) -> None:
+        self.manager = manager
+        self.settings = manager._context.settings
+        self.consumers = list(consumers)
+        self.keeper = Keeper()
+        #: What waiting readers may be woken by.
+        self.scope = object()
+        self.stopping = threading.Event()
+        self.fatal: BaseException | None = None
+        self.first: Exception | None = None
+        self._killed = threading.Event()
+        self._raise_errors = raise_errors
+        self._shutdown_seconds = shutdown_seconds
+        self._health = Path(health_file) if health_file else None
+        self._touched = 0.0
+        self._handles: dict[str, Queue] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread: threading.Thread | None = None
+        self._loops: list[Loop] = []
+
+    # ---- what the loops use ----------------------------------------------------------------------
+
+    def open(self, name: str) -> Queue:
+        """A handle of this queue; one for all. Raises QueueNotFound."""
+        with self._lock:
+            found = self._handles.get(name)
+            if found is None or found._handle.closed:
+                found = self._handles[name] = self.manager.open(name)
+            return found
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of all handlers that are coroutines; it has a thread of its own."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop_thread = threading.Thread(
+                    target=self._loop.run_forever, name="mqredis-asyncio", daemon=True
+                )
+                self._loop_thread.start()
+            return self._loop
+
+    def failed(self, consumer: Consumer, error: Exception) -> None:
+        """A handler failed."""
+        if self._raise_errors:
+            self.first = self.first or error
+        else:
+            log.error("%s failed", consumer.name, exc_info=error)
+
+    def touch(self) -> None:
+        """A look at a queue worked: show it to whoever watches the health file."""
+        now = time.monotonic()
+        if self._health is not None and now - self._touched >= 1.0:
+            self._touched = now
+            self._health.touch()
+
+    # ---- the run ---------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Create what a consumer said to create, and open its queues."""
+        for consumer in self.consumers:
+            names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
+            for name in names if consumer.create is not None else ():
+                try:
+                    self.manager.create_queue(name, **(consumer.create or {}))
+                except QueueExists:
+                    continue
+            queues = [self.open(name) for name in names]
+            if len({queue._handle.transactional for queue in queues}) > 1:
+                raise InvalidArgument(
+                    f"the queues of {consumer.name} (dead letters included) must be all transactional or none"
+                )
+            queues = queues[: len(consumer.queues)]
+            self._loops += [Loop(self, consumer, queues) for _ in range(consumer.concurrency)]
+
+    def burst(self) -> None:
+        """Handle what is there, and what comes of it, until nothing is left."""
+        while not self.stopping.is_set():
+            before = self._count()
+            self._threads(self._until_empty, wait=None)
+            if self._count() == before or self.fatal or self.first:
+                return
+
+    def forever(self) -> None:
+        """Handle messages until ``stop``."""
+        self._threads(self._until_stopped, wait=self._shutdown_seconds)
+
+    def stop(self) -> None:
+        """Read no more; what is being handled is finished, or given back at the deadline. The second time: now."""
+        if self.stopping.is_set():
+            self._killed.set()
+        self.stopping.set()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.keeper.close()
+        if self._loop is not None and self._loop_thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop_thread.join(5)
+            if not self._loop_thread.is_alive():
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
+                self._loop.close()
+        for queue in self._handles.values():
+            try:
+                queue.close()
+            except MqError as error:
+                log.debug("a handle could not be closed: %s", error)
+
+    def _count(self) -> int:
+        return sum(c.handled + c.rejected + c.failed for c in self.consumers)
+
+    def _threads(self, target: Callable[[Loop, Rate | None], None], wait: float | None) -> None:
+        rates = {id(c): Rate(c.rate) if c.rate else None for c in self.consumers}
+        threads = [
+            threading.Thread(
+                target=self._guarded,
+                args=(target, loop, rates[id(loop.consumer)]),
+                name=f"mqredis-{loop.consumer.name}-{n}",
+                daemon=True,
+            )
+            for n, loop in enumerate(self._loops)
+        ]
+        for thread in threads:
+            thread.start()
+        if wait is None:
+            for thread in threads:
+                while thread.is_alive() and not self.stopping.is_set():
+                    thread.join(0.1)
+        else:
+            self.stopping.wait()
+        self._end(threads, self._shutdown_seconds)
+
+    def _end(self, threads: list[threading.Thread], wait: float) -> None:
+        """Let them finish; at the deadline cancel their handlers; give back what even then does not end."""
+        deadline = time.monotonic() + wait
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < deadline and not self._killed.is_set():
+                self.manager._driver.cancel(self.scope)  # again and again: one may just be going to wait
+                thread.join(0.05)
+        if any(thread.is_alive() for thread in threads):
+            ended = self.keeper.cancel_all(RuntimeError("the worker is told to end"))
+            log.warning("%d handler(s) did not end in time and were cancelled", ended)
+            for thread in threads:
+                thread.join(max(0.0, min(2.0, wait)))
+            for loop, thread in zip(self._loops, threads, strict=True):
+                if thread.is_alive():
+                    loop.give_back()
+
+    def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:
+        try:
+            target(loop, rate)
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+            self.fatal = self.fatal or error
+            self.stopping.set()
+
+    def _until_empty(self, loop: Loop, rate: Rate | None) -> None:
+        while not self.stopping.is_set() and not self.first:
+            if rate is not None and self.stopping.wait(rate.pause(loop.consumer.batch)):
+                break
+            if not loop.turn(0):
+                break
+        loop.flush()
+
+    def _until_stopped(self, loop: Loop, rate: Rate | None) -> None:
+        pause = 0.0
+        while not self.stopping.is_set():
+            try:
+                if rate is not None:
+                    wait = rate.pause(loop.consumer.batch)
+                    if wait > 0:
+                        loop.flush()
+                        if self.stopping.wait(wait):
+                            break
+                loop.turn(LOOK_SECONDS)
+                self.touch()
+                pause = 0.0
+            except ManagerNotFound:
+                raise
+            except MqError as error:
+                pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
+                log.warning("%s cannot read: %s; again in %.1f s", loop.consumer.name, error, pause)
+                if self.stopping.wait(pause):
+                    break
+                if isinstance(error, QueueNotAvailable):
+                    self._reopen(loop)
+        try:
+            loop.flush()
+        except MqError as error:
+            log.warning("%s could not commit what it handled: %s", loop.consumer.name, error)
+
+    def _reopen(self, loop: Loop) -> None:
+        """A queue was deleted; perhaps there is a new one of that name by now."""
+        for n, queue in enumerate(loop.queues):
+            with self._lock:
+                if self._handles.get(queue.name) is queue:
+                    del self._handles[queue.name]
+            try:
+                loop.queues[n] = self.open(queue.name)
+            except MqError as error:
+                log.debug("queue %s cannot be opened: %s", queue.name, error)
+
+
+class Signals:
+    """SIGTERM and SIGINT end a run; the old handlers come back at the end."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._old[number] = signal.signal(number, lambda *_: self._running.stop())
+
+    def __exit__(self, *_: object) -> None:
+        for number, old in self._old.items():
+            signal.signal(number, old)

@@ -1,0 +1,107 @@
+"""``tx``: what a handler sends with it goes out together with the end of the message it handles, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from mqredis.client import Queue, QueueManager, Transaction
+from mqredis.errors import TransactionUsage
+from mqredis.models import Message, Outgoing
+from mqredis.operations.send import outgoing
+
+Opener = Callable[[str], Queue]
+
+
+class Unit:
+    """The unit of work around one run of a handler.
+
+    Messages of a transactional queue are received in a transaction: sends go into it. Messages of other queues are
+    locked: sends are kept until the handler has ended well, and then go out before the lock is committed.
+    """
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        opener: Opener,
+        messages: Sequence[Message],
+        transaction: Transaction | None,
+    ) -> None:
+        #: The queue manager of the worker.
+        self.manager = manager
+        #: The messages that are being handled.
+        self.messages = list(messages)
+        self._opener = opener
+        self._transaction = transaction
+        self._kept: list[tuple[Queue, Outgoing]] = []
+        self._lost = threading.Event()
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction itself, for other calls. Raises TransactionUsage if the queue is not transactional."""
+        if self._transaction is None:
+            raise TransactionUsage("the handled message is locked, not received in a transaction")
+        return self._transaction
+
+    @property
+    def cancelled(self) -> bool:
+        """Must the handler end: is its message lost, its time over, or its worker told to end?"""
+        return self._lost.is_set()
+
+    def send(self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any) -> None:
+        """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""
+        handle = self._opener(queue)
+        content: bytes | str = b""
+        if isinstance(body, BaseModel):
+            content = body.model_dump_json().encode()
+            fields.setdefault("content_type", "application/json")
+        elif isinstance(body, dict):
+            content = json.dumps(body).encode()
+            fields.setdefault("content_type", "application/json")
+        else:
+            content = body
+        message = outgoing(content, fields)
+        if self._transaction is not None:
+            handle.send(message, transaction=self._transaction)
+        else:
+            self._kept.append((handle, message))
+
+    def flush(self) -> None:
+        """Send what was kept: to transactional queues in one transaction, to others one by one."""
+        kept, self._kept = self._kept, []
+        inside = [item for item in kept if item[0]._handle.transactional]
+        for handle, message in kept:
+            if not handle._handle.transactional:
+                handle.send(message)
+        if inside:
+            with self.manager.transaction() as transaction:
+                for handle, message in inside:
+                    handle.send(message, transaction=transaction)
+
+
+class AsyncUnit:
+    """The same for handlers that are coroutines."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that are being handled."""
+        return self._unit.messages
+
+    @property
+    def cancelled(self) -> bool:
+        """Must the handler end?"""
+        return self._unit.cancelled
+
+    async def send(
+        self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any
+    ) -> None:
+        """As ``Unit.send``."""
+        await asyncio.to_thread(self._unit.send, queue, body, **fields)

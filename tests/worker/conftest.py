@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import mqredis
+from mqredis.worker import Worker
+from tests.support.backend import Backend
+
+
+@pytest.fixture
+def qm(backend: Backend) -> Iterator[mqredis.QueueManager]:
+    settings = mqredis.Settings(allow_volatile=True, test_clock=True, recheck_seconds=0.5)
+    with mqredis.connect(backend.client(), manager="w", settings=settings) as manager:
+        yield manager
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker(shutdown_seconds=5)
+
+
+@pytest.fixture
+def started(qm: mqredis.QueueManager) -> Iterator[Callable[[Worker], threading.Thread]]:
+    """Runs a worker in a thread until the test is over."""
+    running: list[tuple[Worker, threading.Thread]] = []
+
+    def start(worker: Worker) -> threading.Thread:
+        thread = threading.Thread(target=lambda: worker.run(manager=qm, signals=False))
+        thread.start()
+        running.append((worker, thread))
+        return thread
+
+    yield start
+    for worker, thread in running:
+        with contextlib.suppress(Exception):
+            worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()

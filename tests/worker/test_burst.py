@@ -1,0 +1,304 @@
+"""What a worker does with a message, seen in bursts: on a real server and on fakeredis."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+import mqredis
+from mqredis.testing import drain
+from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
+
+
+class Order(BaseModel):
+    item: str
+    amount: int
+
+
+@pytest.fixture(params=[False, True], ids=["locks", "transactions"])
+def transactional(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def put(qm, transactional):
+    """Creates a queue if need be, and sends to it."""
+
+    def put(name: str, *bodies: bytes, **fields) -> None:
+        if not qm.queues(name):
+            qm.create_queue(name, transactional=transactional)
+        with qm.open(name) as queue:
+            if not transactional:
+                for body in bodies:
+                    queue.send(body, **fields)
+                return
+            with qm.transaction() as tx:
+                for body in bodies:
+                    queue.send(body, transaction=tx, **fields)
+
+    return put
+
+
+def burst(worker: Worker, qm, errors: str = "log") -> int:
+    return worker.run(burst=True, manager=qm, errors=errors, signals=False)
+
+
+def bodies(qm, name: str) -> list[bytes]:
+    with qm.open(name) as queue:
+        return [message.body for message in drain(queue)]
+
+
+def test_messages_are_handled_in_order_and_gone(qm, worker, put):
+    put("q", b"1", b"2", b"3")
+    seen = []
+
+    @worker.consumer("q")
+    def handle(message):
+        seen.append(message.body)
+
+    assert burst(worker, qm) == 3
+    assert seen == [b"1", b"2", b"3"]
+    assert qm.queue_info("q").messages == 0
+
+
+def test_what_is_sent_goes_with_the_message(qm, worker, put):
+    put("in", b'{"item": "tea", "amount": 2}')
+    put("out")
+
+    @worker.consumer("in")
+    def handle(order: Order, tx: Unit):
+        tx.send("out", {"line": f"{order.amount} {order.item}"}, priority=5)
+
+    assert burst(worker, qm) == 1
+    assert bodies(qm, "out") == [b'{"line": "2 tea"}']
+
+
+def test_nothing_is_sent_by_a_handler_that_fails(qm, worker, put):
+    put("in", b"x")
+    put("out")
+
+    @worker.consumer("in", retry=Retry(delay=10, jitter=0))
+    def handle(message, tx: Unit):
+        tx.send("out", b"never")
+        raise OSError("the disk is full")
+
+    assert burst(worker, qm) == 0
+    qm.advance_clock(9)
+    assert burst(worker, qm) == 0
+    assert worker.consumers[0].failed == 1
+    qm.advance_clock(2)
+    assert burst(worker, qm) == 0
+    assert worker.consumers[0].failed == 2
+    assert bodies(qm, "out") == []
+    assert qm.queue_info("in").messages == 1
+
+
+def test_a_message_that_always_fails_is_rejected_with_its_error(qm, worker, put):
+    put("in", b"x", properties={"n": 1}, label="l")
+    put("dead")
+
+    @worker.consumer("in", retry=Retry(deliveries=3, delay=1, jitter=0), dead_letter="dead")
+    def handle(message):
+        raise OSError("the disk is full")
+
+    for _ in range(4):
+        burst(worker, qm)
+        qm.advance_clock(60)
+    assert worker.consumers[0].failed == 3
+    assert qm.queue_info("in").messages == 0
+    with qm.open("dead") as dead:
+        (letter,) = drain(dead)
+    assert letter.properties["dead_letter_reason"] == "OSError: the disk is full"
+    assert letter.properties["dead_letter_queue"] == "in"
+    assert (letter.body, letter.label, letter.properties["n"]) == (b"x", "l", 1)
+
+
+@pytest.mark.parametrize("body", [b"nonsense", b'{"item": "tea"}', b"\xff"])
+def test_what_is_not_valid_is_rejected_with_the_reason(qm, worker, put, body):
+    put("in", body, b'{"item": "tea", "amount": 1}')
+    put("dead")
+    seen = []
+
+    @worker.consumer("in", dead_letter="dead")
+    def handle(order: Order):
+        seen.append(order)
+
+    assert burst(worker, qm) == 1
+    assert seen == [Order(item="tea", amount=1)]
+    with qm.open("dead") as dead:
+        (letter,) = drain(dead)
+    assert letter.body == body
+    assert letter.properties["dead_letter_reason"].startswith("not valid: ")
+
+
+def test_a_handler_may_reject(qm, worker, put):
+    put("in", b"x")
+    put("dead")
+
+    @worker.consumer("in", dead_letter="dead")
+    def handle(message):
+        raise Reject("we do not deal with this")
+
+    assert burst(worker, qm) == 0
+    with qm.open("dead") as dead:
+        assert drain(dead)[0].properties["dead_letter_reason"] == "we do not deal with this"
+    assert (worker.consumers[0].rejected, worker.consumers[0].failed) == (1, 0)
+
+
+def test_rejected_without_dead_letters_of_its_own(qm, worker, put):
+    put("in", b"x")
+
+    @worker.consumer("in")
+    def handle(message):
+        raise Reject("no")
+
+    burst(worker, qm)
+    assert qm.queue_info("in").messages == 0
+
+
+def test_a_handler_may_ask_for_another_time(qm, worker, put):
+    put("in", b"x")
+    tries = []
+
+    @worker.consumer("in", retry=Retry(deliveries=1))
+    def handle(message):
+        tries.append(message.delivery_count)
+        if len(tries) == 1:
+            raise RetryLater(100)
+
+    burst(worker, qm)
+    qm.advance_clock(99)
+    burst(worker, qm)
+    assert tries == [1]
+    qm.advance_clock(2)
+    burst(worker, qm)
+    # A delivery limit of one holds even so: the second delivery is rejected before the handler sees it.
+    assert tries == [1]
+    assert qm.queue_info("in").messages == 0
+
+
+def test_a_message_that_killed_its_readers_is_rejected_unseen(qm, worker, put, transactional):
+    put("in", b"x")
+    with qm.open("in") as queue:
+        for _ in range(3):
+            if transactional:
+                tx = qm.transaction(lease=1)
+                queue.receive(timeout=0, transaction=tx)
+            else:
+                queue.lock(timeout=0, lease=1)
+            qm.advance_clock(2)
+            qm.maintain()
+
+        @worker.consumer("in", retry=Retry(deliveries=3))
+        def handle(message):
+            raise AssertionError("it was delivered too often")
+
+        assert burst(worker, qm, errors="raise") == 0
+    assert qm.queue_info("in").messages == 0
+
+
+def test_coroutines(qm, worker, put):
+    put("in", b'{"item": "tea", "amount": 2}', b'{"item": "jam", "amount": 1}')
+    put("out")
+
+    @worker.consumer("in", concurrency=2)
+    async def handle(order: Order, tx: AsyncUnit):
+        await tx.send("out", order)
+
+    assert burst(worker, qm, errors="raise") == 2
+    assert sorted(bodies(qm, "out")) == [b'{"item":"jam","amount":1}', b'{"item":"tea","amount":2}']
+
+
+def test_batches(qm, worker, put):
+    put("in", *[str(n).encode() for n in range(100)])
+    sizes = []
+
+    @worker.consumer("in", batch=40)
+    def handle(messages: list[mqredis.Message], tx: Unit):
+        sizes.append(len(messages))
+
+    assert burst(worker, qm) == 100
+    assert sizes == [40, 40, 20]
+
+
+def test_what_is_not_valid_in_a_batch_goes_alone(qm, worker, put):
+    put("in", b'{"item": "tea", "amount": 1}', b"nonsense", b'{"item": "jam", "amount": 1}')
+    seen = []
+
+    @worker.consumer("in")
+    def handle(orders: list[Order]):
+        seen.extend(order.item for order in orders)
+
+    assert burst(worker, qm) == 2
+    assert seen == ["tea", "jam"]
+    assert worker.consumers[0].rejected == 1
+    assert qm.queue_info("in").messages == 0
+
+
+def test_earlier_queues_come_first(qm, worker, put):
+    put("low", b"l1", b"l2")
+    put("high", b"h1")
+    seen = []
+
+    @worker.consumer("high", "low")
+    def handle(message, tx: Unit):
+        seen.append(message.body)
+        if message.body == b"l1":
+            tx.send("high", b"h2")
+
+    assert burst(worker, qm) == 4
+    assert seen == [b"h1", b"l1", b"h2", b"l2"]
+
+
+def test_a_chain_is_followed_to_its_end(qm, worker, put):
+    put("a", b"x")
+    put("b")
+
+    @worker.consumer("b")
+    def last(message):
+        pass
+
+    @worker.consumer("a")
+    def first(message, tx: Unit):
+        tx.send("b", message.body)
+
+    assert burst(worker, qm) == 2
+
+
+def test_errors_can_be_raised(qm, worker, put):
+    put("in", b"x")
+
+    @worker.consumer("in")
+    def handle(message):
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        burst(worker, qm, errors="raise")
+
+
+def test_queues_can_be_created(qm, worker, transactional):
+    @worker.consumer("new", dead_letter="new.dead", create={"transactional": transactional})
+    def handle(message):
+        pass
+
+    burst(worker, qm)
+    burst(worker, qm)
+    assert qm.queue_info("new").transactional is qm.queue_info("new.dead").transactional is transactional
+
+
+def test_bytes_and_text(qm, worker, put):
+    put("b", b"\xff\x00")
+    put("t", "ü".encode(), b"\xff")
+    seen = []
+
+    @worker.consumer("b")
+    def raw(body: bytes):
+        seen.append(body)
+
+    @worker.consumer("t")
+    def text(body: str):
+        seen.append(body)
+
+    assert burst(worker, qm) == 2
+    assert set(seen) == {b"\xff\x00", "ü"}
+    assert worker.consumers[1].rejected == 1

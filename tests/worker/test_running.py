@@ -1,0 +1,295 @@
+"""Workers that run: leases, cancelling, shutting down. Every wait is for a named event."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import mqredis
+from mqredis.worker import Cancelled, Retry, Unit, Worker
+
+WAIT = 15.0
+
+
+@pytest.fixture(params=[False, True], ids=["locks", "transactions"])
+def queue(qm, request):
+    qm.create_queue("q", transactional=request.param)
+    with qm.open("q") as queue:
+        yield queue
+
+
+def send(qm, queue, *bodies: bytes) -> None:
+    if queue._handle.transactional:
+        with qm.transaction() as tx:
+            queue.send_many(bodies, transaction=tx)
+    else:
+        queue.send_many(bodies)
+
+
+def test_messages_that_come_later(qm, queue, worker, started):
+    seen, three = [], threading.Event()
+
+    @worker.consumer("q", concurrency=3)
+    def handle(message):
+        seen.append(message.body)
+        if len(seen) == 3:
+            three.set()
+
+    started(worker)
+    for body in (b"1", b"2", b"3"):
+        send(qm, queue, body)
+    assert three.wait(WAIT)
+    assert sorted(seen) == [b"1", b"2", b"3"]
+    assert worker.health()[worker.consumers[0].name]["seconds_since_look"] < WAIT
+
+
+def test_two_queues_one_wait(qm, worker, started):
+    qm.create_queue("a")
+    qm.create_queue("b")
+    seen: list[bytes] = []
+    came = threading.Semaphore(0)
+
+    @worker.consumer("a", "b")
+    def handle(message):
+        seen.append(message.body)
+        came.release()
+
+    started(worker)
+    for name in ("b", "a", "b"):
+        with qm.open(name) as queue:
+            queue.send(name.encode())
+        assert came.acquire(timeout=WAIT)
+    assert seen == [b"b", b"a", b"b"]
+
+
+def test_a_long_handler_keeps_its_message(qm, queue, worker, started):
+    renewals, ended = threading.Semaphore(0), threading.Event()
+
+    @worker.consumer("q", lease=0.3)
+    def handle(message, tx: Unit):
+        for _ in range(6):
+            assert renewals.acquire(timeout=WAIT)
+        ended.set()
+
+    original_lock, original_tx = mqredis.LockedMessage.extend, mqredis.Transaction.extend
+
+    def extend_lock(self, lease=None):
+        original_lock(self, lease)
+        renewals.release()
+
+    def extend_tx(self, lease=None):
+        result = original_tx(self, lease)
+        renewals.release()
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mqredis.LockedMessage, "extend", extend_lock)
+        patch.setattr(mqredis.Transaction, "extend", extend_tx)
+        started(worker)
+        send(qm, queue, b"x")
+        assert ended.wait(WAIT)
+        worker.stop()
+    # Six renewals of a third of the lease are twice the lease, and nobody else was given the message.
+
+
+def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
+    running, cancelled = threading.Event(), threading.Event()
+    never = threading.Event()
+
+    @worker.consumer("q", lease=1, retry=Retry(deliveries=0))
+    def handle(message, tx: Unit):
+        if cancelled.is_set():
+            return
+        running.set()
+        try:
+            while True:
+                never.wait(0.01)
+        except Cancelled:
+            assert tx.cancelled
+            cancelled.set()
+            raise
+
+    started(worker)
+    send(qm, queue, b"x")
+    assert running.wait(WAIT)
+    qm.advance_clock(5)
+    qm.maintain()
+    assert cancelled.wait(WAIT)
+
+
+def test_losing_the_message_ends_the_coroutine(qm, queue, worker, started):
+    running, cancelled = threading.Event(), threading.Event()
+
+    @worker.consumer("q", lease=1, retry=Retry(deliveries=0))
+    async def handle(message):
+        if cancelled.is_set():
+            return
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    started(worker)
+    send(qm, queue, b"x")
+    assert running.wait(WAIT)
+    qm.advance_clock(5)
+    qm.maintain()
+    assert cancelled.wait(WAIT)
+
+
+def test_max_hold(qm, queue, worker, started):
+    cancelled, never = threading.Event(), threading.Event()
+
+    @worker.consumer("q", lease=0.2, max_hold=0.5)
+    def handle(message):
+        try:
+            while not cancelled.is_set():
+                never.wait(0.01)
+        except Cancelled:
+            cancelled.set()
+            raise
+
+    started(worker)
+    send(qm, queue, b"x")
+    assert cancelled.wait(WAIT)
+
+
+def test_a_time_limit_is_a_failure(qm, queue, worker):
+    never = threading.Event()
+
+    @worker.consumer("q", time_limit=0.1, retry=Retry(deliveries=1))
+    def handle(message):
+        while True:
+            never.wait(0.01)
+
+    send(qm, queue, b"x")
+    worker.run(burst=True, manager=qm, signals=False)
+    assert worker.consumers[0].failed == 1
+    assert qm.queue_info("q").messages == 0
+
+
+def test_stop_lets_handlers_finish(qm, queue, worker, started):
+    running, go_on = threading.Event(), threading.Event()
+
+    @worker.consumer("q")
+    def handle(message):
+        running.set()
+        assert go_on.wait(WAIT)
+
+    thread = started(worker)
+    send(qm, queue, b"x")
+    assert running.wait(WAIT)
+    worker.stop()
+    go_on.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    info = qm.queue_info("q")
+    assert (info.messages, info.locked) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine"])
+def test_the_deadline_gives_messages_back(qm, queue, kind, started):
+    worker = Worker(shutdown_seconds=0.1)
+    running, never = threading.Event(), threading.Event()
+
+    if kind == "thread":
+
+        @worker.consumer("q")
+        def handle(message):
+            running.set()
+            while True:
+                never.wait(0.01)
+
+    else:
+
+        @worker.consumer("q")
+        async def handle_async(message):
+            running.set()
+            await asyncio.Event().wait()
+
+    thread = started(worker)
+    send(qm, queue, b"x")
+    assert running.wait(WAIT)
+    worker.stop()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert qm.queue_info("q").ready == 1
+
+
+def test_a_broken_connection_is_survived(qm, queue, worker, started, backend):
+    if backend.kind == "fake":
+        return  # nothing to break there
+    seen = threading.Semaphore(0)
+
+    @worker.consumer("q")
+    def handle(message):
+        seen.release()
+
+    started(worker)
+    send(qm, queue, b"x")
+    assert seen.acquire(timeout=WAIT)
+    with backend.client() as client:
+        client.client_kill_filter(_type="normal", skipme=True)
+        client.client_kill_filter(_type="pubsub")
+    send(qm, queue, b"y")
+    assert seen.acquire(timeout=WAIT)
+
+
+def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
+    pauses = []
+
+    @worker.consumer("q", rate="100/s")
+    def handle(message):
+        pass
+
+    from mqredis.worker import run
+
+    original = run.Rate.pause
+    monkeypatch.setattr(run.Rate, "pause", lambda self, n: pauses.append(original(self, n)) or pauses[-1])
+    send(qm, queue, *[b"x"] * 20)
+    assert worker.run(burst=True, manager=qm, signals=False) == 20
+    assert sum(1 for pause in pauses if pause > 0) >= 5
+
+
+def test_one_round_trip_settles_and_reads(qm, worker):
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send_many([b"x"] * 20)
+
+    @worker.consumer("q")
+    def handle(message):
+        pass
+
+    calls = []
+    run = type(qm._driver).run
+
+    def counted(self, operation):
+        calls.append(operation.__name__)
+        return run(self, operation)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(qm._driver), "run", counted)
+        assert worker.run(burst=True, manager=qm, signals=False) == 20
+    # 20 messages, one look that commits the last and finds nothing, and one more round of the burst.
+    assert calls.count("lock") == 22
+    assert "settle_one" not in calls
+
+
+def test_health_file(qm, queue, tmp_path, started):
+    path = tmp_path / "alive"
+    worker = Worker(shutdown_seconds=5, health_file=str(path))
+    seen = threading.Semaphore(0)
+
+    @worker.consumer("q")
+    def handle(message):
+        seen.release()
+
+    started(worker)
+    for _ in range(2):
+        send(qm, queue, b"x")
+        assert seen.acquire(timeout=WAIT)
+    assert path.exists()
