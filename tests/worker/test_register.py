@@ -40,7 +40,7 @@ def test_handlers_that_cannot_be_called(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="must take"):
         worker.consumer("q")(lambda: None)
     with pytest.raises(mqredis.InvalidArgument, match="must take"):
-        worker.consumer("q")(lambda a, b, c: None)
+        worker.consumer("q")(lambda _a, _b, _c: None)
     with pytest.raises(mqredis.InvalidArgument, match="queue"):
         worker.consumer()(handle)
     with pytest.raises(mqredis.InvalidArgument, match="no consumers"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 import mqredis
 from mqredis.worker import Cancelled, Retry, Unit, Worker
+from mqredis.worker.loop import Rate
 
 WAIT = 15.0
 
@@ -29,7 +31,8 @@ def send(qm, queue, *bodies: bytes) -> None:
 
 
 def test_messages_that_come_later(qm, queue, worker, started):
-    seen, three = [], threading.Event()
+    seen: list[bytes] = []
+    three = threading.Event()
 
     @worker.consumer("q", concurrency=3)
     def handle(message):
@@ -240,16 +243,19 @@ def test_a_broken_connection_is_survived(qm, queue, worker, started, backend):
 
 
 def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
-    pauses = []
+    pauses: list[Any] = []
 
     @worker.consumer("q", rate="100/s")
     def handle(message):
         pass
 
-    from mqredis.worker import run
+    original = Rate.pause
 
-    original = run.Rate.pause
-    monkeypatch.setattr(run.Rate, "pause", lambda self, n: pauses.append(original(self, n)) or pauses[-1])
+    def pause(self, count):
+        pauses.append(original(self, count))
+        return pauses[-1]
+
+    monkeypatch.setattr(Rate, "pause", pause)
     send(qm, queue, *[b"x"] * 20)
     assert worker.run(burst=True, manager=qm, signals=False) == 20
     assert sum(1 for pause in pauses if pause > 0) >= 5
@@ -264,7 +270,7 @@ def test_one_round_trip_settles_and_reads(qm, worker):
     def handle(message):
         pass
 
-    calls = []
+    calls: list[Any] = []
     run = type(qm._driver).run
 
     def counted(self, operation):
