@@ -191,6 +191,7 @@ class AsyncDriver:
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
+                attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
                 if await self._try(attempt) is Next.LOAD:
                     await self._load(attempt)
                     await self._try(attempt)
@@ -280,7 +281,7 @@ class AsyncDriver:
         return attempt.answered(reply) if step is Next.DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.conn.is_connected:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
             await self.backend.discard(link)
         else:
             self.backend.release(link)

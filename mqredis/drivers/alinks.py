@@ -41,6 +41,11 @@ class AsyncLink:
             await self.conn.send_command(*args, check_health=False)
             return await self.conn.read_response()
 
+    @property
+    def connected(self) -> bool:
+        """Is the connection still open on our side? (redis-py closes it on errors it does not trust.)"""
+        return bool(self.conn.is_connected)
+
     async def close(self) -> None:
         """Close at once; never raises."""
         try:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
-from redis import exceptions as rx
-
 from mqredis import scripts
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import Fault, bulk, fault_of, pack
+from mqredis.drivers.wire import Fault, bulk, fault_of, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -153,7 +151,8 @@ class Attempt:
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)
         self.detour = None
-        if isinstance(error, rx.MovedError) and "+cluster:" not in self.where:
+        node = redirect(error)
+        if node is not None and "+cluster:" not in self.where:
             raise BrokerRefused(
                 f"{self.where} is a node of a cluster and does not hold this manager; use redis+cluster://"
             )
@@ -162,7 +161,7 @@ class Attempt:
             return Next.LOAD
         if fault is Fault.ASK:
             self._in_time(error, now)
-            self.detour = (str(getattr(error, "host", "")), int(getattr(error, "port", 0)))
+            self.detour = node
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
             self.maybe = True

@@ -41,6 +41,11 @@ class Link:
         self.conn.send_command(*args, check_health=False)
         return self.conn.read_response()
 
+    @property
+    def connected(self) -> bool:
+        """Is the connection still open on our side? (redis-py closes it on errors it does not trust.)"""
+        return getattr(self.conn, "_sock", None) is not None  # is_connected is new in redis-py 8
+
     def close(self) -> None:
         """Close; never raises."""
         try:

@@ -122,7 +122,9 @@ class Plan:
         )
 
     def at(self, node: tuple[str, int], *, sentinel: bool = False) -> dict[str, Any]:
-        """Keyword arguments of a connection to this node."""
+        """Keyword arguments of a connection to this node; an empty host: that of the node in use."""
+        if not node[0] and self.node is not None:
+            node = (self.node[0], node[1])
         kwargs = dict(self.kwargs)
         if sentinel:
             for name in ("username", "password", "db", "credential_provider"):

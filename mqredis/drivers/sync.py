@@ -180,6 +180,7 @@ class Driver:
             try:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
+                attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
                 if self._try(attempt) is Next.LOAD:
                     self._load(attempt)
                     self._try(attempt)
@@ -269,7 +270,7 @@ class Driver:
         return attempt.answered(reply) if step is Next.DONE else step
 
     def _put_away(self, link: Link, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.conn.is_connected:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
             self.backend.discard(link)
         else:
             self.backend.release(link)

@@ -148,6 +148,16 @@ def fault_of(error: BaseException) -> Fault:
     return Fault.LOST
 
 
+# "MOVED 3999 127.0.0.1:6381"; redis-py 6 and above take the first word off.
+_REDIRECT = re.compile(r"^(?:MOVED |ASK )?\d+ (\S*):(\d+)$")
+
+
+def redirect(error: BaseException) -> tuple[str, int] | None:
+    """The node that MOVED or ASK names, if the error is one of the two. An empty host means the same host."""
+    found = _REDIRECT.match(str(error)) if isinstance(error, rx.ResponseError) else None
+    return (found.group(1), int(found.group(2))) if found else None
+
+
 def as_text(value: object) -> str:
     """Text of a reply element."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -24,6 +24,8 @@ class Proxy:
         self.faults: deque[str] = deque()
         self.calls = 0
         self.accepting = True
+        self._frozen = 0
+        self._served = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._closed = False
@@ -33,6 +35,10 @@ class Proxy:
     def url(self) -> str:
         """What to connect to."""
         return f"redis://127.0.0.1:{self.port}/0"
+
+    def freeze(self) -> None:
+        """From now on nothing is heard on the connections that are open now, as if the cable were cut."""
+        self._frozen = self._served
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +59,8 @@ class Proxy:
                 client.close()
 
     def _serve(self, client: socket.socket) -> None:
+        self._served += 1
+        number = self._served
         with client, socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as both:
             server.connect(self._target)
             both.register(client, selectors.EVENT_READ, server)
@@ -64,6 +72,8 @@ class Proxy:
                         data = key.fileobj.recv(65536)  # type: ignore[union-attr]
                         if not data:
                             return
+                        if number <= self._frozen:
+                            continue
                         if key.fileobj is client and b"EVALSHA" in data:
                             self.calls += 1
                             fault = self.faults.popleft() if self.faults else "pass"

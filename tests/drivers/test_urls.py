@@ -155,7 +155,7 @@ def test_tls_keeps_checking_the_host_name() -> None:
     kwargs = open_backend("rediss://h", Settings()).plan.current()
     assert kwargs["ssl_check_hostname"] is True
     assert kwargs["protocol"] == 2
-    assert kwargs["retry"].get_retries() == 0
+    assert kwargs["retry"]._retries == 0
     assert kwargs["decode_responses"] is False
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers import AsyncDriver, Driver, ahub, hub
 from mqredis.settings import Settings
 from mqredis.steps import Call, Woken, perform
 from tests.drivers.kit import FAST, aio_until, first, put, take, until
+from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer
 
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
@@ -93,6 +94,38 @@ def test_a_lost_subscription_wakes_everybody(
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
         assert future.result(5) == "taken"
+
+
+def test_a_dead_subscription_is_found(
+    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "HEALTH_SECONDS", 0.1)
+    seen: list[Any] = []
+    with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
+        driver, other = connect(proxy.url, SLOW), connect(redis_server.url)
+        future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
+        until(waiting(driver, 1))
+        proxy.freeze()
+        until(lambda: len(seen) >= 3)
+        until(waiting(driver, 1))
+        other.run(put(driver.core.keys))
+        assert future.result(5) == "taken"
+
+
+async def test_async_a_dead_subscription_is_found(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahub, "HEALTH_SECONDS", 0.1)
+    seen: list[Any] = []
+    with Proxy(redis_server.socket_path) as proxy:
+        driver, other = aconnect(proxy.url, SLOW), aconnect(redis_server.url)
+        task = asyncio.create_task(driver.run(take(driver.core.keys, seen=seen)))
+        await awaiting(driver, 1)
+        proxy.freeze()
+        await aio_until(lambda: len(seen) >= 3)
+        await awaiting(driver, 1)
+        await other.run(put(driver.core.keys))
+        assert await asyncio.wait_for(task, 5) == "taken"
 
 
 def test_publish_where_notifications_are_off(
