@@ -98,7 +98,8 @@ end
 -- What lib/index would write for a record; nothing if the record is damaged.
 function audit.members(base, lid, rec)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-f][^%z]*%z") or not record.flag(rec, 1) then return {} end
-  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7] }, lid, rec)
+  local flags = redis.call("HGET", KEYS[base], "flags") or ""
+  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags }, lid, rec)
 end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.

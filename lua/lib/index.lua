@@ -39,7 +39,7 @@ function index.members(q, lid, rec)
       member = member .. size
     end
     members[#members + 1] = member
-  elseif string.find(q.flags, "x", 1, true) then
+  elseif string.find(q.flags, "x", 1, true) and not q.parent then
     members[#members + 1] = "g\0" .. lid
   end
   return members
