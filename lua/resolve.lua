@@ -4,15 +4,14 @@
 -- KEYS message
 -- ARGV[3] slot  of the token in question
 -- ARGV[4] sequence  of the token in question
--- RETURNS OK done | never | superseded, then the status and payload of the reply if done
--- RETURNS SESSION_EXPIRED
+-- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/replay"
 local reply = frame.open()
 if reply then return reply end
 local kept = redis.call("HMGET", KEYS[2], string.match(ARGV[3], "^%d+"), ARGV[3])
-if not kept[1] then return frame.close({ status.SESSION_EXPIRED }) end
+if not kept[1] then return frame.close({ status.OK, "", 0, "expired" }) end
 local last, ids, stored = string.match(kept[2] or "0 0 - 0 0 ", "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
 if tonumber(last) < tonumber(ARGV[4]) then
   frame.touch()

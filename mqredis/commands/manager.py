@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis.commands.common import Address, check, number, text
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, SessionExpired
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import ManagerInfo
 from mqredis.status import Status
@@ -39,6 +39,10 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
     def parse(status: int, payload: Payload) -> Resolution:
         check(status)
         outcome = text(payload[0])
+        if outcome == "expired":
+            raise SessionExpired(
+                f"the session of {token} is over: nobody knows any more what became of the call"
+            )
         if outcome != "done":
             return Resolution(outcome)
         ids = text(payload[2])

@@ -1,0 +1,7 @@
+"""The command line ``mqredis``."""
+
+from __future__ import annotations
+
+from mqredis.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,68 @@
+"""Minimal ACL rules for Redis, per role and queue manager.
+
+Commands inside a script are checked one by one against the user who runs it, so a role needs what its scripts use.
+Separation is by queue manager: whoever may send may also touch the same keys otherwise.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from mqredis.errors import InvalidArgument
+from mqredis.keys import ManagerKeys
+
+#: What the scripts run (a test compares this with lua/), and what a connection needs.
+SCRIPT_COMMANDS = (
+    "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset", "hstrlen",
+    "publish", "pubsub|numsub", "sadd", "time", "unlink", "zadd", "zcard", "zrange", "zrangebylex", "zrangebyscore",
+    "zrem", "zremrangebylex", "zrevrangebylex", "zscore",
+)  # fmt: skip
+CONNECTION = (
+    "evalsha",
+    "script|load",
+    "subscribe",
+    "unsubscribe",
+    "ping",
+    "hello",
+    "auth",
+    "select",
+    "client|setname",
+)
+#: What the doctor runs besides, and what it reads of the server's settings.
+DOCTOR_COMMANDS = ("hscan", "zscan", "type", "pttl", "persist", "scan", "dbsize", "info", "config|get")
+MONITOR_COMMANDS = ("exists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hstrlen", "time", "type", "zcard", "zrange",
+                    "zrangebylex", "zrangebyscore", "zscore")  # fmt: skip
+
+ROLES = {
+    "worker": "sends, receives, creates queues: everything but the doctor",
+    "admin": "the same, the doctor, and the settings that it reads",
+    "monitor": "may read the keys with plain commands; runs no script",
+}
+
+
+def rules(role: str, manager: str, database: int = 0, *, preloaded: bool = False) -> str:
+    """The rules of ``ACL SETUSER`` behind the user's name and password.
+
+    ``preloaded``: somebody with role admin has loaded the scripts, so this user may not load any.
+    """
+    keys = ManagerKeys(manager)
+    if role not in ROLES:
+        raise InvalidArgument(f"role must be one of {', '.join(ROLES)}, not {role!r:.40}")
+    if role == "monitor":
+        reads = ("ping", "hello", "auth", "select", *MONITOR_COMMANDS)
+        return _join(("resetkeys", "resetchannels", "-@all"), reads, (f"%R~{keys.tag}*",))
+    commands: tuple[str, ...] = (*CONNECTION, *SCRIPT_COMMANDS, *(DOCTOR_COMMANDS if role == "admin" else ()))
+    if preloaded:
+        commands = tuple(name for name in commands if name != "script|load")
+    channel = f"&__keyspace@{database}__:{keys.tag}bell:*"
+    return _join(("resetkeys", "resetchannels", "-@all"), commands, (f"~{keys.tag}*", channel))
+
+
+def _join(start: tuple[str, ...], commands: tuple[str, ...], ends: tuple[str, ...]) -> str:
+    return " ".join((*start, *(f"+{name}" for name in dict.fromkeys(commands)), *ends))
+
+
+def line(role: str, manager: str, database: int, *, preloaded: bool = False) -> str:
+    """A whole command with a new password, for redis-cli or a file of users (without its first two words)."""
+    name = f"{ManagerKeys(manager).tag[4:-2]}-{role}"
+    return f"ACL SETUSER {name} on >{secrets.token_urlsafe(24)} {rules(role, manager, database, preloaded=preloaded)}"

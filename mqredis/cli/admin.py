@@ -1,0 +1,142 @@
+"""``mqredis doctor | resolve | throttle | quota | maintain | stats | acl | broker``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mqredis import embedded
+from mqredis.cli import acl
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.exits import Exit
+from mqredis.cli.queues import COLUMNS
+from mqredis.reports import Finding
+from mqredis.settings import Settings
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    doctor = command(subparsers, "doctor", "check the store and the server's settings", _doctor)
+    doctor.add_argument(
+        "--repair", action="store_true", help="mend what can be mended without losing anything"
+    )
+    doctor.add_argument("--strict", action="store_true", help="warnings about the server end with 6 too")
+    resolve = command(subparsers, "resolve", "ask what became of a call whose outcome is unknown", _resolve)
+    resolve.add_argument("token")
+    throttle = command(subparsers, "throttle", "refuse every send, or accept them again", _throttle)
+    throttle.add_argument("switch", choices=("on", "off"))
+    quota = command(subparsers, "quota", "limit what all queues of the manager hold together", _quota)
+    quota.add_argument("--messages", type=int)
+    quota.add_argument("--bytes", type=int)
+    command(subparsers, "maintain", "serve the due timers of every queue", _maintain)
+    command(subparsers, "stats", "show the manager and its queues", _stats)
+    rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
+    rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")
+    rules.add_argument("--database", type=int, default=0)
+    rules.add_argument(
+        "--preloaded", action="store_true", help="the user may not load scripts: an admin does"
+    )
+    broker = command(subparsers, "broker", "run the private server in the foreground", _broker)
+    broker.add_argument(
+        "directory", nargs="?", help="where its data are (default: MQREDIS_DIR or the user's data)"
+    )
+
+
+def _finding(finding: Finding) -> str:
+    done = " [repaired]" if finding.repaired else " [--repair mends it]" if finding.repairable else ""
+    return f"{finding.severity:<8} {finding.code:<20} {finding.where}: {finding.text}{done}"
+
+
+def _doctor(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments, allow_eviction=True) as qm:
+        report = qm.doctor(repair=arguments.repair)
+    if output.json_lines:
+        print(report.model_dump_json())
+    else:
+        for finding in report.everything:
+            print(_finding(finding))
+        cut = "" if report.consistent else ", too busy for sums and cross references"
+        print(
+            f"{report.manager}: {report.queues} queues, {report.messages} messages, {report.transactions} open "
+            f"transactions, {report.sessions} sessions{cut}; {len(report.findings)} broken invariants, "
+            f"acknowledged changes have reached: {report.server['ack_level']}"
+        )
+    if not report.healthy:
+        return Exit.BROKEN
+    warned = any(item.severity == "warning" and not item.repaired for item in report.advice)
+    return Exit.WARNINGS if arguments.strict and warned else Exit.DONE
+
+
+def _resolve(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        found = qm.resolve(arguments.token)
+    ids = [f"0x{lookup_id}" for lookup_id in found.lookup_ids]
+    output.line(
+        " ".join(
+            [found.outcome, *([f"status {found.status:#010x}"] if found.outcome == "done" else []), *ids]
+        ),
+        token=arguments.token,
+        outcome=found.outcome,
+        status=found.status,
+        lookup_ids=ids,
+    )
+    return Exit.DONE
+
+
+def _throttle(arguments: Arguments, output: Output) -> Exit:
+    on = arguments.switch == "on"
+    with open_manager(arguments) as qm:
+        qm.throttle(on)
+    output.line("sends are refused" if on else "sends are accepted", throttled=on)
+    return Exit.DONE
+
+
+def _quota(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        qm.set_quota(messages=arguments.messages, bytes=arguments.bytes)
+        info = qm.info()
+    fields = {"quota_messages": info.quota_messages, "quota_bytes": info.quota_bytes}
+    output.fields(fields)
+    return Exit.DONE
+
+
+def _maintain(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        calls = qm.maintain()
+    output.line(f"served in {calls} calls", calls=calls)
+    return Exit.DONE
+
+
+def _stats(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        manager, rows = qm.info().model_dump(), [info.model_dump() for info in qm.queues()]
+    if output.json_lines:
+        output.line("", manager=manager, queues=rows)
+    else:
+        output.fields(manager)
+        print()
+        output.rows(rows, COLUMNS)
+    return Exit.DONE
+
+
+def _acl(arguments: Arguments, output: Output) -> Exit:
+    manager = getattr(arguments, "manager", None) or Settings.from_env().manager
+    for role in (arguments.role,) if arguments.role else acl.ROLES:
+        how: dict[str, Any] = {"preloaded": arguments.preloaded and role == "worker"}
+        text = acl.line(role, manager, arguments.database, **how)
+        rules = acl.rules(role, manager, arguments.database, **how)
+        output.line(
+            f"# {role}: {acl.ROLES[role]}\n{text}", role=role, manager=manager, rules=rules, command=text
+        )
+    return Exit.DONE
+
+
+def _broker(arguments: argparse.Namespace, output: Output) -> Exit:
+    def ready(server: embedded.Embedded) -> None:
+        output.line(
+            f"{server.describe()}: {server.url}", url=server.url, kind=server.kind, directory=server.directory
+        )
+        print(end="", flush=True)
+
+    embedded.run_foreground(arguments.directory, ready)
+    return Exit.DONE

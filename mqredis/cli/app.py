@@ -1,0 +1,63 @@
+"""The parser of the command line, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from pydantic import ValidationError
+
+from mqredis import __version__
+from mqredis.cli import admin, completion, messages, queues, transfer, watch
+from mqredis.cli.common import Output, common_options
+from mqredis.cli.exits import EXITS, Exit, exit_of
+from mqredis.errors import MqError
+
+#: Each adds its subcommands with ``register(subparsers)``.
+MODULES: tuple[ModuleType, ...] = (queues, messages, transfer, admin, watch, completion)
+
+
+def build() -> argparse.ArgumentParser:
+    """The whole parser."""
+    codes = "\n".join(f"  {int(code):>3}  {text}" for code, text in EXITS.items())
+    parser = argparse.ArgumentParser(
+        prog="mqredis",
+        description="A message broker inside Redis. Where it is: --url, else MQREDIS_URL, else a private server.",
+        epilog=f"exit codes:\n{codes}\n\nEvery setting has a variable: MQREDIS_URL, MQREDIS_MANAGER, ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[common_options()],
+    )
+    parser.add_argument("--version", action="version", version=f"mqredis {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    for module in MODULES:
+        module.register(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    logging.basicConfig(level=logging.WARNING, format="mqredis: %(message)s")
+    parser = build()
+    arguments = parser.parse_args(argv)
+    if arguments.command == "completion":
+        arguments.parser = parser
+    output = Output(json_lines=getattr(arguments, "json", False))
+    try:
+        return int(arguments.run(arguments, output))
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter must not stumble over it once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.DONE)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
+    except ValidationError as error:
+        first = error.errors()[0]
+        output.error("InvalidArgument", f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        return int(Exit.USAGE)
+    except (MqError, OSError, ValueError) as error:
+        output.failure(error)
+        return int(exit_of(error))

@@ -1,0 +1,198 @@
+"""What the commands share: options, the connection, and how results are shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, TypeVar
+
+from mqredis.client import QueueManager, connect
+from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown
+from mqredis.models import Match
+from mqredis.settings import Settings
+
+Arguments = argparse.Namespace
+Subparsers = Any  # argparse keeps the class private
+T = TypeVar("T")
+
+
+def common_options() -> argparse.ArgumentParser:
+    """Options that every command takes, before or behind its name."""
+    parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = parser.add_argument_group("where, and how to show it")
+    group.add_argument(
+        "--url",
+        help="redis://, unix://, ...; a password is better kept in MQREDIS_URL, where ps cannot see it",
+    )
+    group.add_argument("--manager", help="name of the queue manager (default: default)")
+    group.add_argument("--json", action="store_true", help="one JSON object per line, for machines")
+    return parser
+
+
+def command(subparsers: Subparsers, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    """Add a subcommand that ``run(arguments, output)`` carries out."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=about, description=about[0].upper() + about[1:] + ".", parents=[common_options()]
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
+    """The queue manager that the options and variables name."""
+    where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
+    return connect(settings=Settings.from_env(**where, **settings))
+
+
+def match_options(parser: argparse.ArgumentParser) -> None:
+    """Options that choose messages."""
+    group = parser.add_argument_group("which messages")
+    for name in ("message", "correlation", "group"):
+        group.add_argument(
+            f"--{name}-id", metavar="ID", help=f"only this {name} id; 0x... gives bytes in hex"
+        )
+    group.add_argument(
+        "--selector", metavar="TEXT", help="only messages for which this is true: region = 'EU'"
+    )
+
+
+def chosen(arguments: Arguments) -> dict[str, Any]:
+    """``match=`` and ``selector=`` of a read, from the options; nothing if none was given."""
+    ids: dict[str, Any] = {
+        name: identifier(getattr(arguments, name))
+        for name in ("message_id", "correlation_id", "group_id")
+        if getattr(arguments, name, None)
+    }
+    how: dict[str, Any] = {"match": Match(**ids)} if ids else {}
+    if arguments.selector:
+        how["selector"] = arguments.selector
+    return how
+
+
+def identifier(text: str) -> str | bytes:
+    """An identifier from an option: text, or bytes as 0x and hex digits."""
+    if not text.startswith("0x"):
+        return text
+    try:
+        return bytes.fromhex(text[2:])
+    except ValueError:
+        raise InvalidArgument(f"{text!r:.60} is not 0x and an even number of hex digits") from None
+
+
+def lookup_id(text: str) -> int:
+    """A lookup id from an option: decimal, or hex with 0x in front (as all commands print it)."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a lookup id") from None
+    if not 0 <= value < 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a lookup id")
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """What JSON lacks: times as ISO 8601, enumerations by value."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    return repr(value)
+
+
+class Output:
+    """Results for people (aligned text, or rich tables in a terminal) or for machines (JSON lines)."""
+
+    def __init__(self, json_lines: bool = False) -> None:
+        self.json_lines = json_lines
+
+    def line(self, text: str, **fields: Any) -> None:
+        """One result: ``text`` for people, ``fields`` for machines."""
+        print(self.encode(fields) if self.json_lines else text)
+
+    def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        """A table of these columns; machines get every field of each row."""
+        if self.json_lines:
+            for row in rows:
+                print(self.encode(row))
+        elif not self._rich(rows, columns):
+            cells = [[shown(row[name]) for name in columns] for row in rows]
+            print(aligned([[name.replace("_", " ") for name in columns], *cells]), end="")
+
+    def fields(self, fields: Mapping[str, Any]) -> None:
+        """One thing with its fields."""
+        if self.json_lines:
+            print(self.encode(fields))
+        else:
+            print(aligned([[name.replace("_", " "), shown(value)] for name, value in fields.items()]), end="")
+
+    def progress(self, items: Iterable[T], about: str, total: int | None = None) -> Iterable[T]:
+        """The items, with a progress bar in a terminal that has rich."""
+        if self.json_lines or not sys.stderr.isatty():
+            return items
+        try:
+            from rich.console import Console
+            from rich.progress import track
+        except ImportError:
+            return items
+        return track(items, about, total, console=Console(stderr=True), transient=True)
+
+    def failure(self, error: BaseException) -> None:
+        """An error, with what can be done about an unknown outcome."""
+        text = str(error)
+        if isinstance(error, OutcomeUnknown) and error.token:
+            text += f" (mqredis resolve {error.token})"
+        status = int(error.status) if isinstance(error, MqError) else None
+        self.error(type(error).__name__, text, status)
+
+    def error(self, kind: str, text: str, status: int | None = None) -> None:
+        """Say on stderr what went wrong."""
+        if self.json_lines:
+            print(self.encode({"error": kind, "text": text, "status": status}), file=sys.stderr)
+        else:
+            print(f"mqredis: {text}", file=sys.stderr)
+
+    @staticmethod
+    def encode(fields: Mapping[str, Any]) -> str:
+        """One line of JSON."""
+        return json.dumps(fields, default=plain, ensure_ascii=False, allow_nan=False)
+
+    @staticmethod
+    def _rich(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bool:
+        if not sys.stdout.isatty():
+            return False
+        try:
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+        except ImportError:
+            return False
+        table = Table(box=None, header_style="bold")
+        for name in columns:
+            number = all(isinstance(row[name], int | float) for row in rows)
+            table.add_column(name.replace("_", " "), justify="right" if number and rows else "left")
+        for row in rows:
+            table.add_row(*(Text(shown(row[name])) for name in columns))  # Text: no markup of strangers
+        Console().print(table)
+        return True
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as lines whose columns stand below each other."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(line.rstrip() + "\n" for line in lines)

@@ -1,0 +1,53 @@
+"""Exit codes of the command line."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mqredis.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    InvalidArgument,
+    IoTimeout,
+    MessageNotFound,
+    OutcomeUnknown,
+    UnsafeServer,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NOTHING = 3
+    UNAVAILABLE = 4
+    FORBIDDEN = 5
+    WARNINGS = 6
+    BROKEN = 7
+    INTERRUPTED = 130
+
+
+EXITS = {
+    Exit.DONE: "done",
+    Exit.REFUSED: "the broker refused; the error names the reason",
+    Exit.USAGE: "wrong arguments",
+    Exit.NOTHING: "no message is there, or none matches",
+    Exit.UNAVAILABLE: "the server cannot be reached, or the outcome is unknown (see resolve)",
+    Exit.FORBIDDEN: "the server refuses the user, or its settings would lose messages",
+    Exit.WARNINGS: "doctor --strict: the server deserves attention",
+    Exit.BROKEN: "doctor: an invariant of the store is broken",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+
+def exit_of(error: BaseException) -> Exit:
+    """The exit code for an error."""
+    if isinstance(error, IoTimeout | MessageNotFound):
+        return Exit.NOTHING
+    if isinstance(error, BrokerUnavailable | OutcomeUnknown):
+        return Exit.UNAVAILABLE
+    if isinstance(error, BrokerRefused | UnsafeServer):
+        return Exit.FORBIDDEN
+    return Exit.USAGE if isinstance(error, InvalidArgument) else Exit.REFUSED

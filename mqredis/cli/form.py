@@ -1,0 +1,108 @@
+"""Messages as JSON, and back: what ``--json``, ``export`` and ``import`` write and read.
+
+A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
+are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from pydantic import ValidationError
+
+from mqredis.errors import InvalidArgument
+from mqredis.models import Message, Outgoing
+
+_SENT = tuple(
+    name
+    for name in Outgoing.model_fields
+    if name
+    not in ("body", "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window")
+)
+_FLAGS = frozenset({"last_in_group", "segment", "last_segment"})
+
+
+def hex_id(lookup_id: int) -> str:
+    """A lookup id for people and JSON."""
+    return f"{lookup_id:#018x}"
+
+
+def _out(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {name: _out(item) for name, item in value.items()}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return int(value) if isinstance(value, Enum) and isinstance(value, int) else value
+
+
+def to_json(message: Message) -> dict[str, Any]:
+    """A message with every field that is not at its default."""
+    row: dict[str, Any] = {"lookup_id": hex_id(message.lookup_id), "queue": message.queue}
+    try:
+        row["body"] = message.body.decode("utf-8")
+    except UnicodeDecodeError:
+        row["body_base64"] = base64.b64encode(message.body).decode()
+    for name, info in Message.model_fields.items():
+        if name in ("lookup_id", "queue", "body"):
+            continue
+        value = getattr(message, name)
+        if info.is_required() or value != info.get_default(call_default_factory=True):
+            row[name] = hex_id(value) if name == "original_lookup_id" else _out(value)
+    return row
+
+
+def _in(value: Any) -> Any:
+    if isinstance(value, Mapping) and set(value) == {"base64"}:
+        return _bytes(value["base64"])
+    if isinstance(value, Mapping):
+        return {name: _in(item) for name, item in value.items()}
+    return value
+
+
+def _bytes(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise InvalidArgument("base64 is damaged") from None
+
+
+def from_json(row: Any) -> Outgoing | None:
+    """What to send for such a row; None if the message has expired since. Ids given by a broker are not kept."""
+    if not isinstance(row, Mapping):
+        raise InvalidArgument("each line must be a JSON object")
+    values = {name: _in(row[name]) for name in _SENT if name in row}
+    body = _bytes(row["body_base64"]) if "body_base64" in row else row.get("body", "")
+    values["body"] = body.encode("utf-8") if isinstance(body, str) else body
+    own = str(values.get("message_id", ""))
+    if own.startswith("mq-") and str(row.get("lookup_id", ""))[2:] == own[3:]:
+        del values["message_id"]
+    if not values.keys() & {"group_id"}:
+        values = {name: value for name, value in values.items() if name not in _FLAGS}
+    if row.get("expires_at") is not None:
+        left = _left(row["expires_at"])
+        if left <= 0:
+            return None
+        values["time_to_be_received"] = left
+    try:
+        return Outgoing(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _left(text: Any) -> float:
+    """Seconds until an ISO 8601 time."""
+    try:
+        when = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"expires_at is {text!r:.40}, not a time") from None
+    left = (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return left if math.isfinite(left) else 0.0

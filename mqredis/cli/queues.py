@@ -1,0 +1,146 @@
+"""``mqredis queue ...``: create, list, info, set, delete, purge."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
+from mqredis.cli.exits import Exit
+from mqredis.client import Queue
+from mqredis.errors import InvalidArgument, IoTimeout, QueueExists
+from mqredis.models import Access, QueueProperties
+
+COLUMNS = ("name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "transactional", "label")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    queue = subparsers.add_parser("queue", help="create, list, change, purge and delete queues")
+    inner = queue.add_subparsers(metavar="ACTION", required=True, dest="action")
+    create = command(inner, "create", "create a queue", _create)
+    create.add_argument("name")
+    _properties(create)
+    create.add_argument(
+        "--exist-ok", action="store_true", help="a queue of this name that is there already is fine"
+    )
+    listing = command(inner, "list", "list queues and subqueues", _list)
+    listing.add_argument("pattern", nargs="?", help="only names that match this glob")
+    listing.add_argument("--names", action="store_true", help="only the names, one per line")
+    info = command(inner, "info", "show properties and state of a queue", _info)
+    info.add_argument("name")
+    change = command(inner, "set", "change properties of a queue", _set)
+    change.add_argument("name")
+    _properties(change)
+    delete = command(inner, "delete", "delete a queue, its subqueues and all their messages", _delete)
+    delete.add_argument("name")
+    delete.add_argument("--yes", action="store_true", help="even if it holds messages")
+    purge = command(inner, "purge", "remove the messages of a queue", _purge)
+    purge.add_argument("name")
+    match_options(purge)
+
+
+def _options() -> dict[str, str]:
+    """Properties that can be set, with their type: bool, int, float or str."""
+    found = {}
+    for name, info in QueueProperties.model_fields.items():
+        kind = re.search(r"\b(bool|int|float|str)\b", str(info.annotation))
+        if kind:
+            found[name] = kind[0]
+    return found
+
+
+def _properties(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("properties")
+    for name, kind in _options().items():
+        option = "--" + name.replace("_", "-")
+        if kind == "bool":
+            group.add_argument(option, action=argparse.BooleanOptionalAction, default=None)
+        elif kind == "str":
+            group.add_argument(option, metavar="TEXT")
+        else:
+            group.add_argument(option, metavar="NUMBER", type=_number)
+
+
+def _number(text: str) -> int | float | str:
+    """A number, or "none" for no limit."""
+    if text.lower() == "none":
+        return "none"
+    try:
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is neither a number nor 'none'") from None
+
+
+def _given(arguments: Arguments) -> dict[str, Any]:
+    values = {name: getattr(arguments, name) for name in _options()}
+    return {name: None if value == "none" else value for name, value in values.items() if value is not None}
+
+
+def _create(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        try:
+            info = qm.create_queue(arguments.name, **_given(arguments))
+        except QueueExists:
+            if not arguments.exist_ok:
+                raise
+            info = qm.queue_info(arguments.name)
+    output.line(f"queue {info.name} is there", **info.model_dump())
+    return Exit.DONE
+
+
+def _list(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        rows = [info.model_dump() for info in qm.queues(arguments.pattern)]
+    if arguments.names and not output.json_lines:
+        for row in rows:
+            print(row["name"])
+    else:
+        output.rows(rows, COLUMNS)
+    return Exit.DONE
+
+
+def _info(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        output.fields(qm.queue_info(arguments.name).model_dump())
+    return Exit.DONE
+
+
+def _set(arguments: Arguments, output: Output) -> Exit:
+    changes = _given(arguments)
+    if not changes:
+        raise InvalidArgument("nothing to set: name a property, for example --quota-messages 1000")
+    with open_manager(arguments) as qm:
+        output.fields(qm.update_queue(arguments.name, **changes).model_dump())
+    return Exit.DONE
+
+
+def _delete(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        held = qm.queue_info(arguments.name).messages
+        if held and not arguments.yes:
+            raise InvalidArgument(
+                f"queue {arguments.name} holds {held} messages: add --yes to delete them with it"
+            )
+        removed = qm.delete_queue(arguments.name)
+    output.line(f"deleted {arguments.name} with {removed} messages", name=arguments.name, removed=removed)
+    return Exit.DONE
+
+
+def _purge(arguments: Arguments, output: Output) -> Exit:
+    how = chosen(arguments)
+    with open_manager(arguments) as qm, qm.open(arguments.name, Access.RECEIVE) as queue:
+        removed = _remove(queue, how) if how else queue.purge()
+    output.line(f"removed {removed} messages", name=arguments.name, removed=removed)
+    return Exit.DONE
+
+
+def _remove(queue: Queue, how: dict[str, Any]) -> int:
+    """Remove only the messages that match."""
+    removed = 0
+    while True:
+        try:
+            removed += len(queue.receive_many(256, 0, **how))
+        except IoTimeout:
+            return removed

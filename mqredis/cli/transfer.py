@@ -1,0 +1,107 @@
+"""``mqredis export | import``: a queue as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
+from mqredis.cli.exits import Exit
+from mqredis.cli.form import from_json, to_json
+from mqredis.cli.messages import send_batch
+from mqredis.client import LockedMessage, Queue
+from mqredis.errors import InvalidArgument, IoTimeout
+from mqredis.models import Access, Message, Outgoing
+
+#: Messages of one call.
+BATCH = 256
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    out = command(subparsers, "export", "write the messages of a queue as JSON lines", _export)
+    out.add_argument("queue")
+    out.add_argument("--file", type=Path, help="write here instead of to standard output")
+    out.add_argument("--drain", action="store_true", help="remove each message once its line is written")
+    match_options(out)
+    back = command(subparsers, "import", "send the messages that export wrote", _import)
+    back.add_argument("queue")
+    back.add_argument("--file", type=Path, help="read from here instead of from standard input")
+
+
+def _export(arguments: Arguments, output: Output) -> Exit:
+    how = chosen(arguments)
+    count = 0
+    access = Access.RECEIVE if arguments.drain else Access.PEEK
+    with (
+        open_manager(arguments) as qm,
+        qm.open(arguments.queue, access) as queue,
+        _target(arguments.file) as file,
+    ):
+        total = qm.queue_info(arguments.queue).ready
+        messages = _drained(queue, file, how) if arguments.drain else queue.browse(**how)
+        for message in output.progress(messages, "exporting", total):
+            file.write(output.encode(to_json(message)) + "\n")
+            count += 1
+        file.flush()
+    if arguments.file is not None:
+        output.line(f"{count} messages written to {arguments.file}", queue=arguments.queue, messages=count)
+    return Exit.DONE
+
+
+def _drained(queue: Queue, file: IO[str], how: dict[str, object]) -> Iterator[Message]:
+    """Lock a batch, hand it out to be written, and commit it together with locking the next one."""
+    written: list[LockedMessage] = []
+    while True:
+        try:
+            locks = queue.lock_many(BATCH, 0, settle=written, **how)  # type: ignore[arg-type]
+        except IoTimeout:
+            return  # what was written was settled by this last look
+        for lock in locks:
+            yield lock.message
+        file.flush()
+        written = locks
+
+
+def _import(arguments: Arguments, output: Output) -> Exit:
+    sent = expired = 0
+    with (
+        open_manager(arguments) as qm,
+        qm.open(arguments.queue, Access.SEND) as queue,
+        _source(arguments.file) as file,
+    ):
+        rows = _rows(iter(output.progress(file, "importing")))
+        while batch := list(islice(rows, BATCH)):
+            alive = [message for message in batch if message is not None]
+            expired += len(batch) - len(alive)
+            if alive:
+                send_batch(qm, queue, alive)
+            sent += len(alive)
+    text = f"sent {sent} messages" + (f", {expired} had expired" if expired else "")
+    output.line(text, queue=arguments.queue, messages=sent, expired=expired)
+    return Exit.DONE
+
+
+def _rows(lines: Iterator[str]) -> Iterator[Outgoing | None]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield from_json(json.loads(line))
+        except InvalidArgument as error:
+            raise InvalidArgument(f"line {number}: {error}") from None
+        except ValueError as error:
+            raise InvalidArgument(f"line {number} is not JSON: {error}") from None
+
+
+def _target(path: Path | None) -> AbstractContextManager[IO[str]]:
+    return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8")
+
+
+def _source(path: Path | None) -> AbstractContextManager[IO[str]]:
+    return nullcontext(sys.stdin) if path is None else path.open(encoding="utf-8")

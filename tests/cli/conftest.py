@@ -1,0 +1,91 @@
+"""The command line, run as a user would: in this process, or as one of its own."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mqredis.cli import main
+from tests.support.backend import ServerKind
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Result:
+    """What a command wrote and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[Any]:
+        """The JSON lines of its output."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def manager() -> str:
+    return f"cli-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def url(server_kind: ServerKind, manager: str, request: pytest.FixtureRequest) -> str:
+    if server_kind == "real":
+        found: str = request.getfixturevalue("redis_server").url
+        return found
+    return f"memory://{manager}"
+
+
+@pytest.fixture
+def run(
+    url: str, manager: str, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    """Runs a command in this process: ``run("send", "orders", stdin="...")``. It must end with ``code``."""
+    monkeypatch.setenv("MQREDIS_URL", url)
+    monkeypatch.setenv("MQREDIS_MANAGER", manager)
+
+    def call(*arguments: str, stdin: str = "", code: int = 0) -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        try:
+            ended = main(arguments)
+        except SystemExit as stop:  # argparse
+            ended = int(stop.code or 0)
+        out, err = capsysbinary.readouterr()
+        result = Result(ended, out.decode(), err.decode())
+        assert result.code == code, result
+        return result
+
+    yield call
+    result = call("doctor", "--json")
+    assert result.rows[0]["findings"] == []
+
+
+@pytest.fixture
+def start(redis_server: Any, manager: str) -> Callable[..., subprocess.Popen[str]]:
+    """Starts a command as a process of its own on the real server."""
+
+    def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "mqredis", *arguments],
+            env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return begin

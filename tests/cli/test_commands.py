@@ -1,0 +1,219 @@
+"""Every command, for people and for machines, on a real server and on fakeredis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mqredis.cli.app import build
+from mqredis.cli.exits import EXITS, Exit
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:
+    run("queue", "create", "orders")
+    return run
+
+
+def test_a_message_goes_in_and_comes_out(orders: Run) -> None:
+    sent = orders("send", "orders", "hello", "--json").rows[0]
+    assert orders("peek", "orders").out == "hello\n"
+    assert orders("receive", "orders", "--json").rows[0]["lookup_id"] == sent["lookup_id"]
+    assert "no message is available" in orders("receive", "orders", code=Exit.NOTHING).err
+
+
+def test_all_that_can_be_said_about_a_message(orders: Run) -> None:
+    orders(
+        "send", "orders", "b", "--priority", "7", "--label", "l", "--message-id", "m", "--correlation-id", "0x00ff",
+        "--group-id", "g", "--content-type", "text/html", "--property", "region=EU", "--property", "n:=12.5",
+        "--property", "yes:=true", "--expires", "60",
+    )  # fmt: skip
+    row = orders("peek", "orders", "--json").rows[0]
+    assert row["priority"] == 7
+    assert row["label"] == "l"
+    assert (row["message_id"], row["correlation_id"], row["group_id"]) == ("m", {"base64": "AP8="}, "g")
+    assert row["properties"] == {"region": "EU", "n": 12.5, "yes": True}
+    assert row["content_type"] == "text/html"
+    assert row["expires_at"] > row["sent_at"]
+
+
+def test_lines_files_and_standard_input_are_bodies(orders: Run, tmp_path: Path) -> None:
+    orders("send", "orders", "--lines", stdin="a\nb\n")
+    orders("send", "orders", stdin="whole\ntext\n")
+    (tmp_path / "body").write_bytes(b"\xff\x00")
+    orders("send", "orders", "--file", str(tmp_path / "body"))
+    rows = orders("browse", "orders", "--json").rows
+    assert [row.get("body", row.get("body_base64")) for row in rows] == ["a", "b", "whole\ntext\n", "/wA="]
+    assert orders("receive", "orders", "--count", "2", "--raw").out == "ab"
+
+
+def test_receive_all(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin="".join(f"{n}\n" for n in range(300)))
+    assert orders("receive", "orders", "--count", "0").out.split() == [str(n) for n in range(300)]
+
+
+def test_one_particular_message(orders: Run) -> None:
+    ids = [row["lookup_id"] for row in orders("send", "orders", "--lines", "--json", stdin="a\nb\nc\n").rows]
+    assert orders("peek", "orders", "--lookup-id", ids[1]).out == "b\n"
+    assert orders("receive", "orders", "--lookup-id", str(int(ids[1], 16))).out == "b\n"
+    orders("receive", "orders", "--lookup-id", ids[1], code=Exit.NOTHING)
+
+
+def test_browse_shows_a_table_without_control_characters(orders: Run) -> None:
+    orders("send", "orders", "a\x1b[2Jb")
+    orders("send", "orders", "x" * 100)
+    lines = orders("browse", "orders").out.splitlines()
+    assert lines[0].split()[:2] == ["lookup", "id"]
+    assert lines[1].endswith(r"a\x1b[2Jb")
+    assert lines[2].endswith("x...")
+    assert len(orders("browse", "orders", "--limit", "1").out.splitlines()) == 2
+
+
+def test_queues(run: Run) -> None:
+    run("queue", "create", "a", "--quota-messages", "1", "--label", "first", "--journaling")
+    assert "exists already" in run("queue", "create", "a", code=Exit.REFUSED).err
+    run("queue", "create", "a", "--exist-ok")
+    run("queue", "create", "b", "--transactional")
+    assert run("queue", "list", "--names").out == "a\nb\n"
+    assert [row["name"] for row in run("queue", "list", "b*", "--json").rows] == ["b"]
+    info = run("queue", "info", "a", "--json").rows[0]
+    assert (info["quota_messages"], info["label"], info["journaling"]) == (1, "first", True)
+    run("send", "a", "x")
+    assert "quota" in run("send", "a", "y", code=Exit.REFUSED).err
+    changed = run("queue", "set", "a", "--quota-messages", "none", "--no-journaling", "--json").rows[0]
+    assert (changed["quota_messages"], changed["journaling"]) == (None, False)
+    run("send", "a", "y")
+    run("queue", "set", "a", code=Exit.USAGE)
+    assert "--yes" in run("queue", "delete", "a", code=Exit.USAGE).err
+    assert run("queue", "purge", "a", "--json").rows == [{"name": "a", "removed": 2}]
+    run("queue", "delete", "a")
+    assert "there is no queue 'a'" in run("queue", "info", "a", code=Exit.REFUSED).err
+
+
+def test_transactional_queues_are_sent_to_in_a_transaction(run: Run) -> None:
+    run("queue", "create", "tx", "--transactional")
+    run("send", "tx", "--lines", stdin="a\nb\n")
+    rows = run("browse", "tx", "--json").rows
+    assert [row["body"] for row in rows] == ["a", "b"]
+    assert rows[0]["first_in_transaction"]
+    assert rows[1]["last_in_transaction"]
+
+
+def test_moves(orders: Run) -> None:
+    ids = [row["lookup_id"] for row in orders("send", "orders", "--lines", "--json", stdin="a\nb\nc\n").rows]
+    assert orders("move", "orders", "orders;retry", ids[1], "--json").rows[0]["moved"] == 1
+    assert orders("browse", "orders;retry", "--json").rows[0]["lookup_id"] == ids[1]
+    orders("move", "orders;retry", "orders", "--all")
+    assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["a", "b", "c"]
+    orders("move", "orders", "orders;retry", code=Exit.USAGE)
+    orders("move", "orders", "orders;retry", "0x0400000000000fff", code=Exit.NOTHING)
+
+
+def test_export_and_import_keep_everything_but_the_ids_of_the_broker(orders: Run, tmp_path: Path) -> None:
+    orders("send", "orders", "plain")
+    orders(
+        "send",
+        "orders",
+        "rich",
+        "--message-id",
+        "m",
+        "--property",
+        "a=b",
+        "--priority",
+        "6",
+        "--group-id",
+        "0xff",
+    )
+    (tmp_path / "bytes").write_bytes(bytes(range(256)) * 40)
+    orders("send", "orders", "--file", str(tmp_path / "bytes"))
+    before = orders("browse", "orders", "--json").rows
+    dump = tmp_path / "orders.jsonl"
+    assert "3 messages" in orders("export", "orders", "--file", str(dump), "--drain").out
+    assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == 0
+    assert "sent 3" in orders("import", "orders", "--file", str(dump)).out
+    after = orders("browse", "orders", "--json").rows
+    changing = {"lookup_id", "token", "sent_at", "arrived_at", "delivery_count"}
+    for old, new in zip(before, after, strict=True):
+        same = [{k: v for k, v in row.items() if k not in changing} for row in (old, new)]
+        if old["message_id"].startswith("mq-"):
+            for row in same:
+                del row["message_id"]
+        assert same[0] == same[1]
+    assert [json.loads(line) for line in orders("export", "orders").out.splitlines()] == after
+
+
+def test_an_import_names_the_line_that_is_wrong(orders: Run) -> None:
+    good = '{"body": "a"}\n'
+    for bad in ("hello\n", "[]\n", '{"body": "a", "priority": 9}\n', '{"body_base64": "?"}\n'):
+        assert "line 2" in orders("import", "orders", stdin=good + bad, code=Exit.USAGE).err
+    assert "line 2" in orders("import", "orders", stdin=good + '{"expires_at": 5}\n', code=Exit.USAGE).err
+
+
+def test_what_expired_meanwhile_is_not_sent_again(orders: Run) -> None:
+    line = '{"body": "old", "expires_at": "2020-01-01T00:00:00+00:00"}\n'
+    assert orders("import", "orders", "--json", stdin=line).rows[0] == {
+        "queue": "orders",
+        "messages": 0,
+        "expired": 1,
+    }
+
+
+def test_throttle_quota_maintain_stats(orders: Run) -> None:
+    orders("throttle", "on")
+    assert "throttled" in orders("send", "orders", "x", code=Exit.REFUSED).err
+    orders("throttle", "off")
+    assert orders("quota", "--messages", "1", "--json").rows[0] == {"quota_messages": 1, "quota_bytes": None}
+    orders("send", "orders", "x")
+    orders("send", "orders", "y", code=Exit.REFUSED)
+    orders("quota")
+    assert "served" in orders("maintain").out
+    stats = orders("stats", "--json").rows[0]
+    assert stats["manager"]["messages"] == 1
+    assert stats["queues"][0]["name"] == "orders"
+    assert "orders" in orders("stats").out
+
+
+def test_top(orders: Run) -> None:
+    orders("send", "orders", "x")
+    views = orders("top", "--count", "2", "--interval", "0", "--json").rows
+    assert [view["messages"] for view in views] == [1, 1]
+    assert views[0]["queues"][0]["ready"] == 1
+    assert views[0]["queues"][0]["oldest_s"] is not None
+    assert "oldest" in orders("top", "--count", "1").out
+
+
+def test_resolve_says_what_is_wrong(orders: Run) -> None:
+    assert "is over" in orders("resolve", "77.1:5", code=Exit.REFUSED).err
+    assert "not an operation token" in orders("resolve", "hello", code=Exit.USAGE).err
+
+
+def test_errors_for_machines(run: Run) -> None:
+    error = json.loads(run("receive", "nope", "--json", code=Exit.REFUSED).err)
+    assert error == {"error": "QueueNotFound", "text": "there is no queue 'nope'", "status": 0xC00E0003}
+
+
+@pytest.mark.parametrize("words", [[], ["fly"], ["send"], ["queue"], ["throttle", "maybe"]])
+def test_wrong_words_are_usage(run: Run, words: list[str]) -> None:
+    assert "usage: mqredis" in run(*words, code=Exit.USAGE).err
+
+
+def test_help_names_every_exit_code(run: Run) -> None:
+    text = run("--help").out
+    for code in EXITS:
+        assert f"{int(code):>3}  {EXITS[code]}" in text
+
+
+def test_every_command_takes_the_common_options() -> None:
+    def walk(parser: object) -> None:
+        for action in parser._actions:  # type: ignore[attr-defined]
+            if hasattr(action, "choices") and isinstance(action.choices, dict):
+                for inner in action.choices.values():
+                    walk(inner)
+        options = {option for action in parser._actions for option in action.option_strings}  # type: ignore[attr-defined]
+        if parser.prog not in ("mqredis queue", "mqredis completion"):  # type: ignore[attr-defined]
+            assert {"--url", "--manager", "--json"} <= options, parser
+
+    walk(build())
