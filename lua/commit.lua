@@ -35,6 +35,8 @@ if #missing > 0 then
   return frame.close(reply)
 end
 local late = tonumber(deadline) <= frame.now
+local order = ARGV[5] ~= "prepare" and outcome.gather(t, ops, queues) or {}
+if not outcome.plan(order, ARGV[5] == "commit" and not late) then return frame.close(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 if ARGV[5] == "prepare" and not late then
@@ -44,9 +46,9 @@ if ARGV[5] == "prepare" and not late then
 end
 if ARGV[5] == "commit" and not late then
   outcome.mark(ops, queues)
-  outcome.commit(outcome.gather(t, ops, queues), queues)
+  outcome.commit(order, queues)
 else
-  outcome.abort(outcome.gather(t, ops, queues))
+  outcome.abort(order)
 end
 txlog.forget(t)
 for _, q in pairs(queues) do quota.save(q) end

@@ -19,6 +19,7 @@
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_TOO_LARGE
 -- RETURNS GET_INHIBITED
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -38,7 +39,7 @@ if frame.again then
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 due.serve(q)
 
 local function finish(code, upto, ids)
@@ -48,6 +49,8 @@ local function finish(code, upto, ids)
   wake.ring(q)
   return code
 end
+
+if frame.missing then return finish(frame.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local mode, action, lid = ARGV[4], ARGV[5], ARGV[6]
@@ -94,6 +97,7 @@ if e and mode ~= "peek" and queue.is(q, "x") and not q.parent and ARGV[10] == ""
   if turn.busy(q, e.rec) then e = nil end
 end
 if not e then return finish(status.MESSAGE_NOT_FOUND) end
+if mode == "take" and not position.may_leave(q, { e }, "receive") then return finish(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 reply = { status.OK, "", 0, "", "", frame.now, 0 }

@@ -7,6 +7,7 @@
 -- RETURNS OK
 -- RETURNS CONTINUE more is due
 -- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -17,9 +18,9 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 local more = due.all(q)
 quota.save(q)
-reply = frame.close({ more and status.CONTINUE or status.OK })
+reply = frame.close(frame.missing or { more and status.CONTINUE or status.OK })
 wake.ring(q)
 return reply

@@ -17,6 +17,7 @@
 -- RETURNS TRANSACTION_USAGE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_TOO_LARGE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/quota"
@@ -48,6 +49,8 @@ local function finish(code)
   wake.ring(target)
   return code
 end
+
+if frame.missing then return finish(frame.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code

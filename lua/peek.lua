@@ -20,6 +20,7 @@
 -- RETURNS ILLEGAL_CURSOR_ACTION
 -- RETURNS OPERATION_CANCELLED
 -- RETURNS GET_INHIBITED
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -34,7 +35,7 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 local more = due.serve(q)
 
 local function finish(code)
@@ -45,6 +46,7 @@ local function finish(code)
   return code
 end
 
+if frame.missing then return finish(frame.missing) end
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
 if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end

@@ -9,6 +9,7 @@
 -- RETURNS OK number of messages removed by this call
 -- RETURNS CONTINUE number of messages removed by this call, limit for the next one
 -- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -20,12 +21,15 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 due.serve(q)
-if ARGV[4] == "" then sweep.pending(q) end
 local limit = ARGV[4] == "" and string.format("%014x", frame.seq) or ARGV[4]
-local removed, more = sweep.clear(q, limit, "queue_purged")
+local removed, more
+if not frame.missing then
+  if ARGV[4] == "" then sweep.pending(q) end
+  removed, more = sweep.clear(q, limit, "queue_purged")
+end
 quota.save(q)
-reply = frame.close({ more and status.CONTINUE or status.OK, "", 0, removed, limit })
+reply = frame.close(frame.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
 wake.ring(q)
 return reply

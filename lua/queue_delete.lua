@@ -3,39 +3,56 @@
 --
 -- KEYS admin
 -- QUEUE[1] the queue
--- QUEUE[2+] its subqueues
--- ARGV[3+] name  of each queue of KEYS as written
+-- QUEUE[2+] its subqueues, then the queues that its messages leave traces in
+-- ARGV[3+] name  of each queue to delete, as written
 -- RETURNS OK number of messages that went with it
 -- RETURNS QUEUE_NOT_FOUND
--- RETURNS KEYS_CHANGED names of subqueues, as written, that KEYS must bring as well
+-- RETURNS CONTINUE number of messages that went in this call
+-- RETURNS KEYS_CHANGED encoded names of subqueues and others that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/quota"
+--- require "lib/position"
+--- require "lib/side"
+--- require "lib/sweep"
 --- require "lib/wake"
 --- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
 local first = queue.open(1, 6)
 if not first then return frame.close({ status.QUEUE_NOT_FOUND }) end
-local brought, missing = {}, { status.KEYS_CHANGED, "", 0 }
-for n = 3, #ARGV do brought[ARGV[n]] = true end
+if #ARGV == 3 then queue.join(first, 6) end
+local names, removed = {}, 0
+for n = 3, #ARGV do names[ARGV[n]] = true end
 for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
-  local subqueue = string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";"
-  if subqueue and not brought[name] then missing[#missing + 1] = name end
+  if string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";" and not names[name] then frame.lack(side.encode(name)) end
 end
-if #missing > 3 then return frame.close(missing) end
-frame.touch()
-local removed, going = 0, {}
-for n = 1, #ARGV - 2 do
-  local q = queue.open(n, 6)
-  if q then
-    going[#going + 1] = q
-    removed = removed + q.messages
-    quota.add(q, -q.messages, -q.bytes)
-    redis.call("HDEL", KEYS[4], ARGV[n + 2])
+if frame.missing then return frame.close(frame.missing) end
+local going = {}
+for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 6) end
+
+-- Messages that asked for something leave one by one, with their traces, before the rest goes at once.
+for n = 1, #going do
+  local q = going[n]
+  local entries = redis.call("HGET", q.q, "hooked") and sweep.doomed(q) or {}
+  if not position.may_leave(q, entries, "queue_deleted") then return frame.close(frame.missing) end
+  if #entries > 0 then
+    position.delete(q, entries, "queue_deleted")
+    quota.save(q)
+    reply = frame.close({ status.CONTINUE, "", 0, #entries })
+    wake.ring(q)
+    return reply
   end
 end
+frame.touch()
+for n = 1, #going do
+  local q = going[n]
+  removed = removed + q.messages
+  quota.add(q, -q.messages, -q.bytes)
+  quota.save(q)
+end
+for n = 3, #ARGV do redis.call("HDEL", KEYS[4], ARGV[n]) end
 reply = frame.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]

@@ -27,6 +27,7 @@
 -- RETURNS TRANSACTION_USAGE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_TOO_LARGE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -50,9 +51,9 @@ if frame.again then
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 local more = due.serve(q)
-local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
+local lost = not frame.missing and settle.all(q, 13, tonumber(ARGV[12]), 0)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
@@ -62,6 +63,8 @@ local function finish(code, upto, ids)
   wake.ring(q)
   return code
 end
+
+if not lost then return finish(frame.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local mode, count = ARGV[4], tonumber(ARGV[5])
@@ -124,6 +127,7 @@ for n = 1, #entries do
     break
   end
 end
+if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
 if ARGV[9] ~= "" then wake.drop(q, waiter, ARGV[11]) end
 frame.touch()
 local ids = {}

@@ -17,10 +17,15 @@
 -- RETURNS ENQUEUE_TIMED_OUT
 -- RETURNS ENQUEUE_MANAGER_QUOTA
 -- RETURNS ENQUEUE_QUEUE_QUOTA
+-- RETURNS DUPLICATE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
---- require "lib/position"
+--- require "lib/put"
+--- require lazy "lib/special"
+--- require lazy "lib/trace"
+--- require lazy "lib/refusal"
 --- require "lib/quota"
 --- require lazy "lib/tx"
 --- require "lib/wake"
@@ -31,13 +36,23 @@ if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_A
 due.serve(q)
 
 -- decide -----------------------------------------------------------------------------------------
-local function refuse(code)
+local function finish(answer)
   quota.save(q)
-  reply = frame.close({ code })
+  answer = frame.close(answer)
   wake.ring(q)
-  return reply
+  return answer
 end
 
+-- A refusal may leave negative acknowledgements and dead letters; that, too, is decided first.
+local function refuse(code)
+  if not frame.missing and string.find(ARGV[6] or "", "\3[aj]") then
+    refusal.load()
+    refusal.trace(q, code)
+  end
+  return finish(frame.missing or { code })
+end
+
+if frame.missing then return finish(frame.missing) end
 local t, code
 if (ARGV[4] ~= "") ~= queue.is(q, "t") then return refuse(status.TRANSACTION_USAGE) end
 if queue.is(q, "p") then return refuse(status.PUT_INHIBITED) end
@@ -46,71 +61,29 @@ if ARGV[4] ~= "" then
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return refuse(code) end
 end
-
-local exclusive = queue.is(q, "x")
-local entries, bytes, at, hooked = {}, 0, 6, false
-while at <= #ARGV do
-  local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "" }
-  if record.flag(e.rec, 8) then
-    at = at + 1
-    e.large = ARGV[at]
-  end
-  if exclusive then e.rec = record.set_flag(e.rec, 1) end
-  e.size = #e.rec + #e.large
-  if e.size > q.max_bytes then return refuse(status.MESSAGE_TOO_LARGE) end
-  if record.flag(e.rec, 1) then
-    hooked = true
-    local limit = record.field(e.rec, "u")
-    if limit and tonumber(record.field(e.rec, "S") or 0) > tonumber(limit) then
-      return refuse(status.ENQUEUE_TIMED_OUT)
-    end
-  end
-  bytes = bytes + e.size
-  entries[#entries + 1] = e
-  at = at + 1
-end
+local entries, bytes, hooked = put.parse(q, 6)
+if not entries then return refuse(bytes) end
 if t and t.count + #entries > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
 code = quota.refuses(q, #entries, bytes)
 if code then return refuse(code) end
+if hooked then
+  special.load()
+  trace.load()
+  if special.duplicate(q, entries) then return refuse(status.DUPLICATE) end
+  if not t then
+    trace.accepted(q, entries, false)
+    trace.expiring(q, entries)
+  end
+  if frame.missing then return finish(frame.missing) end
+end
 
 -- apply ------------------------------------------------------------------------------------------
 frame.touch()
-quota.add(q, #entries, bytes)
-local fields, ids = {}, {}
+put.number(entries, t)
+if hooked then special.hold(q, entries) end
+put.store(q, entries, t, hooked)
 reply = { status.OK, "", 0 }
-for n = 1, #entries do
-  local e = entries[n]
-  frame.seq = frame.seq + 1
-  e.lid = string.format("%02x%014x", t and 0 or 7 - e.priority, frame.seq)
-  ids[n] = e.lid
-  fields[#fields + 1] = e.lid
-  fields[#fields + 1] = e.rec
-  if e.large ~= "" then
-    fields[#fields + 1] = "^" .. e.lid
-    fields[#fields + 1] = e.large
-  end
-  reply[n + 3] = e.lid
-end
-redis.call("HSET", q.m, unpack(fields))
-if hooked then redis.call("HSET", q.q, "hooked", 1) end
-if t then
-  local states, scores = {}, {}
-  for n = 1, #entries do
-    states[#states + 1] = ids[n]
-    states[#states + 1] = "0 0 0 0 " .. entries[n].size .. " S " .. t.id .. " " .. t.fence
-    scores[#scores + 1] = t.deadline
-    scores[#scores + 1] = ids[n]
-  end
-  redis.call("HSET", q.s, unpack(states))
-  redis.call("ZADD", q.l, unpack(scores))
-  queue.note(q, t.deadline)
-  tx.add(t, q, "S", ids)
-else
-  position.arrive(q, entries)
-end
+for n = 1, #entries do reply[n + 3] = entries[n].lid end
 reply[#reply + 1] = frame.stamp
 reply[#reply + 1] = t and t.fence or ""
-quota.save(q)
-reply = frame.close(reply)
-wake.ring(q)
-return reply
+return finish(reply)

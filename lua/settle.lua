@@ -8,6 +8,7 @@
 -- ARGV[4+] settlement  three each: action (c commit, a abort, j reject, x extend), fence, id
 -- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by somebody else, "g" gone) of each lost lock
 -- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -19,11 +20,11 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.under(q, queue.open(2, 3))
+queue.join(q, 3)
 due.serve(q)
-local lost = settle.all(q, 4, (#ARGV - 3) / 3, tonumber(ARGV[3]))
-reply = { status.OK, "", 0, frame.now }
-for n = 1, #lost do reply[n + 4] = lost[n] end
+local lost = not frame.missing and settle.all(q, 4, (#ARGV - 3) / 3, tonumber(ARGV[3]))
+reply = frame.missing or { status.OK, "", 0, frame.now }
+for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
 quota.save(q)
 reply = frame.close(reply)
 wake.ring(q)

@@ -59,6 +59,7 @@ from mqredis.errors import (
     UnsupportedAccess,
     WaiterNotFound,
 )
+from mqredis.keys import DEAD_LETTER, SYSTEM_JOURNAL, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import (
     Access,
     Acknowledge,
@@ -72,9 +73,12 @@ from mqredis.models import (
     Outgoing,
     QueueInfo,
     QueueProperties,
+    QueueStatistics,
+    RetryPolicy,
     Seek,
     Sent,
     Share,
+    Subscription,
 )
 from mqredis.reports import Finding, Report
 from mqredis.settings import Settings
@@ -83,6 +87,12 @@ from mqredis.status import Status
 __version__ = "0.1.0"
 
 __all__ = [
+    "Subscription",
+    "RetryPolicy",
+    "QueueStatistics",
+    "TRANSACTIONAL_DEAD_LETTER",
+    "SYSTEM_JOURNAL",
+    "DEAD_LETTER",
     "Access",
     "AccessDenied",
     "Acknowledge",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mqredis import keys
 from mqredis.errors import InvalidArgument
 from mqredis.models import Acknowledge, Identifier, Journal, Message, Outgoing, PropertyValue
 
@@ -163,12 +164,12 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
         add(f"\x03a{int(m.acknowledge)}")
         special = True
     if m.administration_queue:
-        add("\x03A" + escape(m.administration_queue))
+        add("\x03A" + keys.check_name(m.administration_queue, "administration queue"))
         special = True
     if m.response_queue:
         add("\x03r" + escape(m.response_queue))
     if m.dead_letter_queue:
-        add("\x03Q" + escape(m.dead_letter_queue))
+        add("\x03Q" + keys.check_name(m.dead_letter_queue, "dead-letter queue"))
         special = True
     if m.journal:
         add(f"\x03j{int(m.journal)}")
@@ -230,8 +231,10 @@ def decode(queue: str, incarnation: str, lookup_id: bytes, state: bytes, record:
             if kind == "\x01":
                 name, _, value = text.partition("\x02")
                 properties[unescape(name)] = _property(value)
-            else:
+            elif text[0] != "~":
                 head[text[0]] = text[1:]
+            elif text[1] != "e":  # a copy shows what the message asked for, though nothing acts on it
+                head.setdefault(text[1], text[2:])
     sent_ms = arrived_ms - int(head.get("S", 0))
     values["sent_at"] = time_at(sent_ms)
     values["message_id"] = _identifier(head["m"]) if "m" in head else generated_id(lid)
@@ -274,6 +277,8 @@ def _fill(values: dict[str, Any], head: Mapping[str, str], sent_ms: int) -> None
         values["recoverable"] = head["d"] != "0"
     if "I" in head:
         values["original_lookup_id"] = int(head["I"], 16)
+    if "B" in head:
+        values["original_arrived_at"] = time_at(int(head["B"]))
 
 
 _NUMBERS = (

@@ -16,6 +16,15 @@ PREFIX = "mq"
 MAX_NAME = 124
 MAX_SUBQUEUE = 32
 
+#: The queues of the system: dead letters sent without and within a transaction, and source journaling.
+SYSTEM = "system$"
+DEAD_LETTER = "system$;deadletter"
+TRANSACTIONAL_DEAD_LETTER = "system$;deadxact"
+SYSTEM_JOURNAL = "system$;journal"
+_SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL})
+#: Subqueues that the broker fills by itself.
+_KEPT = frozenset({"journal", "retry", "poison"})
+
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -67,6 +76,18 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
     if name != name.strip():
         raise InvalidName(f"{what} name begins or ends with white space")
     return name
+
+
+def kept(path: str) -> bool:
+    """Does the broker create this queue by itself: a queue of the system, a journal, ;retry or ;poison?"""
+    name, _, sub = path.partition(";")
+    return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT
+
+
+def own_quota(path: str) -> bool:
+    """Is this a journal or a queue of the system, which counts in no other queue and takes no message but copies?"""
+    name, _, sub = path.partition(";")
+    return name == SYSTEM or sub == "journal"
 
 
 class KeySet:

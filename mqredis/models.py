@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum, IntEnum, IntFlag
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -198,6 +198,7 @@ class Message(_Model):
     #: On journal copies and dead letters: where the message was, under which id, and why it left.
     original_queue: str | None = None
     original_lookup_id: int | None = None
+    original_arrived_at: datetime | None = None
     reason: str | None = None
 
     @property
@@ -212,10 +213,35 @@ class Sent(_Model):
     lookup_id: int
     message_id: Identifier
     token: str
+    #: Of a send to several queues: what each of them answered, this one included.
+    copies: tuple[Sent, ...] = ()
+
+
+class RetryPolicy(_Model):
+    """What the broker does with a message that its readers give back or let lapse, by how often it was delivered.
+
+    A message is delivered ``1 + immediate`` times in a row, rests in the subqueue ``retry``, and so on for ``cycles``
+    rests; after ``(1 + immediate) * (1 + cycles)`` deliveries the ``final`` fate is due.
+    """
+
+    immediate: int = Field(default=2, ge=0, le=1000, strict=True)
+    cycles: int = Field(default=0, ge=0, le=1000, strict=True)
+    #: How long the first rest lasts, in seconds; each further one is ``factor`` times as long, up to ``max_delay``.
+    delay: float = Field(default=10.0, ge=0, le=31_536_000)
+    factor: float = Field(default=2.0, ge=1, le=100)
+    max_delay: float = Field(default=3600.0, ge=0, le=31_536_000)
+    #: poison: to the subqueue ``poison``. dead_letter: to the dead-letter queue of the message or of the system.
+    #: reject: as if its reader had rejected it. drop: gone without a trace.
+    final: Literal["poison", "dead_letter", "reject", "drop"] = "poison"
+
+    @property
+    def deliveries(self) -> int:
+        """After how many deliveries the final fate is due."""
+        return (1 + self.immediate) * (1 + self.cycles)
 
 
 class QueueProperties(_Model):
-    """Properties of a queue (MS-MQDMPR 3.1.1.2); all but ``transactional`` may be changed later."""
+    """Properties of a queue (MS-MQDMPR 3.1.1.2); ``transactional`` and ``topic`` are fixed at creation."""
 
     label: str = Field(default="", max_length=124)
     transactional: bool = Field(default=False, strict=True)
@@ -232,6 +258,10 @@ class QueueProperties(_Model):
     get_inhibited: bool = Field(default=False, strict=True)
     #: One active message per group, and fair turns between groups. Fixed when the queue is created.
     group_exclusive: bool = Field(default=False, strict=True)
+    #: What becomes of messages that their readers give back; None: they are delivered again for ever.
+    retry: RetryPolicy | None = None
+    #: A topic keeps no messages: what is sent to it goes to every queue that subscribed. Fixed at creation.
+    topic: bool = Field(default=False, strict=True)
 
 
 class QueueInfo(QueueProperties):
@@ -254,6 +284,52 @@ class QueueInfo(QueueProperties):
     def properties(self) -> dict[str, Any]:
         """Only the settable properties."""
         return {name: getattr(self, name) for name in QueueProperties.model_fields}
+
+
+class QueueStatistics(_Model):
+    """What is in a queue and passes through it, of one moment (``QueueManager.statistics``)."""
+
+    name: str
+    ready: int
+    delayed: int
+    locked: int
+    #: Everything in the list, uncommitted sends included.
+    messages: int
+    bytes: int
+    waiters: int
+    journal_messages: int
+    journal_bytes: int
+    #: What the retry policy has put to rest, and what it has given up.
+    retry_messages: int
+    retry_bytes: int
+    poison_messages: int
+    poison_bytes: int
+    #: Messages that came and left since the queue was created, in whatever way, moves included.
+    total_in: int
+    total_out: int
+    #: Of those that left: for which reason. The rest was received.
+    expired: int
+    purged: int
+    rejected: int
+    poisoned: int
+    dropped: int
+    #: Dead letters made from messages of this queue.
+    dead: int
+    #: Age of the oldest message that a reader could take now, in seconds, by priority (transactional ones: 7).
+    oldest_seconds: dict[int, float]
+    #: Messages per second that came and left, over the last ``rate_seconds``.
+    rate_in: float
+    rate_out: float
+    rate_seconds: float
+
+
+class Subscription(_Model):
+    """A queue that subscribed to a topic."""
+
+    topic: str
+    queue: str
+    #: Which messages it wants; None: all.
+    selector: str | None = None
 
 
 class ManagerInfo(_Model):

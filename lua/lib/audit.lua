@@ -72,7 +72,9 @@ end
 function audit.element(out, at, part, member, value)
   local base = at - (string.find(audit.order, part, 1, true) - 1)
   local fine
-  if part == "i" then
+  if part == "t" and string.find(member, "^[bk]") then
+    fine = true -- back from ;retry; the window of a dedup key
+  elseif part == "i" then
     fine = audit.indexed(base, member)
   else
     local lid = part == "t" and string.sub(member, 2) or member

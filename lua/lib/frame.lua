@@ -11,7 +11,7 @@
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
-  quota_messages = nil, quota_bytes = nil, throttled = false, again = nil,
+  quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
 }
 
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
@@ -69,6 +69,15 @@ function frame.touch()
     frame.changed = true
     frame.history = frame.history + 1
   end
+end
+
+-- A queue that the script needs and KEYS does not bring: said before anything is changed, see frame.lacking.
+function frame.lack(name)
+  frame.missing = frame.missing or { status.KEYS_CHANGED, "", 0 }
+  for n = 4, #frame.missing do
+    if frame.missing[n] == name then return end
+  end
+  frame.missing[#frame.missing + 1] = name
 end
 
 -- Ends a script: saves the manager, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.

@@ -1,6 +1,8 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require lazy "lib/release"
+--- require lazy "lib/retry"
+--- require lazy "lib/trace"
 -- What happens when a deadline of a queue has passed. Loaded only then.
 local lapse = {}
 
@@ -24,6 +26,7 @@ function lapse.locks(q, ids)
       locked[#locked + 1] = e
     end
   end
+  if not (release.plan(q, locked) and release.plan(q, received)) then return end
   release.unlock(q, locked, false)
   release.unlock(q, received, true)
   position.delete(q, sent, "aborted")
@@ -44,18 +47,34 @@ function lapse.transaction(id)
   frame.touch()
 end
 
+-- Kinds of timers: "e" expiry and "d" delay of a message; "b" back from ;retry; "k" the window of a dedup key.
 function lapse.timers(q, timers)
-  local ready, expired = {}, {}
+  local kinds, gone = { e = {}, d = {}, b = {}, k = {} }, {}
   for n = 1, #timers do
-    local e = position.read(q, { string.sub(timers[n], 2) })[1]
-    redis.call("ZREM", q.t, timers[n])
-    if e and string.sub(timers[n], 1, 1) == "e" then
-      expired[#expired + 1] = e
-    elseif e then
-      ready[#ready + 1] = e
-    end
+    if string.sub(timers[n], 1, 1) == "e" then gone[string.sub(timers[n], 2)] = true end
   end
+  for n = 1, #timers do
+    local kind, id = string.sub(timers[n], 1, 1), string.sub(timers[n], 2)
+    -- Expiry and delay of one message may be due together: then it is gone.
+    if kind ~= "d" or not gone[id] then kinds[kind][#kinds[kind] + 1] = id end
+  end
+  local expired, ready = position.read(q, kinds.e), position.read(q, kinds.d)
+  position.may_leave(q, expired, "receive_timeout")
+  if #ready > 0 then
+    trace.load()
+    trace.expiring(q, ready)
+  end
+  local rested = {}
+  if #kinds.b > 0 then
+    retry.load()
+    trace.load()
+    rested = retry.rested(q, kinds.b)
+    trace.expiring(q, rested)
+  end
+  if frame.missing then return end
+  redis.call("ZREM", q.t, unpack(timers))
   frame.touch()
   position.delete(q, expired, "receive_timeout")
   position.arrive(q, ready)
+  if #rested > 0 then retry.back(q, rested) end
 end

@@ -4,6 +4,7 @@
 --- require "lib/tx"
 --- require "lib/release"
 --- require "lib/transfer"
+--- require lazy "lib/trace"
 -- How a unit of work ends (3.1.4.4, 3.1.4.5), queue by queue; within a queue in the order of its operations.
 local outcome = {}
 
@@ -45,6 +46,30 @@ function outcome.gather(t, ops, queues)
   return order
 end
 
+-- Decide: may it end so? Else frame.missing names the queues that it takes.
+function outcome.plan(order, commit)
+  for n = 1, #order do
+    local part = order[n]
+    if commit then
+      local traced = false
+      for k = 1, #part.S do traced = traced or record.flag(part.S[k].rec, 1) end
+      if traced then
+        trace.load()
+        trace.accepted(part.q, part.S, false)
+        trace.expiring(part.q, part.S)
+      end
+      position.may_leave(part.q, part.R, "receive")
+      position.may_leave(part.q, part.X, "receive_rejected")
+      for _, entries in pairs(part.M) do release.plan(part.q, entries) end
+    else
+      release.plan(part.q, part.R)
+      release.plan(part.q, part.X)
+      for _, entries in pairs(part.M) do release.plan(part.q, entries) end
+    end
+  end
+  return not frame.missing
+end
+
 -- Marks the first and the last message sent in the transaction (3.1.4.3).
 function outcome.mark(ops, queues)
   local first, last
@@ -67,7 +92,7 @@ end
 function outcome.commit(order, queues)
   for n = 1, #order do
     local part = order[n]
-    release.unlock(part.q, part.S, false)
+    outcome.appear(part.q, part.S)
     position.finish(part.q, part.R, "receive")
     position.finish(part.q, part.X, "receive_rejected")
     for target, entries in pairs(part.M) do
@@ -78,6 +103,17 @@ function outcome.commit(order, queues)
       end
     end
   end
+end
+
+-- What was sent is there now, and its sender may want to know.
+function outcome.appear(q, entries)
+  for n = 1, #entries do
+    if record.flag(entries[n].rec, 1) then
+      trace.load()
+      trace.accepted(q, { entries[n] }, true)
+    end
+  end
+  release.unlock(q, entries, false)
 end
 
 function outcome.abort(order)

@@ -2,6 +2,7 @@
 --- require "lib/queue"
 --- require "lib/record"
 --- require lazy "lib/special"
+--- require lazy "lib/trace"
 --- require "lib/quota"
 -- The state machine of a MessagePosition (3.1.1.11), and the only writer of states.
 --
@@ -57,9 +58,23 @@ function position.arrive(q, entries)
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
 end
 
--- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why.
+-- Decide: may these entries leave for this reason? Else frame.missing names the queues their traces go to. Plain
+-- messages of plain queues leave none.
+function position.may_leave(q, entries, reason)
+  local traced = reason == "receive" and string.find(q.flags, "j", 1, true)
+  for n = 1, #entries do traced = traced or record.flag(entries[n].rec, 1) end
+  if traced then
+    trace.load()
+    trace.plan(q, entries, reason)
+  end
+  return not frame.missing
+end
+
+-- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why; what that leaves behind is written
+-- first (lib/trace), and was planned with position.may_leave.
 function position.delete(q, entries, reason)
   local free, held, fields, states, bytes = {}, {}, {}, {}, 0
+  local traced = reason == "poison" or (reason == "receive" and string.find(q.flags, "j", 1, true))
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
@@ -71,16 +86,27 @@ function position.delete(q, entries, reason)
       if record.flag(e.rec, 1) then
         special.load()
         special.leave(q, e.lid, e.rec, false, reason)
+        special.gone(q, e.rec, reason)
+        traced = reason ~= "aborted"
       end
     end
     if e.st then states[#states + 1] = e.lid end
   end
   if #entries == 0 then return end
+  quota.add(q, -#entries, -bytes)
+  if traced then
+    trace.load()
+    trace.leave(q, entries, reason)
+  end
+  if reason == "aborted" then
+    q.gone = q.gone - #entries
+  elseif reason ~= "receive" then
+    redis.call("HINCRBY", q.q, "n_" .. reason, #entries)
+  end
   if #free > 0 then redis.call("ZREM", q.a, unpack(free)) end
   if #held > 0 then redis.call("ZREM", q.l, unpack(held)) end
   if #states > 0 then redis.call("HDEL", q.s, unpack(states)) end
   redis.call("HDEL", q.m, unpack(fields))
-  quota.add(q, -#entries, -bytes)
   frame.touch()
 end
 

@@ -23,6 +23,7 @@ function quota.add(q, count, bytes)
   q.messages = q.messages + count
   q.bytes = q.bytes + bytes
   q.counted = true
+  if count < 0 then q.gone, q.left = q.gone - count, true end
   frame.messages = frame.messages + count
   frame.bytes = frame.bytes + bytes
   if q.parent then
@@ -31,12 +32,38 @@ function quota.add(q, count, bytes)
   end
 end
 
+-- Do they fit into a queue beside the one the script works on? What is copied there leaves elsewhere, so flow control
+-- does not stop it.
+function quota.fits(q, count, bytes)
+  local throttled = frame.throttled
+  frame.throttled = false
+  local code = quota.refuses(q, count, bytes)
+  frame.throttled = throttled
+  return not code
+end
+
+-- Writes down what was counted: for this queue, and for those beside it that the script touched (lib/side).
 function quota.save(q)
-  if q.noted then redis.call("HSET", q.q, "due", q.due or "") end
+  quota.write(q)
+  for n = 1, #(frame.sides or "") do quota.write(frame.sides[n]) end
+end
+
+function quota.write(q)
+  quota.due(q)
+  if q.parent then quota.due(q.parent) end
   if not q.counted then return end
-  redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes)
+  if q.left then
+    redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes, "gone", q.gone)
+  else
+    redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes)
+  end
   if q.parent then
     redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
   end
   q.counted = false
+end
+
+function quota.due(q)
+  if q.noted then redis.call("HSET", q.q, "due", q.due or "") end
+  q.noted = false
 end

@@ -1,13 +1,40 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require "lib/record"
+--- require lazy "lib/retry"
+--- require lazy "lib/trace"
 -- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
 local release = {}
+
+-- Does a retry policy decide about this entry? It does about what a reader of the main queue had.
+function release.judged(q, e)
+  return string.find(q.flags, "r", 1, true) and not q.parent and string.find(e.st.kind, "^[LR]")
+end
+
+-- Decide: may these entries be unlocked? Else frame.missing names the queues that it takes.
+function release.plan(q, entries)
+  for n = 1, #entries do
+    local e = { entries[n] }
+    if string.find(e[1].st.kind, "P", 1, true) then
+      position.may_leave(q, e, "queue_purged")
+    else
+      if record.flag(e[1].rec, 1) then
+        trace.load()
+        trace.expiring(q, e)
+      end
+      if release.judged(q, e[1]) then
+        retry.load()
+        retry.plan(q, e)
+      end
+    end
+  end
+  return not frame.missing
+end
 
 -- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
 -- `aborted`: count it as an abort of the transaction that had received it.
 function release.unlock(q, entries, aborted)
-  local back, purged, states, drop, ids = {}, {}, {}, {}, {}
+  local back, judged, purged, states, drop, ids = {}, {}, {}, {}, {}, {}
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st
@@ -16,7 +43,8 @@ function release.unlock(q, entries, aborted)
     if string.find(st.kind, "P", 1, true) then
       purged[#purged + 1] = e
     else
-      back[#back + 1] = e
+      local to = release.judged(q, e) and judged or back
+      to[#to + 1] = e
       if aborted then st.aborts = st.aborts + 1 end
       st.kind, st.owner, st.fence = "-", "-", 0
       if st.deliveries + st.aborts + st.moves > 0 then
@@ -33,5 +61,9 @@ function release.unlock(q, entries, aborted)
   if #drop > 0 then redis.call("HDEL", q.s, unpack(drop)) end
   frame.touch()
   position.arrive(q, back)
+  if #judged > 0 then
+    retry.load()
+    retry.judge(q, judged)
+  end
   if #purged > 0 then position.delete(q, purged, "queue_purged") end
 end

@@ -5,25 +5,23 @@
 -- under a cursor still has a "next".
 local seek = {}
 
--- Up to `count` available entries behind `after` ("" from the front). Expired ones are removed on the way.
+-- Up to `count` available entries behind `after` ("" from the front).
+-- Expired ones are passed over; lib/due removes them
 function seek.available(q, after, count)
-  local found = {}
+  local found, page = {}, count
   for _ = 1, 8 do
     local ids
     if after == "" then
-      ids = redis.call("ZRANGE", q.a, 0, count - 1)
+      ids = redis.call("ZRANGE", q.a, 0, page - 1)
     else
-      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, count)
+      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
-    local entries, expired = position.read(q, ids), {}
-    found = {}
+    local entries = position.read(q, ids)
     for n = 1, #entries do
-      local to = seek.expired(entries[n]) and expired or found
-      to[#to + 1] = entries[n]
+      if #found < count and not seek.expired(entries[n]) then found[#found + 1] = entries[n] end
     end
-    if #expired == 0 then return found end
-    position.delete(q, expired, "receive_timeout")
-    if #found > 0 then return found end
+    if #found > 0 or #ids < page then return found end
+    after, page = ids[#ids], 128
   end
   return found
 end
@@ -54,10 +52,10 @@ end
 
 -- The nearest available entry before `from` ("" from the end).
 function seek.back(q, from)
-  for _ = 1, 8 do
+  for _ = 1, 256 do
     local top = from == "" and "+" or "(" .. from
     local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.a, top, "-", "LIMIT", 0, 1))[1]
     if not e or not seek.expired(e) then return e end
-    position.delete(q, { e }, "receive_timeout")
+    from = e.lid
   end
 end

@@ -8,8 +8,9 @@ local settle = {}
 -- Settles `count` locks written in ARGV from `at` on, three elements each: action, fence, id. Actions: c commit,
 -- a abort (back in its place), j reject, x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if
 -- the message is available again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone.
+-- Returns nothing, and has done nothing, if frame.missing names queues that it takes.
 function settle.all(q, at, count, lease)
-  local lost, ids, held, done = {}, {}, {}, { c = {}, a = {}, j = {}, x = {} }
+  local lost, ids, held, done = {}, {}, {}, { c = {}, a = {}, j = {}, x = {}, p = {} }
   if count == 0 then return lost end
   for n = 1, count do ids[n] = ARGV[at + n * 3 - 1] end
   local entries = position.read(q, ids)
@@ -18,7 +19,8 @@ function settle.all(q, at, count, lease)
     local action, fence, lid = ARGV[at + n * 3 - 3], ARGV[at + n * 3 - 2], ids[n]
     local e = held[lid]
     if e and e.st and string.sub(e.st.kind, 1, 1) == "L" and e.st.fence == fence then
-      local to = done[action]
+      -- A purged message leaves as purged, whatever its reader says.
+      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 1, true) and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil
     else
@@ -26,27 +28,22 @@ function settle.all(q, at, count, lease)
       lost[#lost + 1] = not e and "g" or (not e.st or string.sub(e.st.kind, 1, 1) == "-") and "a" or "f"
     end
   end
+  position.may_leave(q, done.c, "receive")
+  position.may_leave(q, done.j, "receive_rejected")
+  position.may_leave(q, done.p, "queue_purged")
   if #done.a > 0 then
     release.load()
-    release.unlock(q, done.a, false)
+    release.plan(q, done.a)
   end
-  if #done.c > 0 then settle.finish(q, done.c, "receive") end
-  if #done.j > 0 then settle.finish(q, done.j, "receive_rejected") end
+  if frame.missing then return end
+  if #done.a > 0 then release.unlock(q, done.a, false) end
+  if #done.c > 0 then position.finish(q, done.c, "receive") end
+  if #done.j > 0 then position.finish(q, done.j, "receive_rejected") end
+  if #done.p > 0 then position.finish(q, done.p, "queue_purged") end
   for n = 1, #done.x do redis.call("ZADD", q.l, frame.now + lease, done.x[n].lid) end
   if #done.x > 0 then
     queue.note(q, frame.now + lease)
     frame.touch()
   end
   return lost
-end
-
--- A purged message leaves as purged, whatever its reader says.
-function settle.finish(q, entries, reason)
-  local kept, purged = {}, {}
-  for n = 1, #entries do
-    local to = string.find(entries[n].st.kind, "P", 1, true) and purged or kept
-    to[#to + 1] = entries[n]
-  end
-  position.finish(q, kept, reason)
-  position.finish(q, purged, "queue_purged")
 end

@@ -1,5 +1,6 @@
---- require "lib/record"
+--- require "lib/frame"
 --- require "lib/queue"
+--- require "lib/record"
 --- require lazy "lib/index"
 --- require lazy "lib/turn"
 -- What the scripts do for messages whose head asks for something: timers now, more as features land.
@@ -37,5 +38,46 @@ function special.leave(q, lid, rec, locked)
   if string.find(q.flags, "x", 1, true) and not q.parent then
     turn.load()
     turn.leave(q, lid, rec, locked)
+  end
+end
+
+-- The message is gone for good. Its dedup key goes with it, but not before its window is over; one that was never
+-- sent frees it at once. The keys of a family stand with the parent: "k" key in its timers.
+function special.gone(q, rec, reason)
+  local key = record.field(rec, "k")
+  if not key then return end
+  local home = q.parent or q
+  local over = tonumber(string.sub(rec, 1, 13)) + tonumber(record.field(rec, "K") or 0)
+  if reason == "aborted" or over <= frame.now then
+    redis.call("ZREM", home.t, "k" .. key)
+  else
+    redis.call("ZADD", home.t, string.format("%.0f", over), "k" .. key)
+    queue.note(home, over)
+  end
+end
+
+-- Decide: is one of these messages a duplicate? Its key is held while the message is in the queue and while its
+-- window runs.
+function special.duplicate(q, entries)
+  local seen = {}
+  for n = 1, #entries do
+    local key = record.flag(entries[n].rec, 1) and record.field(entries[n].rec, "k")
+    if key then
+      if seen[key] or redis.call("ZSCORE", q.t, "k" .. key) then return true end
+      seen[key] = true
+    end
+  end
+end
+
+-- Apply: hold the keys of messages that are accepted now. A topic keeps no message, so there only the window counts.
+function special.hold(q, entries)
+  for n = 1, #entries do
+    local rec = entries[n].rec
+    local key = record.flag(rec, 1) and record.field(rec, "k")
+    if key then
+      local over = queue.is(q, "f") and frame.now + tonumber(record.field(rec, "K") or 0) or 9e15
+      redis.call("ZADD", q.t, string.format("%.0f", over), "k" .. key)
+      queue.note(q, over)
+    end
   end
 end

@@ -2,6 +2,7 @@
 --- require "lib/position"
 --- require "lib/record"
 --- require "lib/quota"
+--- require "lib/queue"
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
@@ -27,11 +28,11 @@ function sweep.pending(q)
 end
 
 -- Removes what is not locked and not newer than `limit` (14 hex digits). Returns how many, and whether to call again.
--- Where no message ever asked for anything, all goes with a few UNLINKs: deleting 300,000 fields would stop the
--- server for 91 ms.
+-- Where no message ever asked for anything and none rests in ;retry, all goes with a few UNLINKs: deleting 300,000
+-- fields would stop the server for 91 ms.
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
-  if #locked <= sweep.page and not redis.call("HGET", q.q, "hooked")
+  if #locked <= sweep.page and not redis.call("HGET", q.q, "hooked") and not queue.is(q, "r")
     and limit == string.format("%014x", frame.seq) then
     return sweep.unlink(q, locked), false
   end
@@ -43,13 +44,19 @@ function sweep.clear(q, limit, reason)
       if string.sub(ids[n], 3) <= limit then old[#old + 1] = ids[n] end
     end
   until #ids == 0 or #old > 0
-  local timers = redis.call("ZRANGE", q.t, 0, sweep.page - 1)
-  for n = 1, #timers do
-    local lid = string.sub(timers[n], 2)
-    if string.sub(timers[n], 1, 1) == "d" and string.sub(lid, 3) <= limit then old[#old + 1] = lid end
-  end
-  position.delete(q, position.read(q, old), reason)
-  return #old, #old > 0
+  from = 0
+  repeat
+    local timers = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+    from = from + sweep.page
+    for n = 1, #timers do
+      local lid = string.sub(timers[n], 2)
+      if string.sub(timers[n], 1, 1) == "d" and string.sub(lid, 3) <= limit then old[#old + 1] = lid end
+    end
+  until #timers == 0 or #old > 0
+  local entries = position.read(q, old)
+  if not position.may_leave(q, entries, reason) then return end
+  position.delete(q, entries, reason)
+  return #entries, #old > 0
 end
 
 function sweep.unlink(q, locked)
@@ -79,6 +86,35 @@ function sweep.unlink(q, locked)
   end
   if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
   quota.add(q, -removed, bytes - q.bytes)
+  redis.call("HINCRBY", q.q, "n_queue_purged", removed)
   frame.touch()
   return removed
+end
+
+-- Up to a page of a queue's messages, whatever their state, for its deletion. Those that an open transaction has sent
+-- are left out: they were never there, and go without a trace.
+function sweep.doomed(q)
+  local ids = redis.call("ZRANGE", q.a, 0, sweep.page - 1)
+  if #ids == 0 then
+    local from, timers = 0
+    repeat
+      timers = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+      from = from + sweep.page
+      for n = 1, #timers do
+        if string.sub(timers[n], 1, 1) == "d" then ids[#ids + 1] = string.sub(timers[n], 2) end
+      end
+    until #timers == 0 or #ids > 0
+  end
+  local entries, locked = position.read(q, ids), {}
+  if #entries > 0 then return entries end
+  local from = 0
+  repeat
+    ids = redis.call("ZRANGE", q.l, from, from + sweep.page - 1)
+    from = from + sweep.page
+    entries = position.read(q, ids)
+    for n = 1, #entries do
+      if string.sub(entries[n].st.kind, 1, 1) ~= "S" then locked[#locked + 1] = entries[n] end
+    end
+  until #ids == 0 or #locked > 0
+  return locked
 end

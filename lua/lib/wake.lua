@@ -46,8 +46,13 @@ function wake.drop(q, member, text)
   return choose.strike(q, member, text)
 end
 
--- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2).
+-- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2), and on those beside it.
 function wake.ring(q)
+  wake.serve(q)
+  for n = 1, #(frame.sides or "") do wake.serve(frame.sides[n]) end
+end
+
+function wake.serve(q)
   if not q.waiting or not q.arrived or #q.arrived == 0 then return end
   ring.load()
   ring.serve(q)

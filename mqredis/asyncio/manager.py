@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mqredis.asyncio.pending import opening
@@ -9,8 +11,20 @@ from mqredis.asyncio.queue import Queue
 from mqredis.asyncio.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.aio import AsyncDriver
-from mqredis.models import Access, ManagerInfo, QueueInfo, Share
-from mqredis.operations import doctor, manager, queue, transaction
+from mqredis.errors import MqError
+from mqredis.keys import DEAD_LETTER
+from mqredis.models import (
+    Access,
+    ManagerInfo,
+    Message,
+    Outgoing,
+    QueueInfo,
+    QueueStatistics,
+    Sent,
+    Share,
+    Subscription,
+)
+from mqredis.operations import doctor, manager, queue, redrive, request, topics, transaction
 from mqredis.operations.context import Context
 from mqredis.reports import Report
 from mqredis.steps import Operation
@@ -89,6 +103,60 @@ class QueueManager:
         self._driver.resolved(token)
         return resolution
 
+    # ---- beyond single queues --------------------------------------------------------------------
+
+    async def statistics(self, name: str) -> QueueStatistics:
+        """What is in a queue and passes through it: counts, ages, rates. Raises QueueNotFound."""
+        return await self._run(redrive.statistics(self._context, name))
+
+    async def redrive(
+        self,
+        source: str = DEAD_LETTER,
+        *,
+        where: Callable[[Message], bool] | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        rate: float | None = None,
+    ) -> int:
+        """Put dead letters or journal copies back into the queue they came from, or into ``to``; answers how many.
+
+        ``where`` chooses among the messages, ``limit`` is how many at most, ``rate`` how many a second. A message whose
+        queue is gone, full or closed for sending stays where it is. Times the message asked for count anew.
+        """
+        return await self._run(redrive.redrive(self._context, source, where, to, limit, rate))
+
+    async def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
+        """Let a queue have what is sent to a topic, or what of it the selector wants; again: change the selector.
+
+        Raises QueueNotFound, InvalidArgument (not a topic), SelectorSyntaxError.
+        """
+        return await self._run(topics.subscribe(self._context, topic, queue, selector))
+
+    async def unsubscribe(self, topic: str, queue: str) -> None:
+        """End a subscription. The queue keeps what it has. Raises QueueNotFound if there is no such topic."""
+        await self._run(topics.unsubscribe(self._context, topic, queue))
+
+    async def subscriptions(self, topic: str) -> list[Subscription]:
+        """Who subscribed to a topic, by the name of the queue. Raises QueueNotFound."""
+        return await self._run(topics.subscriptions(self._context, topic))
+
+    async def request(
+        self, queue: Queue, body: bytes | str | Outgoing = b"", *, timeout: float, **fields: Any
+    ) -> Message:
+        """Send a request and wait for its reply; after ``timeout`` seconds the request expires, too.
+
+        The reply comes to a temporary queue that goes with this client. Raises IoTimeout, and what ``send`` raises.
+        """
+        session = self._driver.session
+        return await self._run(request.request(self._context, session, queue._handle, body, timeout, fields))
+
+    async def reply(self, message: Message, body: bytes | str | Outgoing = b"", **fields: Any) -> Sent:
+        """Answer a message: to its response queue, correlated by its message id.
+
+        Raises MessageNotFound if it names no response queue, QueueNotFound if that is gone (the deadline is over).
+        """
+        return await self._run(request.reply(self._context, message, body, fields))
+
     # ---- the manager -----------------------------------------------------------------------------
 
     async def info(self) -> ManagerInfo:
@@ -121,6 +189,9 @@ class QueueManager:
 
     async def close(self) -> None:
         """End the session and its connections. Handles and transactions of this client end with their leases."""
+        if self._context.replies:
+            with suppress(MqError):
+                await self._run(request.discard_all(self._context))
         await self._driver.close()
 
     async def _run(self, operation: Operation[R]) -> R:

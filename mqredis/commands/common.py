@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqredis import keys
 from mqredis.errors import InvalidName, error_for
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
+
+#: How many queues a handle names besides its own before it forgets the occasional ones.
+MAX_BESIDE = 24
 
 
 def subqueue_parts(path: object) -> tuple[str, str]:
@@ -29,15 +33,29 @@ class Address:
     path: str
     generation: str = ""
     call: KeySet = field(init=False)
+    #: Queues beside it that a script has asked for: journals, dead letters, administration queues, subscribers.
+    beside: tuple[str, ...] = ()
+    #: The queues named first, where it is not the family.
+    first: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.call = self.manager.call(*self.family)
+        self.call = self.manager.call(*self.family, *self.beside)
+
+    def bring(self, paths: Sequence[str]) -> None:
+        """Name these queues, too, from now on. Only those that are kept beside it for good are kept in mind."""
+        beside = self.beside
+        if len(beside) > MAX_BESIDE:
+            beside = tuple(path for path in beside if keys.kept(path))
+        self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
+        self.call = self.manager.call(*self.family, *self.beside)
 
     @property
     def family(self) -> tuple[str, ...]:
         """The queue itself, then the parent whose quota it counts in."""
+        if self.first:
+            return self.first
         parent, semicolon, _ = self.path.partition(";")
-        return (self.path, parent) if semicolon else (self.path,)
+        return (self.path, parent) if semicolon and not keys.own_quota(self.path) else (self.path,)
 
 
 def check(status: int, message: str = "") -> None:

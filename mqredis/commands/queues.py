@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis.codec import time_at
+from mqredis import keys
+from mqredis.codec import milliseconds, time_at
 from mqredis.commands.common import check, number, text
 from mqredis.keys import ManagerKeys
-from mqredis.models import QueueInfo
+from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -20,6 +21,7 @@ FLAGS = {
     "put_inhibited": "p",
     "get_inhibited": "g",
     "group_exclusive": "x",
+    "topic": "f",
 }
 #: Properties kept in a field of their own, with the field's name; None is kept as "".
 FIELDS = {
@@ -41,12 +43,37 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
     for name, value in properties.items():
         if name in FIELDS:
             args += [FIELDS[name], "" if value is None else value]
+    if "retry" in properties:
+        args += ["retry", _policy(properties["retry"])]
     return args
+
+
+def _policy(policy: RetryPolicy | None) -> str:
+    """As lib/retry.lua reads it."""
+    if policy is None:
+        return ""
+    delay, most = milliseconds(policy.delay), milliseconds(policy.max_delay)
+    return f"{policy.immediate} {policy.cycles} {delay} {policy.factor!r} {most} {policy.final}"
+
+
+def _parse_policy(text_: str) -> RetryPolicy | None:
+    if not text_:
+        return None
+    immediate, cycles, delay, factor, most, final = text_.split()
+    return RetryPolicy(
+        immediate=int(immediate),
+        cycles=int(cycles),
+        delay=int(delay) / 1000,
+        factor=float(factor),
+        max_delay=int(most) / 1000,
+        final=final,  # type: ignore[arg-type]
+    )
 
 
 def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Call[str]:
     """Create a queue; answers its generation."""
     flags = "".join(flag for name, flag in FLAGS.items() if properties.get(name))
+    flags += "r" if properties.get("retry") else ""
 
     def parse(status: int, payload: Payload) -> str:
         check(status, f"queue {path!r} exists already" if status == Status.QUEUE_EXISTS else "")
@@ -60,6 +87,8 @@ def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[
     """Change properties of a queue."""
     to_set = "".join(flag for name, flag in FLAGS.items() if changes.get(name) is True)
     to_clear = "".join(flag for name, flag in FLAGS.items() if changes.get(name) is False)
+    if "retry" in changes:
+        to_set, to_clear = (to_set + "r", to_clear) if changes["retry"] else (to_set, to_clear + "r")
     args: list[Arg] = [to_set, to_clear, *_fields(changes)]
     if len(args) == 2:
         args += ["flags_changed", "1"]
@@ -97,16 +126,35 @@ def close_handle(manager: ManagerKeys, family: Sequence[str], number_: str) -> C
     return Call("queue_close", manager.admin(*family), [family[0], number_], lambda code, _: check(code))
 
 
-def delete(manager: ManagerKeys, paths: Sequence[str]) -> Call[tuple[int, list[str]]]:
-    """Delete a queue with its subqueues; answers how many messages went, or which subqueues must be named too."""
+@dataclass(slots=True)
+class Deleted:
+    """What a call did: how many messages went, is it over, and which queues must be named as well."""
 
-    def parse(status: int, payload: Payload) -> tuple[int, list[str]]:
+    messages: int = 0
+    done: bool = False
+    missing: Sequence[str] = ()
+
+
+def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) -> Call[Deleted]:
+    """Delete a queue with its subqueues; ``beside``: where its messages leave traces."""
+
+    def parse(status: int, payload: Payload) -> Deleted:
         if status == Status.KEYS_CHANGED:
-            return 0, [text(item) for item in payload]
+            return Deleted(missing=[keys.decode(text(item)) for item in payload])
+        if status == Status.CONTINUE:
+            return Deleted(number(payload[0]))
         check(status, f"there is no queue {paths[0]!r}" if status == Status.QUEUE_NOT_FOUND else "")
-        return number(payload[0]), []
+        return Deleted(number(payload[0]), True)
 
-    return Call("queue_delete", manager.admin(*paths), list(paths), parse)
+    return Call("queue_delete", manager.admin(*paths, *beside), list(paths), parse)
+
+
+def ensure(manager: ManagerKeys, paths: Sequence[str]) -> Call[None]:
+    """Create those of these queues that the broker keeps by itself (:func:`mqredis.keys.kept`)."""
+    wanted = [path for path in paths if keys.kept(path)]
+    owners = [path.partition(";")[0] for path in wanted]
+    owners = [name for name in dict.fromkeys(owners) if name != keys.SYSTEM and name not in wanted]
+    return Call("queue_side", manager.admin(*wanted, *owners), wanted, lambda code, _: check(code))
 
 
 def names(manager: ManagerKeys) -> Call[list[str]]:
@@ -153,6 +201,7 @@ def _info(path: str, row: list[bytes]) -> QueueInfo:
             values[name] = int(value)
         elif name not in _NUMBER_FIELDS:
             values[name] = None
+    values["retry"] = _parse_policy(fields.get("retry", ""))
     return QueueInfo(
         name=path,
         created_at=time_at(int(fields["created"])),

@@ -188,12 +188,17 @@ def move(
     source: Address, target: Address, lookup_id: str, transaction: str = "", fence: str = ""
 ) -> Call[str]:
     """Move a message inside a family; answers the fence of the transaction."""
-    names = [source.path, target.path]
-    names += [name for name in (*source.family, *target.family) if name not in names]
     args: list[Arg] = [source.generation, target.generation, lookup_id, transaction, fence]
 
     def parse(status: int, payload: Payload) -> str:
         check(status)
         return text(payload[0])
 
-    return Call("move", source.manager.call(*dict.fromkeys(names)), args, parse)
+    return Call("move", between(source, target).call, args, parse)
+
+
+def between(source: Address, target: Address) -> Address:
+    """Source, target and their families as one address, for a move."""
+    first = tuple(dict.fromkeys((source.path, target.path, *source.family[1:], *target.family[1:])))
+    beside = tuple(path for path in source.beside if path not in first)
+    return Address(source.manager, source.path, source.generation, beside, first)

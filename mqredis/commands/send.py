@@ -25,8 +25,9 @@ def send(
     messages: Sequence[tuple[bytes, bytes | None]],
     transaction: str = "",
     fence: str = "",
+    topic: bool = False,
 ) -> Call[Accepted]:
-    """Put encoded messages (:func:`mqredis.codec.encode`) into a queue: all, or none."""
+    """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
     args: list[Arg] = [queue.generation, transaction, fence]
     for head, large in messages:
         args.append(head)
@@ -37,4 +38,4 @@ def send(
         check(status)
         return Accepted([text(item) for item in payload[:-2]], text(payload[-1]))
 
-    return Call("send", queue.call, args, parse)
+    return Call("publish" if topic else "send", queue.call, args, parse)

@@ -22,6 +22,7 @@ from mqredis.operations.context import Handle, Logical, UnitOfWork, lease_of, ow
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import still_there
+from mqredis.operations.reach import reach
 from mqredis.operations.receive import locked, settle
 from mqredis.operations.wait import until_found
 from mqredis.steps import Call, Operation, perform
@@ -181,7 +182,7 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[
         handle.address, mode, "current", browsing.current, owner=owner, grant=grant, held=browsing.fence
     )
     try:
-        return (yield from perform(call))
+        return (yield from reach(handle.address, call))
     except MessageNotFound as error:
         raise MessageAlreadyReceived(mqrc=2034) from error
     except TransactionUsage as error:

@@ -28,6 +28,8 @@ class Context:
     handles: int = 0
     browsers: int = 0
     transactions: int = 0
+    reply_queues: int = 0
+    replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
 
     def messages(self, path: str, raw: Sequence[Raw]) -> list[Message]:
         """Decode what a script answered."""
@@ -72,11 +74,17 @@ class Handle:
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: Of locks taken in logical order: what brings the group's state back.
     restore: dict[str, Callable[[], None]] = field(default_factory=dict)
+    elements: tuple[Handle, ...] = ()  # of a multiple-element name
 
     @property
     def path(self) -> str:
         """Name of the queue, with its subqueue."""
         return self.address.path
+
+    @property
+    def topic(self) -> bool:
+        """Is it a topic?"""
+        return "f" in self.flags
 
     @property
     def transactional(self) -> bool:
@@ -87,6 +95,8 @@ class Handle:
         """Raise unless the handle is open and was opened for this use."""
         if self.closed:
             raise InvalidHandle(f"this handle of queue {self.path!r} is closed")
+        if use == "send" and ";" in self.path and not self.elements:
+            raise AccessDenied(f"nobody sends to {self.path!r}: its messages are moved or copied there")
         if self.access not in _ALLOWED[use]:
             raise AccessDenied(
                 f"the handle of queue {self.path!r} was opened with access {self.access.value!r}, "

@@ -116,7 +116,7 @@ def queue_list(store: Store) -> Faults:
         if int_of(generation) > int_of(store.hashes.get("meta", {}).get("generations")):
             yield Fault("queue.generation", path, f"has generation {generation}, which was never given out")
         parent = path.partition(";")[0]
-        if parent not in store.hashes["queues"]:
+        if parent != keys.SYSTEM and parent not in store.hashes["queues"]:
             yield Fault("queue.parent", path, f"is a subqueue of {parent!r}, which does not exist")
 
 
@@ -263,7 +263,8 @@ def queue_counters(store: Store) -> Faults:
             "messages": len(view.records),
             "bytes": sum(size_of(record) for record in view.records.values()),
         }
-        below = [other for path, other in store.queues.items() if path.startswith(view.path + ";")]
+        stem = view.path + ";"
+        below = [v for path, v in store.queues.items() if path.startswith(stem) and not keys.own_quota(path)]
         if below or "sub_messages" in view.fields:
             truth["sub_messages"] = sum(len(other.records) for other in below)
             truth["sub_bytes"] = sum(size_of(record) for other in below for record in other.records.values())

@@ -6,8 +6,9 @@ from mqredis.commands import read
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.reach import reach
 from mqredis.operations.receive import Locks, locked
-from mqredis.steps import Operation, perform
+from mqredis.steps import Operation
 
 
 def hex_id(lookup_id: object) -> str:
@@ -28,7 +29,8 @@ def _seek(seek: object) -> str:
 def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Operation[Message]:
     """Show one particular message."""
     handle.need("peek")
-    found = yield from perform(read.lookup(handle.address, "peek", _seek(seek), hex_id(lookup_id)))
+    call = read.lookup(handle.address, "peek", _seek(seek), hex_id(lookup_id))
+    found = yield from reach(handle.address, call)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
@@ -38,7 +40,8 @@ def receive_by_lookup_id(
     """Take one particular message; in a transaction it may stay visible to peeks until the end."""
     handle.need("receive")
     owner, grant = owner_of(handle, unit)
-    found = yield from perform(
+    found = yield from reach(
+        handle.address,
         read.lookup(
             handle.address,
             "tx" if unit else "take",
@@ -47,7 +50,7 @@ def receive_by_lookup_id(
             owner=owner,
             grant=grant,
             allow_peek=allow_peek,
-        )
+        ),
     )
     if unit:
         unit.touched(found.fence, handle)
@@ -60,9 +63,10 @@ def lock_by_lookup_id(
     """Lock one particular message."""
     handle.need("receive")
     grant = str(lease_of(handle.context, lease))
-    found = yield from perform(
+    found = yield from reach(
+        handle.address,
         read.lookup(
             handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
-        )
+        ),
     )
     return (yield from locked(handle, found))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from mqredis.commands import features, queues
 from mqredis.commands import manager as commands
-from mqredis.commands import queues
 from mqredis.commands.common import Address
 from mqredis.commands.manager import Resolution
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import ManagerInfo
+from mqredis.operations import queue
 from mqredis.operations.checks import seconds
 from mqredis.operations.context import Context
+from mqredis.operations.reach import reach
 from mqredis.steps import Operation, perform
 
 
@@ -55,9 +57,16 @@ def resolve(context: Context, token: object) -> Operation[Resolution]:
 def maintain(context: Context) -> Operation[int]:
     """Serve every due timer of every queue; answers the number of calls it took."""
     calls = 0
+    for path in (yield from perform(features.orphans(context.keys))):
+        calls += 1
+        try:
+            yield from queue.delete(context, path)
+        except QueueNotFound:
+            continue
     for path in (yield from perform(queues.names(context.keys))):
         more = True
         while more:
             calls += 1
-            more = yield from perform(commands.maintain(Address(context.keys, path)))
+            address = Address(context.keys, path)
+            more = yield from reach(address, commands.maintain(address))
     return calls

@@ -7,8 +7,9 @@ from mqredis.commands.read import Found, Waiter
 from mqredis.models import Match, Message
 from mqredis.operations.context import Handle
 from mqredis.operations.matching import Selection, text_of
+from mqredis.operations.reach import reach
 from mqredis.operations.wait import until_found
-from mqredis.steps import Call, Operation, perform
+from mqredis.steps import Call, Operation
 
 #: Messages a browse fetches at once.
 PAGE = 64
@@ -41,9 +42,8 @@ def page(
     place = "" if after is None else f"{after:016x}"
     while True:
         cursor = "A" + place if place else ""
-        found = yield from perform(
-            read.peek(handle.address, count, cursor=cursor, step="after", match=wanted)
-        )
+        call = read.peek(handle.address, count, cursor=cursor, step="after", match=wanted)
+        found = yield from reach(handle.address, call)
         if found.messages or not found.place:
             return handle.context.messages(handle.path, found.messages)
         place = found.place

@@ -16,6 +16,7 @@ from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
     InvalidName,
+    MqError,
     QueueNotFound,
     UnsupportedAccess,
     error_for,
@@ -24,17 +25,21 @@ from mqredis.models import Access, QueueInfo, QueueProperties, Share
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection
+from mqredis.operations.reach import reach
 from mqredis.operations.receive import settle
 from mqredis.status import Status
 from mqredis.steps import Operation, perform
 
+#: Properties that a queue of the system has.
+_OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
 #: Queues that one information call covers.
 PAGE = 64
 
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return QueueProperties(**values).model_dump()
+        made = QueueProperties(**values)
+        return {name: getattr(made, name) for name in QueueProperties.model_fields}
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -50,6 +55,8 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
     path = _path(name)
     if ";" in path:
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
+    if path == keys.SYSTEM:
+        raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
     yield from perform(commands.create(context.keys, path, _properties(properties)))
     return (yield from info(context, path))
 
@@ -66,9 +73,11 @@ def info(context: Context, name: object) -> Operation[QueueInfo]:
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operation[QueueInfo]:
     """Change properties."""
     path = _path(name)
-    if ";" in path:
+    if path.startswith(f"{keys.SYSTEM};") and set(changes) <= _OF_SYSTEM:
+        yield from perform(commands.ensure(context.keys, (path,)))
+    elif ";" in path:
         raise InvalidArgument("a subqueue has no properties of its own; update its queue")
-    for fixed in ("transactional", "group_exclusive"):
+    for fixed in ("transactional", "group_exclusive", "topic"):
         if fixed in changes:
             raise InvalidArgument(f"{fixed} is fixed when the queue is created")
     if not changes:
@@ -80,12 +89,19 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operat
 
 def delete(context: Context, name: object) -> Operation[int]:
     """Delete a queue with its subqueues; answers how many messages went with it."""
-    paths = [_path(name)]
+    paths, removed = [_path(name)], 0
+    beside = [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.own_quota(paths[0]) else []
     while True:
-        removed, missing = yield from perform(commands.delete(context.keys, paths))
-        if not missing:
+        deleted = yield from perform(commands.delete(context.keys, paths, beside))
+        removed += deleted.messages
+        if deleted.done:
             return removed
-        paths += [path for path in missing if path not in paths]
+        inside = [path for path in deleted.missing if path.startswith(f"{paths[0]};")]
+        outside = [path for path in deleted.missing if path not in inside]
+        if any(keys.kept(path) for path in outside):
+            yield from perform(commands.ensure(context.keys, outside))
+        paths += [path for path in inside if path not in paths]
+        beside += [path for path in outside if path not in beside]
 
 
 def listing(context: Context, pattern: str | None) -> Operation[list[QueueInfo]]:
@@ -107,7 +123,8 @@ def open_handle(
     selected = selection(selector)
     if selected is not None and access in (Access.SEND, Access.MOVE):
         raise InvalidArgument("a selector needs a handle that reads", mqrc=2516)
-    if isinstance(name, str) and "," in name:
+    several = isinstance(name, str) and "," in name
+    if several:
         if access is not Access.SEND:
             raise UnsupportedAccess("a multiple-element name can only be opened with Access.SEND")
         if share is not Share.DENY_NONE:
@@ -118,9 +135,15 @@ def open_handle(
         raise InvalidArgument(f"share must be a mqredis.Share, not {share!r:.40}")
     if access is Access.SEND and share is not Share.DENY_NONE:
         raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a handle for sending cannot deny anything")
+    if several:
+        return (yield from _open_several(context, str(name)))
     address = Address(context.keys, _path(name))
     if ";" in address.path and access is Access.SEND:
         raise UnsupportedAccess("nobody sends to a subqueue: messages are moved there")
+    if keys.own_quota(address.path):
+        if access is Access.MOVE:
+            raise UnsupportedAccess("nobody moves messages to a journal or a queue of the system")
+        yield from perform(commands.ensure(context.keys, (address.path,)))
     context.handles += 1
     number = str(context.handles)
     mode = "deny" if share is Share.DENY_RECEIVE else "none"
@@ -133,11 +156,35 @@ def open_handle(
     return handle
 
 
+def _open_several(context: Context, name: str) -> Operation[Handle]:
+    """Open a multiple-element name for sending: each element once, all or none (3.1.7.1.5, 3.1.7.3.8)."""
+    elements: list[Handle] = []
+    wanted = {_path(part.strip()): None for part in name.split(",")}
+    try:
+        for path in sorted(wanted, key=str.lower):
+            elements.append((yield from open_handle(context, path, Access.SEND, Share.DENY_NONE)))  # noqa: PERF401
+    except MqError:
+        for element in elements:
+            yield from close_handle(element)
+        raise
+    first = elements[0]
+    if len(elements) == 1:
+        return first
+    address = Address(context.keys, first.path, first.address.generation)
+    made = Handle(context, address, "", Access.SEND, Share.DENY_NONE, first.flags, first.max_message_bytes)
+    made.elements = tuple(elements)
+    return made
+
+
 def close_handle(handle: Handle) -> Operation[None]:
     """Close a handle: its locks are given back. The face has ended its waits before."""
     if handle.closed:
         return
     handle.closed = True
+    if handle.elements:
+        for element in handle.elements:
+            yield from close_handle(element)
+        return
     held = [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()]
     for start in range(0, len(held), read.BATCH):
         yield from settle(handle, held[start : start + read.BATCH])
@@ -147,9 +194,9 @@ def close_handle(handle: Handle) -> Operation[None]:
 def purge(handle: Handle) -> Operation[int]:
     """Remove every available message; answers how many (3.1.7.1.7)."""
     handle.need("receive")
-    removed, limit = yield from perform(read.purge(handle.address))
+    removed, limit = yield from reach(handle.address, read.purge(handle.address))
     while limit:
-        more, limit = yield from perform(read.purge(handle.address, limit))
+        more, limit = yield from reach(handle.address, read.purge(handle.address, limit))
         removed += more
     return removed
 
@@ -166,6 +213,8 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
     source.need("receive")
     if target.closed or target.access not in (Access.MOVE, Access.ADMIN, Access.ALL):
         raise InvalidHandle("the target of a move must be an open handle with Access.MOVE (or ALL, ADMIN)")
+    if keys.own_quota(source.path) or keys.own_quota(target.path):
+        raise UnsupportedAccess("messages do not move to or from a journal or a queue of the system")
     related = source.address.family[-1] == target.address.family[-1] and source.path != target.path
     if not related or source.context.keys.tag != target.context.keys.tag:
         raise error_for(
@@ -173,7 +222,8 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
             f"a message moves between a queue and its subqueues; {source.path!r} and {target.path!r} are not related",
         )
     owner, grant = owner_of(source, unit)
-    fence = yield from perform(read.move(source.address, target.address, hex_id(lookup_id), owner, grant))
+    call = read.move(source.address, target.address, hex_id(lookup_id), owner, grant)
+    fence = yield from reach(read.between(source.address, target.address), call)
     if unit:
         unit.touched(fence, source)
         unit.touched(fence, target)

@@ -12,9 +12,10 @@ from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
+from mqredis.operations.reach import reach
 from mqredis.operations.wait import until_found
 from mqredis.status import Status
-from mqredis.steps import Call, Now, Operation, perform
+from mqredis.steps import Call, Now, Operation
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ def settle(
     if handle.parts:
         settlements = whole(handle, settlements)
     call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
-    settled = yield from perform(call)
+    settled = yield from reach(handle.address, call)
     _forget(handle, settlements)
     return settled
 

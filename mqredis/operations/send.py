@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from mqredis import codec
 from mqredis.commands import send as commands
 from mqredis.errors import InvalidArgument, MessageTooLarge
-from mqredis.models import Outgoing, Sent
+from mqredis.models import Journal, Outgoing, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.steps import Operation, perform
+from mqredis.operations.reach import reach
+from mqredis.steps import Operation
 
 _PLAIN = Outgoing()
 #: One call carries at most this many bytes of messages, or one message.
@@ -63,20 +64,38 @@ def _encode(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> tuple
 
 
 def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
-    """Send one message."""
+    """Send one message, to every element of a multiple-element name in turn (3.1.7.1.27)."""
     handle.need("send")
     message = outgoing(body, fields)
+    if handle.elements:
+        return (yield from _send_to_all(handle, message, unit))
     encoded = _encode(handle, message, unit)
     owner, grant = owner_of(handle, unit)
-    accepted = yield from perform(commands.send(handle.address, (encoded,), owner, grant))
+    call = commands.send(handle.address, (encoded,), owner, grant, handle.topic)
+    accepted = yield from reach(handle.address, call)
     if unit:
         unit.touched(accepted.fence, handle)
     return _sent(handle, message, accepted.lookup_ids[0])
 
 
+def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
+    """The first refusal ends it; what was sent before stays, unless a transaction is aborted."""
+    if unit and Journal.DEAD_LETTER in message.journal:
+        raise InvalidArgument("a transactional message to several queues cannot ask for dead letters")
+    copies: list[Sent] = []
+    for element in handle.elements:
+        copies.append((yield from send(element, message, {}, unit)))  # noqa: PERF401
+    return copies[0].model_copy(update={"copies": tuple(copies)})
+
+
 def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) -> Operation[list[Sent]]:
     """Send many messages, in order. Each call to the broker takes a batch, all or none of it."""
     handle.need("send")
+    if handle.elements:
+        several = []
+        for item in items:
+            several.append((yield from send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
+        return several
     messages = [outgoing(item, {}) for item in items]
     encoded = [_encode(handle, message, unit) for message in messages]
     sent: list[Sent] = []
@@ -89,7 +108,8 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
                 break
             stop += 1
         owner, grant = owner_of(handle, unit)
-        accepted = yield from perform(commands.send(handle.address, encoded[at:stop], owner, grant))
+        call = commands.send(handle.address, encoded[at:stop], owner, grant, handle.topic)
+        accepted = yield from reach(handle.address, call)
         if unit:
             unit.touched(accepted.fence, handle)
         pairs = zip(messages[at:stop], accepted.lookup_ids, strict=True)

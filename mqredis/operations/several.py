@@ -13,6 +13,7 @@ from mqredis.errors import InvalidArgument, IoTimeout, MqError, OperationCancell
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.reach import reach
 from mqredis.operations.receive import Locks, Settling, locked, settle
 from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
 
@@ -91,7 +92,7 @@ def until_any(
     timeout = checks.timeout(timeout)
     names = ", ".join(handle.path for handle in handles)
     for n in range(len(handles)):
-        found = yield from perform(look(n, None))
+        found = yield from reach(handles[n].address, look(n, None))
         if found.messages:
             return n, found
     if timeout is not None and timeout <= 0:
@@ -107,7 +108,7 @@ def until_any(
             if last:
                 waiters[n].ticket = "leave"
             try:
-                found = yield from perform(look(n, waiters[n]))
+                found = yield from reach(handles[n].address, look(n, waiters[n]))
             except MqError:
                 yield from _leave(handles, waiters)
                 raise

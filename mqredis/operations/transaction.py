@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqredis import keys
+from mqredis.commands import queues
 from mqredis.commands import transactions as commands
 from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown, TransactionSequence, TransactionUsage
 from mqredis.models import Message
@@ -33,6 +34,8 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
     try:
         missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
         while missing:
+            if any(keys.kept(path) for path in missing):
+                yield from perform(queues.ensure(unit.context.keys, missing))
             unit.paths.update(dict.fromkeys(missing))
             missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
     except TransactionSequence:

@@ -15,7 +15,11 @@ from mqredis.commands.read import Found, Waiter
 from mqredis.errors import IoTimeout, MqError, OperationCancelled
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
+from mqredis.operations.reach import reach
 from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
+
+#: How many portions of due timers a read serves at most before it says that nothing is there.
+PORTIONS = 1000
 
 #: Given the waiter and, for searches that one call did not finish, the place to go on from.
 Look = Callable[..., Call[Found]]
@@ -35,7 +39,12 @@ def until_found(
     ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
     """
     timeout, tag = checks.timeout(timeout), checks.tag(tag)
-    found = yield from _look(look, None)
+    found = yield from _look(handle, look, None)
+    # A queue that nobody touched for long is served in portions; what is behind them is there all the same.
+    for _ in range(PORTIONS):
+        if found.messages or found.due_ms != 0:
+            break
+        found = yield from _look(handle, look, None)
     if found.messages:
         return found
     if timeout is not None and timeout <= 0:
@@ -46,7 +55,7 @@ def until_found(
     if mode:
         waiter.member = f"{kind} {mode}{handle.context.database} {keys.encode(tag) if tag else '-'}"
     while True:
-        found = yield from _look(look, waiter)
+        found = yield from _look(handle, look, waiter)
         if found.messages:
             return found
         waiter.ticket = found.ticket
@@ -71,19 +80,19 @@ def until_found(
             )
     if waiter.member:
         waiter.ticket = "leave"
-        found = yield from _look(look, waiter)
+        found = yield from _look(handle, look, waiter)
         if found.messages:
             return found
     raise IoTimeout(f"no message became available in queue {handle.path!r} within {timeout} s")
 
 
-def _look(look: Look, waiter: Waiter | None) -> Operation[Found]:
+def _look(handle: Handle, look: Look, waiter: Waiter | None) -> Operation[Found]:
     """One look at the whole queue, in as many calls as it takes."""
-    found = yield from perform(look(waiter))
+    found = yield from reach(handle.address, look(waiter))
     while found.place and not found.messages:
         if waiter is not None and waiter.ticket != "leave":
             waiter.ticket = found.ticket
-        found = yield from perform(look(waiter, found.place))
+        found = yield from reach(handle.address, look(waiter, found.place))
     return found
 
 

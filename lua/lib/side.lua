@@ -1,0 +1,39 @@
+--- require "lib/frame"
+--- require "lib/queue"
+-- Queues beside the one a script works on: journals, dead letters, administration queues, subscribers. A script may
+-- touch only what KEYS names: what it needs besides is told by frame.missing, before anything is changed, and the
+-- client calls again with these queues appended.
+local side = { first = 3, groups = nil }
+
+-- A queue's name as its keys spell it, and back.
+function side.encode(name)
+  return (string.gsub(name, "[^A-Za-z0-9._-]", function(c) return string.format("%%%02X", string.byte(c)) end))
+end
+
+function side.decode(name)
+  return (string.gsub(name, "%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+-- The queue of this encoded name. Nothing if it does not exist; with `make` it is one that can be created, so the
+-- client is asked to.
+function side.find(name, make)
+  if not side.groups then
+    side.first = string.sub(KEYS[4] or "", -7) == ":queues" and 6 or 3
+    side.groups = {}
+    for n = 1, (#KEYS - side.first) / 8 do
+      local own = string.match(KEYS[side.first + n * 8 - 7], ":q:([^:]+):q$")
+      side.groups[own] = side.groups[own] or n
+    end
+  end
+  local n = side.groups[name]
+  local q = n and queue.opened[KEYS[side.first + n * 8 - 7]]
+  if not q then
+    q = n and queue.open(n, side.first)
+    if q then
+      frame.sides = frame.sides or {}
+      frame.sides[#frame.sides + 1] = q
+    end
+  end
+  if q then return q end
+  if make or not n then frame.lack(name) end
+end

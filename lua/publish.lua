@@ -1,0 +1,73 @@
+-- Publish 1..N messages: put each into every queue that subscribed to the topic, all of them or none.
+-- MS-MQDMPR 3.1.7.1.27 Enqueue Message To An Open Queue, of a topic: docs/semantics.md
+--
+-- KEYS message
+-- QUEUE[1] the topic
+-- QUEUE[2+] subscribers
+-- ARGV[3] generation  of the topic behind the handle
+-- ARGV[4] transaction  id, "" outside a transaction
+-- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
+-- ARGV[6+] message  priority digit, flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
+-- RETURNS OK ids of the messages, then arrival time in ms, fence of the transaction
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_USAGE
+-- RETURNS TRANSACTION_TOO_LARGE
+-- RETURNS PUT_INHIBITED
+-- RETURNS MESSAGE_TOO_LARGE
+-- RETURNS ENQUEUE_TIMED_OUT
+-- RETURNS ENQUEUE_MANAGER_QUOTA
+-- RETURNS ENQUEUE_QUEUE_QUOTA
+-- RETURNS DUPLICATE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/due"
+--- require "lib/put"
+--- require lazy "lib/special"
+--- require "lib/topic"
+--- require "lib/quota"
+--- require lazy "lib/tx"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+due.serve(q)
+
+-- decide -----------------------------------------------------------------------------------------
+local function finish(answer)
+  quota.save(q)
+  answer = frame.close(answer)
+  wake.ring(q)
+  return answer
+end
+
+if frame.missing then return finish(frame.missing) end
+local t, code
+if (ARGV[4] ~= "") ~= queue.is(q, "t") then return finish({ status.TRANSACTION_USAGE }) end
+if queue.is(q, "p") then return finish({ status.PUT_INHIBITED }) end
+if ARGV[4] ~= "" then
+  tx.load()
+  t, code = tx.open(ARGV[4], ARGV[5])
+  if not t then return finish({ code }) end
+end
+local entries, bytes = put.parse(q, 6)
+if not entries then return finish({ bytes }) end
+if t and t.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
+special.load()
+if special.duplicate(q, entries) then return finish({ status.DUPLICATE }) end
+code = topic.plan(q, entries, t)
+if code then return finish({ code }) end
+if frame.missing then return finish(frame.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+frame.touch()
+put.number(entries, t)
+special.hold(q, entries)
+topic.deliver(q, t)
+reply = { status.OK, "", 0 }
+for n = 1, #entries do reply[n + 3] = entries[n].lid end
+reply[#reply + 1] = frame.stamp
+reply[#reply + 1] = t and t.fence or ""
+return finish(reply)

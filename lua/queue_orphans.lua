@@ -1,0 +1,14 @@
+-- Temporary queues whose owner is gone: "reply$.<session>.<number>" of sessions that are closed or forgotten.
+-- MS-MQDMPR has no temporary queues: docs/semantics.md
+--
+-- KEYS admin
+-- RETURNS OK names
+--- require "lib/frame"
+local reply = frame.open()
+if reply then return reply end
+reply = { status.OK, "", 0 }
+for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
+  local owner = string.match(name, "^reply%$%.(%d+)%.%d+$")
+  if owner and redis.call("HEXISTS", KEYS[2], owner) == 0 then reply[#reply + 1] = name end
+end
+return frame.close(reply)

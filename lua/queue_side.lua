@@ -1,0 +1,33 @@
+-- Create queues that the broker keeps beside others: journals, dead letters, ;retry and ;poison. Existing ones stay.
+-- spec/msmq.md 8.5; MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
+--
+-- KEYS admin
+-- QUEUE[1+] the queues, then the queues they belong to
+-- ARGV[3+] name  of each queue to create, as written
+-- RETURNS OK
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/side"
+local reply = frame.open()
+if reply then return reply end
+for n = 1, #ARGV - 2 do
+  local name, limit = ARGV[n + 2], 67108864
+  local flags
+  local owner, part = string.match(name, "^(.-);(.*)$")
+  if owner == "system$" then
+    flags = part == "deadxact" and "st" or "s"
+  else
+    local parent = side.find(side.encode(owner))
+    flags = parent and (part == "journal" and "s" or parent.flags)
+    limit = parent and part ~= "journal" and parent.max_bytes or limit
+  end
+  if flags and not queue.open(n, 6) then
+    frame.touch()
+    local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
+    redis.call("HSET", KEYS[6 + n * 8 - 7], "generation", generation, "messages", 0, "bytes", 0, "flags", flags,
+      "max_bytes", limit, "created", frame.now, "modified", frame.now)
+    redis.call("HSET", KEYS[4], name, generation)
+  end
+end
+return frame.close({ status.OK })

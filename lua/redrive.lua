@@ -1,0 +1,56 @@
+-- Put dead letters (or journal copies) back into the queue they came from, as new messages. What a message asked for
+-- is in force again, and its times count anew; only its dedup key is not taken a second time.
+-- spec/msmq.md 8.5; issue 3
+--
+-- KEYS message
+-- QUEUE[1] the queue they are in
+-- QUEUE[2+] the queues they go to
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] target  encoded name of another queue than the original one, "" none
+-- ARGV[5+] id  lookup ids
+-- RETURNS OK how many went, how many stayed: locked, without an origin, or refused there
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/position"
+--- require "lib/record"
+--- require "lib/side"
+--- require "lib/copy"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+due.serve(q)
+
+-- decide -----------------------------------------------------------------------------------------
+local entries = position.read(q, { unpack(ARGV, 5) })
+local targets = {}
+for n = 1, #entries do
+  local origin = record.field(entries[n].rec, "O")
+  local name = ARGV[4] ~= "" and ARGV[4] or origin and side.encode(string.match(origin, "^[^;]*"))
+  targets[n] = name and redis.call("ZSCORE", q.a, entries[n].lid) and side.find(name)
+end
+if frame.missing then
+  quota.save(q)
+  reply = frame.close(frame.missing)
+  wake.ring(q)
+  return reply
+end
+
+-- apply ------------------------------------------------------------------------------------------
+local went = 0
+for n = 1, #entries do
+  local to = targets[n]
+  if to and to ~= q and not queue.is(to, "p") and not queue.is(to, "f") and copy.revive(q, to, entries[n]) then
+    went = went + 1
+    position.delete(q, { entries[n] }, "redriven")
+  end
+end
+quota.save(q)
+reply = frame.close({ status.OK, "", 0, went, #ARGV - 4 - went })
+wake.ring(q)
+return reply

@@ -1,0 +1,60 @@
+-- Statistics of a queue and of what stands beside it, of one moment.
+-- MQMQ 2.3.11-12; spec/msmq.md 7, row 30
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2] its journal
+-- QUEUE[3] its ;retry
+-- QUEUE[4] its ;poison
+-- RETURNS OK queue fields (a flat list)
+-- RETURNS QUEUE_NOT_FOUND
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+reply = { status.OK, "", 0 }
+local function say(name, value)
+  reply[#reply + 1] = name
+  reply[#reply + 1] = value
+end
+say("messages", q.messages)
+say("bytes", q.bytes)
+say("ready", redis.call("ZCARD", q.a))
+say("locked", redis.call("ZCARD", q.l))
+say("waiters", redis.call("ZCARD", q.w))
+say("left", q.gone)
+for n, name in ipairs({ "journal", "retry", "poison" }) do
+  local beside = queue.open(n + 1, 3)
+  say(name .. "_messages", beside and beside.messages or 0)
+  say(name .. "_bytes", beside and beside.bytes or 0)
+end
+local counts = { "dead", "n_receive_timeout", "n_queue_purged", "n_receive_rejected", "n_poison", "n_dropped" }
+local values = redis.call("HMGET", q.q, "sample", "created", unpack(counts))
+for n = 1, #counts do say(counts[n], values[n + 2] or 0) end
+
+-- The first available message of each priority is its oldest: ids ascend in the order of sending.
+for priority = 7, 0, -1 do
+  local high = string.format("%02x", 7 - priority)
+  local lid = redis.call("ZRANGEBYLEX", q.a, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
+  local rec = lid and redis.call("HGET", q.m, lid)
+  if rec then say("oldest" .. priority, math.max(0, frame.now - tonumber(string.sub(rec, 1, 13)))) end
+end
+
+-- Traffic since a sample that is 10 s to 20 s old if somebody asks regularly, older else: "time in out" twice.
+local now = string.format("%.0f %.0f %.0f", frame.now, q.messages + q.gone, q.gone)
+local old, new = string.match(values[1] or "", "^(.*);(.*)$")
+if not old then
+  old = values[2] .. " 0 0"
+  new = now
+elseif frame.now - tonumber(string.match(new, "^%d+")) >= 10000 then
+  old, new = new, now
+end
+redis.call("HSET", q.q, "sample", old .. ";" .. new)
+local since, came, went = string.match(old, "^(%S+) (%S+) (%S+)$")
+say("rate_ms", frame.now - tonumber(since))
+say("rate_in", q.messages + q.gone - tonumber(came))
+say("rate_out", q.gone - tonumber(went))
+return frame.close(reply)

@@ -1,0 +1,23 @@
+-- The subscriptions of a topic.
+-- MS-MQDMPR has no topics: docs/semantics.md
+--
+-- KEYS admin
+-- QUEUE[1] the topic
+-- RETURNS OK per subscription: encoded name of the queue, text of lib/subscription
+-- RETURNS QUEUE_NOT_FOUND
+--- require "lib/frame"
+--- require "lib/queue"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 6)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+reply = { status.OK, "", 0 }
+local fields = redis.call("HGETALL", q.q)
+for n = 1, #fields, 2 do
+  local name = string.match(fields[n], "^sub:(.*)$")
+  if name then
+    reply[#reply + 1] = name
+    reply[#reply + 1] = fields[n + 1]
+  end
+end
+return frame.close(reply)

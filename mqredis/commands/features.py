@@ -1,0 +1,103 @@
+"""stats.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: what MSMQ leaves to its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mqredis import keys
+from mqredis.commands.common import Address, check, number, text
+from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.keys import ManagerKeys
+from mqredis.models import QueueStatistics, Subscription
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+
+def statistics(manager: ManagerKeys, path: str) -> Call[QueueStatistics]:
+    """What is in a queue and passes through it."""
+
+    def parse(status: int, payload: Payload) -> QueueStatistics:
+        check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        row = {text(payload[n]): number(payload[n + 1]) for n in range(0, len(payload), 2)}
+        seconds = row["rate_ms"] / 1000
+        ages = {p: row[f"oldest{p}"] / 1000 for p in range(7, -1, -1) if f"oldest{p}" in row}
+        return QueueStatistics(
+            name=path,
+            ready=row["ready"],
+            delayed=row["messages"] - row["ready"] - row["locked"],
+            locked=row["locked"],
+            messages=row["messages"],
+            bytes=row["bytes"],
+            waiters=row["waiters"],
+            journal_messages=row["journal_messages"],
+            journal_bytes=row["journal_bytes"],
+            retry_messages=row["retry_messages"],
+            retry_bytes=row["retry_bytes"],
+            poison_messages=row["poison_messages"],
+            poison_bytes=row["poison_bytes"],
+            total_in=row["messages"] + row["left"],
+            total_out=row["left"],
+            expired=row["n_receive_timeout"],
+            purged=row["n_queue_purged"],
+            rejected=row["n_receive_rejected"],
+            poisoned=row["n_poison"],
+            dropped=row["n_dropped"],
+            dead=row["dead"],
+            oldest_seconds=ages,
+            rate_in=row["rate_in"] / seconds if seconds > 0 else 0.0,
+            rate_out=row["rate_out"] / seconds if seconds > 0 else 0.0,
+            rate_seconds=seconds,
+        )
+
+    name = path.partition(";")[0]
+    beside = [path, f"{name};journal", f"{name};retry", f"{name};poison"]
+    return Call("stats", manager.call(*beside), [], parse)
+
+
+def redrive(source: Address, target: str, lookup_ids: Sequence[str]) -> Call[tuple[int, int]]:
+    """Put copies back where they came from, or into ``target``; answers how many went and how many stayed."""
+
+    def parse(status: int, payload: Payload) -> tuple[int, int]:
+        check(status)
+        return number(payload[0]), number(payload[1])
+
+    args: list[Arg] = [source.generation, keys.encode(target) if target else "", *lookup_ids]
+    return Call("redrive", source.call, args, parse)
+
+
+def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) -> Call[None]:
+    """Subscribe a queue to a topic; an empty ``selection`` ends the subscription."""
+
+    def parse(status: int, payload: Payload) -> None:
+        if status == Status.QUEUE_NOT_FOUND:
+            raise QueueNotFound(f"there is no queue {(topic if payload[0] == b'topic' else queue)!r}")
+        if status == Status.INVALID_PARAMETER:
+            raise InvalidArgument(f"queue {topic!r} is not a topic")
+        check(status)
+
+    return Call("subscribe", manager.admin(topic, queue), [selection], parse)
+
+
+def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
+    """The subscriptions of a topic, by the name of the queue."""
+
+    def parse(status: int, payload: Payload) -> list[Subscription]:
+        check(status, f"there is no queue {topic!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        found = []
+        for n in range(0, len(payload), 2):
+            size, _, rest = payload[n + 1].partition(b":")
+            selector = rest[: int(size)].decode() or None
+            found.append(Subscription(topic=topic, queue=keys.decode(text(payload[n])), selector=selector))
+        return sorted(found, key=lambda item: item.queue)
+
+    return Call("subscriptions", manager.admin(topic), [], parse)
+
+
+def orphans(manager: ManagerKeys) -> Call[list[str]]:
+    """Temporary queues whose owner's session is over."""
+
+    def parse(status: int, payload: Payload) -> list[str]:
+        check(status)
+        return [text(item) for item in payload]
+
+    return Call("queue_orphans", manager.admin(), [], parse, changes=False)

@@ -1,0 +1,34 @@
+"""Scripts that need more queues than they were given: journals, dead letters, administration queues, subscribers.
+
+Such a script says so before it has changed anything (KEYS_CHANGED). The queues that the broker keeps by itself are
+created then, all are added to what the handle names, and the script runs again.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from mqredis import keys
+from mqredis.commands import queues
+from mqredis.commands.common import Address, text
+from mqredis.errors import error_for
+from mqredis.status import Status
+from mqredis.steps import Call, Operation, perform
+
+R = TypeVar("R")
+#: Each round names more queues, so a few are enough; more would be a circle.
+ROUNDS = 16
+
+
+def reach(address: Address, call: Call[R]) -> Operation[R]:
+    """Run a script on the queues of ``address``, with as many others as it asks for."""
+    for _ in range(ROUNDS):
+        status, payload = yield call
+        if status != Status.KEYS_CHANGED:
+            return call.parse(status, payload)
+        paths = [keys.decode(text(item)) for item in payload]
+        if any(keys.kept(path) for path in paths):
+            yield from perform(queues.ensure(address.manager, paths))
+        address.bring(paths)
+        call.keys = address.call
+    raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")

@@ -1,0 +1,99 @@
+"""Request and reply: a temporary reply queue, a deadline, the answer with the right correlation id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound, QueueExists, QueueNotFound
+from mqredis.models import Access, Message, Outgoing, Sent, Share
+from mqredis.operations import checks, queue
+from mqredis.operations.context import Context, Handle
+from mqredis.operations.receive import receive
+from mqredis.operations.send import outgoing, send
+from mqredis.steps import Now, Operation
+
+
+def reply_queue(context: Context, session: str) -> Operation[Handle]:
+    """A temporary queue of this client, free or new. It goes with its session (queue_orphans.lua)."""
+    while context.replies:
+        handle = context.replies.pop()
+        if not handle.closed:
+            return handle
+    while True:
+        context.reply_queues += 1
+        name = f"reply$.{session}.{context.reply_queues}"
+        try:
+            yield from queue.create(context, name, {})
+        except QueueExists:
+            continue
+        return (yield from queue.open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
+
+
+def request(
+    context: Context, session: str, target: Handle, body: object, timeout: float, fields: Mapping[str, Any]
+) -> Operation[Message]:
+    """Send a request and wait for its reply until the deadline, after which nobody needs to serve it either."""
+    limit = checks.seconds(timeout, "timeout", positive=True)
+    message = outgoing(body, fields)
+    if message.response_queue is not None:
+        raise InvalidArgument("request makes its own response queue")
+    changes: dict[str, Any] = {}
+    if message.time_to_be_received is None:
+        changes["time_to_be_received"] = limit
+    start: float = yield Now()
+    handle = yield from reply_queue(context, session)
+    changes["response_queue"] = handle.path
+    try:
+        sent = yield from send(target, message.model_copy(update=changes), {}, None)
+        while True:
+            now: float = yield Now()
+            left = limit - (now - start)
+            if left <= 0:
+                raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s")
+            try:
+                reply = (yield from receive(handle, 1, left))[0]
+            except IoTimeout:
+                raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s") from None
+            if reply.correlation_id == sent.message_id:
+                context.replies.append(handle)
+                return reply
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from discard(context, handle)
+        raise
+
+
+def discard(context: Context, handle: Handle) -> Operation[None]:
+    """Delete a reply queue: a late reply finds no queue."""
+    handle.closed = True
+    try:
+        yield from queue.delete(context, handle.path)
+    except QueueNotFound:
+        return
+
+
+def discard_all(context: Context) -> Operation[None]:
+    """Delete the free reply queues of this client."""
+    while context.replies:
+        yield from discard(context, context.replies.pop())
+
+
+def reply(context: Context, message: Message, body: object, fields: Mapping[str, Any]) -> Operation[Sent]:
+    """Answer a message: to its response queue, with its message id as correlation id."""
+    if not message.response_queue:
+        raise MessageNotFound("the message names no response queue")
+    made: Outgoing = outgoing(body, fields)
+    if made.correlation_id is None:
+        made = made.model_copy(update={"correlation_id": message.message_id})
+    handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
+    try:
+        sent = yield from send(handle, made, {}, None)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from queue.close_handle(handle)
+        raise
+    yield from queue.close_handle(handle)
+    return sent

@@ -1,0 +1,47 @@
+"""Topics: durable publish and subscribe. A subscriber is a queue, with a selector if it wants one."""
+
+from __future__ import annotations
+
+from mqredis.commands import features
+from mqredis.commands.common import subqueue_parts
+from mqredis.errors import InvalidArgument, InvalidName
+from mqredis.models import Subscription
+from mqredis.operations.context import Context
+from mqredis.steps import Operation, perform
+
+
+def _name(value: object) -> str:
+    name, sub = subqueue_parts(value)
+    if sub:
+        raise InvalidName(f"{value!r} is a subqueue: topics and subscribers are queues")
+    return name
+
+
+def subscribe(context: Context, topic: object, queue: object, selector: object) -> Operation[Subscription]:
+    """Subscribe a queue to a topic, or change the selector of its subscription."""
+    name, to = _name(topic), _name(queue)
+    if name == to:
+        raise InvalidArgument("a topic cannot subscribe to itself")
+    if selector is None:
+        selection = b"0:"
+    elif isinstance(selector, str):
+        # The parser is an optional extra, needed only by who has a selector.
+        from mqredis.selector import parse
+
+        parsed = parse(selector)
+        text = parsed.text.encode()
+        selection = b"%d:%b%b" % (len(text), text, parsed.program)
+    else:
+        raise InvalidArgument(f"selector must be a str, not {type(selector).__name__}")
+    yield from perform(features.subscribe(context.keys, name, to, selection))
+    return Subscription(topic=name, queue=to, selector=selector)
+
+
+def unsubscribe(context: Context, topic: object, queue: object) -> Operation[None]:
+    """End a subscription; the queue keeps what it has."""
+    yield from perform(features.subscribe(context.keys, _name(topic), _name(queue), b""))
+
+
+def subscriptions(context: Context, topic: object) -> Operation[list[Subscription]]:
+    """Who subscribed to a topic."""
+    return (yield from perform(features.subscriptions(context.keys, _name(topic))))

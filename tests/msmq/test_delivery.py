@@ -1,0 +1,219 @@
+"""Time-outs, delays, dedup keys, several destinations, inhibited queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    Access,
+    Acknowledge,
+    DuplicateMessage,
+    GetInhibited,
+    InvalidArgument,
+    IoTimeout,
+    Journal,
+    Outgoing,
+    PutInhibited,
+    QueueNotFound,
+    QueueQuotaExceeded,
+    Share,
+    UnsupportedAccess,
+)
+from tests.msmq.kit import drain, make
+
+
+def test_expired_message_frees_its_quota(qm):
+    q = make(qm, quota_messages=1)
+    q.send(b"a", time_to_be_received=1)
+    qm.advance_clock(2)
+    q.send(b"b")
+    assert q.receive(0).body == b"b"
+
+
+def test_shorter_time_wins(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=2, time_to_reach_queue=10)
+    qm.advance_clock(1)
+    assert q.peek(0).body == b"a"
+    qm.advance_clock(1.1)
+    with pytest.raises(IoTimeout):
+        q.peek(0)
+
+
+def test_message_behind_many_expired_ones_is_found_at_once(qm):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"old", time_to_be_received=1)] * 250)
+    q.send_many([Outgoing(body=b"old", time_to_be_received=1)] * 250)
+    q.send(b"new")
+    qm.advance_clock(2)
+    assert q.receive(0).body == b"new"
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    assert qm.info().messages == 0
+
+
+def test_queue_that_nobody_touches_empties(qm):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"old", time_to_be_received=1)] * 100)
+    qm.advance_clock(2)
+    qm.maintain()
+    assert qm.info().messages == qm.queue_info("q").bytes == 0
+
+
+def test_delayed_message(qm, background):
+    q = make(qm)
+    q.send(b"later", delay=10, priority=7)
+    q.send(b"now")
+    assert (qm.queue_info("q").delayed, qm.queue_info("q").ready) == (1, 1)
+    assert q.receive(0).body == b"now"
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    waiting = background(lambda: q.receive(30))
+    background.until(lambda: qm.queue_info("q").waiters == 1)
+    qm.advance_clock(10)
+    assert waiting.result(10).body == b"later"
+    assert qm.queue_info("q").delayed == 0
+
+
+def test_delayed_message_can_expire_and_be_purged(qm):
+    q = make(qm)
+    q.send(b"a", delay=10, time_to_be_received=5)
+    qm.advance_clock(11)
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    q.send(b"b", delay=10)
+    assert q.purge() == 1
+    assert qm.info().messages == 0
+
+
+def test_dedup_key_is_held_while_the_message_is_there(qm):
+    q = make(qm)
+    q.send(b"a", dedup_key="k")
+    for _ in range(2):
+        with pytest.raises(DuplicateMessage):
+            q.send(b"b", dedup_key="k")
+    q.send(b"other", dedup_key="k2")
+    with q.lock(0), pytest.raises(DuplicateMessage):
+        q.send(b"b", dedup_key="k")
+    q.send(b"b", dedup_key="k")
+    assert [m.body for m in drain(qm, "q")] == [b"other", b"b"]
+    assert left_over(qm) == []
+
+
+def test_dedup_window_outlives_the_message(qm):
+    q = make(qm)
+    q.send(b"a", dedup_key="k", dedup_window=10)
+    q.receive(0)
+    with pytest.raises(DuplicateMessage):
+        q.send(b"b", dedup_key="k")
+    qm.advance_clock(10.1)
+    q.send(b"b", dedup_key="k", dedup_window=1)
+    qm.advance_clock(5)
+    with pytest.raises(DuplicateMessage):
+        q.send(b"c", dedup_key="k")
+    q.purge()
+    assert left_over(qm) == []
+
+
+def test_dedup_in_batches_transactions_and_moves(qm):
+    q = make(qm)
+    with pytest.raises(DuplicateMessage):
+        q.send_many([Outgoing(dedup_key="k"), Outgoing(dedup_key="k")])
+    assert qm.info().messages == 0
+    q.send(b"a", dedup_key="k")
+    sub = qm.open("q;s")
+    with qm.open("q;s", Access.MOVE) as target:
+        q.move(q.peek(0).lookup_id, target)
+    with pytest.raises(DuplicateMessage):
+        q.send(b"b", dedup_key="k")
+    sub.receive(0)
+    q.send(b"b", dedup_key="k")
+    drain(qm, "q")
+    t = make(qm, "t", transactional=True)
+    tx = qm.transaction()
+    t.send(b"a", dedup_key="k", dedup_window=100, transaction=tx)
+    tx.abort()
+    with qm.transaction() as tx:
+        t.send(b"a", dedup_key="k", dedup_window=1, transaction=tx)
+    t.receive(0)
+    qm.advance_clock(2)
+    qm.maintain()
+    assert left_over(qm) == []
+
+
+def left_over(qm):
+    """Timers of all queues, from the store itself."""
+    backend = qm._driver
+    return [key for key in backend.command("KEYS", "*:t") if key]
+
+
+def test_several_destinations(qm):
+    for name in ("b", "a", "C"):
+        make(qm, name)
+    with qm.open("b, a,C,a", Access.SEND) as several:
+        sent = several.send(b"x", priority=5)
+        assert len(sent.copies) == 3
+        assert len(several.send_many([b"y", b"z"])) == 2
+    for n, name in enumerate(("a", "b", "C")):
+        found = drain(qm, name)
+        assert [m.body for m in found] == [b"x", b"y", b"z"]
+        assert found[0].lookup_id == sent.copies[n].lookup_id
+
+
+def test_several_destinations_best_effort(qm):
+    make(qm, "a")
+    make(qm, "b", quota_messages=0)
+    several = qm.open("a,b", Access.SEND)
+    with pytest.raises(QueueQuotaExceeded):
+        several.send(b"x")
+    assert len(drain(qm, "a")) == 1
+
+
+def test_several_destinations_in_a_transaction(qm):
+    make(qm, "a", transactional=True)
+    make(qm, "b", transactional=True)
+    several = qm.open("a,b", Access.SEND)
+    tx = qm.transaction()
+    several.send(b"x", transaction=tx)
+    tx.abort()
+    with pytest.raises(InvalidArgument), qm.transaction() as tx:
+        several.send(b"x", transaction=tx, journal=Journal.DEAD_LETTER)
+    with qm.transaction() as tx:
+        several.send(b"x", transaction=tx)
+    assert [len(drain(qm, name)) for name in "ab"] == [1, 1]
+
+
+def test_opening_several_destinations(qm):
+    make(qm, "a").close()
+    with pytest.raises(UnsupportedAccess):
+        qm.open("a,b", Access.RECEIVE)
+    with pytest.raises(UnsupportedAccess):
+        qm.open("a,b", Access.SEND, Share.DENY_RECEIVE)
+    with pytest.raises(QueueNotFound):
+        qm.open("a,b", Access.SEND)
+    assert not qm.queue_info("a").active
+    with qm.open("a,a", Access.SEND) as one:
+        assert one.name == "a"
+
+
+def test_inhibited(qm):
+    q = make(qm)
+    make(qm, "admin")
+    q.send(b"a")
+    qm.update_queue("q", put_inhibited=True, get_inhibited=True)
+    with pytest.raises(PutInhibited):
+        q.send(b"b", acknowledge=Acknowledge.FULL_REACH_QUEUE, administration_queue="admin")
+    for read in (q.receive, q.peek, q.lock):
+        with pytest.raises(GetInhibited):
+            read(0)
+    qm.update_queue("q", put_inhibited=False, get_inhibited=False)
+    q.send(b"b")
+    assert len(drain(qm, "q")) == 2
+
+
+def test_waiting_reader_learns_that_reading_was_switched_off(qm, background):
+    q = make(qm)
+    waiting = background(lambda: q.receive(30))
+    background.until(lambda: qm.queue_info("q").waiters == 1)
+    qm.update_queue("q", get_inhibited=True)
+    assert isinstance(waiting.exception(10), GetInhibited)

@@ -1,0 +1,168 @@
+"""Request and reply, redrive, statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    DEAD_LETTER,
+    InvalidArgument,
+    IoTimeout,
+    Journal,
+    MessageNotFound,
+    QueueNotFound,
+    RetryPolicy,
+)
+from tests.msmq.kit import drain, make
+
+
+def test_request_and_reply(qm, connect, background):
+    q = make(qm, "service")
+    served = connect()
+
+    def serve():
+        with served.open("service") as requests:
+            for _ in range(3):
+                message = requests.receive(10)
+                served.reply(message, message.body.upper(), label="done")
+
+    server = background(serve)
+    for _ in range(3):
+        reply = qm.request(q, b"hello", timeout=10)
+        assert (reply.body, reply.label) == (b"HELLO", "done")
+    server.result(10)
+    names = [info.name for info in qm.queues("reply$*")]
+    assert len(names) == 1
+    qm.close()
+    assert [info.name for info in served.queues("reply$*")] == []
+
+
+def test_deadline(qm):
+    q = make(qm, "service")
+    with pytest.raises(IoTimeout, match="no reply"):
+        qm.request(q, b"hello", timeout=0.05)
+    qm.advance_clock(1)
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    assert qm.queues("reply$*") == []
+
+
+def test_late_reply_finds_no_queue(qm):
+    q = make(qm, "service")
+    with pytest.raises(IoTimeout):
+        qm.request(q, b"hello", timeout=0.05, time_to_be_received=60)
+    message = q.receive(0)
+    with pytest.raises(QueueNotFound):
+        qm.reply(message, b"late")
+    q.send(b"x")
+    message = q.receive(0)
+    with pytest.raises(MessageNotFound):
+        qm.reply(message, b"late")
+    with pytest.raises(InvalidArgument):
+        qm.request(q, b"x", timeout=1, response_queue="mine")
+
+
+def test_reply_queues_go_with_their_owner(qm, connect):
+    session = qm._driver.session
+    qm.create_queue(f"reply$.{session}.99")
+    qm.create_queue("reply$.99999.1")
+    qm.maintain()
+    assert [info.name for info in qm.queues("reply$*")] == [f"reply$.{session}.99"]
+
+
+def dead(qm, count=5, **fields):
+    q = make(qm)
+    for n in range(count):
+        q.send(b"%d" % n, journal=Journal.DEAD_LETTER, time_to_be_received=1, **fields)
+    qm.advance_clock(2)
+    qm.maintain()
+    return q
+
+
+def test_redrive(qm):
+    q = dead(qm, correlation_id="c", priority=6)
+    assert qm.redrive() == 5
+    found = list(q.browse())
+    assert [m.body for m in found] == [b"0", b"1", b"2", b"3", b"4"]
+    assert {m.correlation_id for m in found} == {"c"}
+    assert found[0].priority == 6
+    assert (found[0].message_class, found[0].original_queue, found[0].reason) == (0, None, None)
+    assert found[0].delivery_count == 0
+    qm.advance_clock(2)
+    qm.maintain()
+    assert qm.queue_info(DEAD_LETTER).ready == 5
+    assert qm.statistics("q").dead == 10
+
+
+def test_redrive_of_some(qm):
+    q = dead(qm)
+    assert qm.redrive(where=lambda m: int(m.body) % 2 == 1) == 2
+    assert [m.body for m in q.browse()] == [b"1", b"3"]
+    assert qm.redrive(limit=1) == 1
+    make(qm, "other")
+    assert qm.redrive(to="other") == 2
+    assert [m.body for m in drain(qm, "other")] == [b"2", b"4"]
+    assert qm.redrive() == 0
+
+
+def test_redrive_leaves_what_cannot_go(qm):
+    dead(qm)
+    qm.update_queue("q", quota_messages=2)
+    assert qm.redrive() == 2
+    qm.delete_queue("q")
+    assert qm.redrive() == 0
+    assert qm.queue_info(DEAD_LETTER).ready == 3
+    assert qm.redrive(rate=1000) == 0
+
+
+def test_redrive_at_a_rate(qm):
+    dead(qm, 3)
+    assert qm.redrive(rate=50) == 3
+
+
+@pytest.mark.parametrize("bad", [{"rate": 0}, {"rate": "x"}, {"limit": 0}, {"where": 5}, {"to": "a;b"}])
+def test_redrive_refuses(qm, bad):
+    with pytest.raises(InvalidArgument):
+        qm.redrive(**bad)
+
+
+def test_redrive_of_a_transactional_dead_letter(qm):
+    t = make(qm, "t", transactional=True, retry=RetryPolicy(immediate=0, final="dead_letter"))
+    with qm.transaction() as tx:
+        t.send(b"x" * 5000, transaction=tx)
+    tx = qm.transaction()
+    t.receive(0, transaction=tx)
+    tx.abort()
+    assert qm.redrive("system$;deadxact") == 1
+    with qm.transaction() as tx:
+        assert t.receive(0, transaction=tx).body == b"x" * 5000
+
+
+def test_statistics(qm):
+    q = make(qm, journaling=True, retry=RetryPolicy(immediate=0, cycles=1, delay=100))
+    q.send(b"a", priority=5)
+    qm.advance_clock(3)
+    q.send_many([b"b", b"c", b"d"])
+    q.send(b"later", delay=100)
+    q.receive(0)
+    q.lock(0).abort()
+    lock = q.lock(0)
+    qm.advance_clock(2)
+    s = qm.statistics("q")
+    assert (s.ready, s.locked, s.delayed, s.messages) == (1, 1, 1, 3)
+    assert (s.journal_messages, s.retry_messages, s.poison_messages) == (1, 1, 0)
+    assert s.journal_bytes > 0
+    assert (s.total_in, s.total_out) == (5, 2)
+    assert set(s.oldest_seconds) == {3}
+    assert 2 <= s.oldest_seconds[3] < 3
+    assert 5 <= s.rate_seconds < 7
+    assert s.rate_in == pytest.approx(5 / s.rate_seconds)
+    lock.commit()
+    qm.advance_clock(15)
+    qm.statistics("q")
+    qm.advance_clock(15)
+    s = qm.statistics("q")
+    assert (s.total_in, s.total_out) == (5, 3)
+    assert s.rate_in == 0
+    with pytest.raises(QueueNotFound):
+        qm.statistics("nowhere")

@@ -1,0 +1,216 @@
+"""The retry policy of a queue: what becomes of messages that are given back, or whose reader dies."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    DEAD_LETTER,
+    TRANSACTIONAL_DEAD_LETTER,
+    Access,
+    Acknowledge,
+    InvalidArgument,
+    IoTimeout,
+    Journal,
+    QueueQuotaExceeded,
+    RetryPolicy,
+)
+from tests.msmq.kit import drain, make
+
+
+def fail(queue, times):
+    for _ in range(times):
+        queue.lock(0).abort()
+
+
+def test_policy_is_a_property(qm):
+    policy = RetryPolicy(immediate=1, cycles=2, delay=0.5, factor=1.5, max_delay=60, final="drop")
+    assert qm.create_queue("q", retry=policy).retry == policy
+    assert policy.deliveries == 6
+    assert qm.update_queue("q", label="x").retry == policy
+    assert qm.update_queue("q", retry=None).retry is None
+    assert qm.update_queue("q", retry=RetryPolicy()).retry == RetryPolicy()
+    with pytest.raises(InvalidArgument):
+        qm.update_queue("q", retry="often")
+    with pytest.raises(InvalidArgument):
+        qm.create_queue("r", retry={"final": "nowhere"})
+
+
+@pytest.mark.parametrize("body", [b"a", b"x" * 5000])
+def test_poison_after_exactly_so_many_deliveries(qm, body):
+    q = make(qm, retry=RetryPolicy(immediate=2))
+    q.send_many([body, b"neighbour"])
+    fail(q, 3)
+    assert q.receive(0).body == b"neighbour"
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    poison = qm.open("q;poison").peek(0)
+    assert (poison.body, poison.delivery_count, poison.move_count) == (body, 3, 1)
+    drain(qm, "q;poison")
+    assert qm.info().messages == qm.queue_info("q").bytes == 0
+
+
+def test_lapsed_locks_count(qm):
+    q = make(qm, retry=RetryPolicy(immediate=1))
+    q.send(b"a")
+    for _ in range(2):
+        q.lock(0, lease=5)
+        qm.advance_clock(6)
+    qm.maintain()
+    assert [m.body for m in drain(qm, "q;poison")] == [b"a"]
+    assert qm.queue_info("q").locked == 0
+
+
+def test_aborted_and_lapsed_transactions_count(qm):
+    t = make(qm, "t", transactional=True, retry=RetryPolicy(immediate=2))
+    with qm.transaction() as tx:
+        t.send(b"a", transaction=tx)
+        t.send(b"b", transaction=tx)
+    tx = qm.transaction()
+    t.receive(0, transaction=tx)
+    tx.abort()
+    tx = qm.transaction(lease=5)
+    t.receive(0, transaction=tx)
+    qm.advance_clock(6)
+    tx = qm.transaction()
+    assert t.receive(0, transaction=tx).delivery_count == 3
+    tx.abort()
+    assert t.peek(0).body == b"b"
+    assert [m.body for m in drain(qm, "t;poison")] == [b"a"]
+
+
+def test_rounds_with_growing_rests(qm):
+    policy = RetryPolicy(immediate=1, cycles=3, delay=10, factor=2, max_delay=30, final="poison")
+    q = make(qm, retry=policy)
+    sent = q.send(b"a")
+    for rest in (10, 20, 30):
+        fail(q, 2)
+        assert qm.statistics("q").retry_messages == 1
+        with pytest.raises(IoTimeout):
+            q.receive(0)
+        qm.advance_clock(rest - 1)
+        with pytest.raises(IoTimeout):
+            q.receive(0)
+        qm.advance_clock(1)
+        assert q.peek(0).lookup_id == sent.lookup_id
+    fail(q, 2)
+    (poison,) = drain(qm, "q;poison")
+    assert (poison.lookup_id, poison.move_count) == (sent.lookup_id, 7)
+
+
+def test_rest_ends_for_a_waiting_reader(qm, background):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    q.send(b"a")
+    fail(q, 1)
+    waiting = background(lambda: q.receive(30))
+    background.until(lambda: qm.queue_info("q").waiters == 1)
+    qm.advance_clock(11)
+    assert waiting.result(10).body == b"a"
+
+
+def test_message_returns_to_its_place(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=1))
+    q.send_many([b"a", b"b"])
+    fail(q, 1)
+    qm.advance_clock(2)
+    assert [m.body for m in drain(qm, "q")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_dead_letter_whatever_the_sender_asked(qm, transactional):
+    q = make(qm, transactional=transactional, retry=RetryPolicy(immediate=0, final="dead_letter"))
+    if transactional:
+        with qm.transaction() as tx:
+            q.send(b"a", transaction=tx)
+        tx = qm.transaction()
+        q.receive(0, transaction=tx)
+        tx.abort()
+    else:
+        q.send(b"a")
+        fail(q, 1)
+    (dead,) = drain(qm, TRANSACTIONAL_DEAD_LETTER if transactional else DEAD_LETTER)
+    assert (dead.reason, dead.message_class, dead.original_queue) == ("poison", 0xC004, "q")
+    assert qm.statistics("q").poisoned == qm.statistics("q").dead == 1
+
+
+@pytest.mark.parametrize("asked", [Journal.NONE, Journal.DEAD_LETTER])
+def test_reject_does_as_the_sender_asked(qm, asked):
+    q, _ = make(qm, retry=RetryPolicy(immediate=0, final="reject")), make(qm, "admin")
+    q.send(b"a", journal=asked, acknowledge=Acknowledge.NACK_RECEIVE, administration_queue="admin")
+    fail(q, 1)
+    assert len(drain(qm, DEAD_LETTER)) == bool(asked)
+    assert [m.message_class for m in drain(qm, "admin")] == [0xC004]
+
+
+def test_drop(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, final="drop"))
+    q.send(b"a", journal=Journal.DEAD_LETTER)
+    fail(q, 1)
+    assert qm.info().messages == 0
+    assert qm.statistics("q").dropped == 1
+
+
+def test_expiry_comes_before_the_policy(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0))
+    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
+    lock = q.lock(0, lease=60)
+    qm.advance_clock(2)
+    lock.abort()
+    assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
+
+
+def test_expiry_while_resting(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    q.send(b"a", time_to_be_received=5, journal=Journal.DEAD_LETTER)
+    fail(q, 1)
+    qm.advance_clock(11)
+    qm.maintain()
+    assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
+    assert qm.info().messages == 0
+
+
+def test_what_was_taken_from_the_rest_does_not_return(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    q.send_many([b"a", b"b"])
+    fail(q, 2)
+    assert qm.open("q;retry").receive(0).body == b"a"
+    qm.advance_clock(11)
+    assert [m.body for m in drain(qm, "q")] == [b"b"]
+
+
+def test_purge_leaves_the_resting_to_return(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    q.send_many([b"a", b"b"])
+    fail(q, 1)
+    assert q.purge() == 1
+    qm.advance_clock(11)
+    assert [m.body for m in drain(qm, "q")] == [b"a"]
+
+
+def test_poison_counts_in_the_quota_of_its_queue(qm):
+    q = make(qm, quota_messages=1, retry=RetryPolicy(immediate=0))
+    q.send(b"a")
+    fail(q, 1)
+    with pytest.raises(QueueQuotaExceeded):
+        q.send(b"b")
+    drain(qm, "q;poison")
+    q.send(b"b")
+
+
+def test_poison_moved_back_by_hand_gets_one_more_chance(qm):
+    q = make(qm, retry=RetryPolicy(immediate=1))
+    q.send(b"a")
+    fail(q, 2)
+    poison = qm.open("q;poison")
+    with qm.open("q", Access.MOVE) as target:
+        poison.move(poison.peek(0).lookup_id, target)
+    with q.lock(0) as lock:
+        assert lock.body == b"a"
+
+
+def test_committed_messages_are_no_business_of_the_policy(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0))
+    q.send_many([b"a", b"b"])
+    for lock in q.lock_many(2, 0):
+        lock.commit()
+    assert qm.info().messages == 0

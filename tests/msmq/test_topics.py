@@ -1,0 +1,144 @@
+"""Topics: durable publish and subscribe."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    Access,
+    Acknowledge,
+    DuplicateMessage,
+    InvalidArgument,
+    InvalidName,
+    IoTimeout,
+    QueueNotFound,
+    QueueQuotaExceeded,
+    SelectorSyntaxError,
+    Subscription,
+    TransactionUsage,
+)
+from tests.msmq.kit import drain, make
+
+
+def test_every_subscriber_gets_a_copy(qm):
+    news = make(qm, "news", topic=True)
+    make(qm, "a"), make(qm, "b")
+    assert news.send(b"nobody").lookup_id > 0
+    qm.subscribe("news", "a")
+    qm.subscribe("news", "b")
+    sent = news.send(b"x" * 5000, priority=5, properties={"n": 1})
+    found = drain(qm, "a") + drain(qm, "b")
+    assert [m.body for m in found] == [b"x" * 5000] * 2
+    assert {m.message_id for m in found} == {sent.message_id}
+    assert found[0].lookup_id != found[1].lookup_id
+    assert (found[0].priority, found[0].properties) == (5, {"n": 1})
+    qm.unsubscribe("news", "a")
+    news.send_many([b"1", b"2"])
+    assert drain(qm, "a") == []
+    assert [m.body for m in drain(qm, "b")] == [b"1", b"2"]
+    assert qm.info().messages == 0
+    assert qm.queue_info("news").topic
+
+
+def test_selectors(qm):
+    news = make(qm, "news", topic=True)
+    make(qm, "eu"), make(qm, "all"), make(qm, "big")
+    qm.subscribe("news", "eu", "region = 'EU'")
+    qm.subscribe("news", "big", "amount > 10 AND region IS NOT NULL")
+    qm.subscribe("news", "all")
+    news.send(b"1", properties={"region": "EU", "amount": 5})
+    news.send(b"2", properties={"region": "US", "amount": 50})
+    news.send(b"3", properties={"amount": 50})
+    assert [m.body for m in drain(qm, "eu")] == [b"1"]
+    assert [m.body for m in drain(qm, "big")] == [b"2"]
+    assert [m.body for m in drain(qm, "all")] == [b"1", b"2", b"3"]
+    assert qm.subscriptions("news")[1:] == [
+        Subscription(topic="news", queue="big", selector="amount > 10 AND region IS NOT NULL"),
+        Subscription(topic="news", queue="eu", selector="region = 'EU'"),
+    ]
+    qm.subscribe("news", "eu", "region = 'US'")
+    news.send(b"4", properties={"region": "US"})
+    assert [m.body for m in drain(qm, "eu")] == [b"4"]
+
+
+def test_refusals(qm):
+    make(qm, "plain")
+    make(qm, "news", topic=True)
+    with pytest.raises(InvalidArgument):
+        qm.subscribe("plain", "news")
+    with pytest.raises(QueueNotFound):
+        qm.subscribe("news", "nowhere")
+    with pytest.raises(QueueNotFound):
+        qm.subscribe("nowhere", "plain")
+    with pytest.raises(SelectorSyntaxError):
+        qm.subscribe("news", "plain", "region = = 1")
+    with pytest.raises(InvalidArgument):
+        qm.subscribe("news", "news")
+    with pytest.raises(InvalidArgument):
+        qm.subscribe("news", "plain", 5)
+    with pytest.raises(InvalidName):
+        qm.subscribe("news", "plain;s")
+    with pytest.raises(InvalidArgument):
+        qm.update_queue("plain", topic=True)
+    with pytest.raises(IoTimeout):
+        qm.open("news").receive(0)
+
+
+def test_all_subscribers_or_none(qm):
+    news = make(qm, "news", topic=True)
+    make(qm, "a"), make(qm, "full", quota_messages=1)
+    qm.subscribe("news", "a")
+    qm.subscribe("news", "full")
+    news.send(b"1")
+    with pytest.raises(QueueQuotaExceeded):
+        news.send(b"2")
+    assert len(drain(qm, "a")) == 1
+    qm.delete_queue("full")
+    news.send(b"3")
+    assert len(drain(qm, "a")) == 1
+
+
+def test_in_a_transaction(qm):
+    news = make(qm, "news", topic=True, transactional=True)
+    make(qm, "a", transactional=True), make(qm, "b", transactional=True), make(qm, "plain")
+    with qm.transaction() as tx:
+        news.send(b"0", transaction=tx)
+    for name in ("a", "b", "plain"):
+        qm.subscribe("news", name)
+    with pytest.raises(TransactionUsage):
+        news.send(b"1")
+    tx = qm.transaction()
+    news.send(b"1", transaction=tx)
+    tx.abort()
+    assert qm.info().messages == 0
+    with qm.transaction() as tx:
+        news.send(b"2", transaction=tx)
+        assert qm.queue_info("a").locked == 1
+    assert [[m.body for m in drain(qm, n)] for n in ("a", "b", "plain")] == [[b"2"], [b"2"], []]
+
+
+def test_subscribers_wake_and_features_apply_to_the_copies(qm, background):
+    news = make(qm, "news", topic=True)
+    make(qm, "a", journaling=True), make(qm, "b"), make(qm, "admin")
+    qm.subscribe("news", "a")
+    qm.subscribe("news", "b")
+    with qm.open("a", Access.RECEIVE) as reader:
+        waiting = background(lambda: reader.receive(30))
+        background.until(lambda: qm.queue_info("a").waiters == 1)
+        news.send(
+            b"x",
+            dedup_key="k",
+            dedup_window=5,
+            time_to_be_received=9,
+            acknowledge=Acknowledge.FULL_REACH_QUEUE,
+            administration_queue="admin",
+        )
+        assert waiting.result(10).body == b"x"
+    assert len(drain(qm, "a;journal")) == 1
+    assert [m.response_queue for m in drain(qm, "admin")] == ["a", "b"]
+    with pytest.raises(DuplicateMessage):
+        news.send(b"x", dedup_key="k")
+    qm.advance_clock(10)
+    assert drain(qm, "b") == []
+    news.send(b"x", dedup_key="k")
+    assert len(drain(qm, "b")) == 1
