@@ -213,6 +213,7 @@ class Sent(_Model):
     lookup_id: int
     message_id: Identifier
     token: str
+    group_id: Identifier | None = None
     #: Of a send to several queues: what each of them answered, this one included.
     copies: tuple[Sent, ...] = ()
 

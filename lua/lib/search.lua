@@ -33,11 +33,13 @@ function search.look(q, text, from, count, hint, taking)
   return search.taken(q, f, found)
 end
 
--- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there".
+-- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there". The
+-- selector was asked when the group was begun.
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
   if not rec or search.expired(rec) then return {} end
+  f.programs = {}
   if not filter.test(f, lid, rec) then return nil, nil, status.MATCH_OPTIONS end
   if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
   return search.taken(q, f, { { lid = lid, rec = rec } })

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,11 +115,6 @@ def assembled(messages: Sequence[Message]) -> list[Message]:
 # ---- sending ---------------------------------------------------------------------------------------------
 
 
-def new_group_id() -> str:
-    """A group id nobody else has."""
-    return "mqg-" + uuid.uuid4().hex
-
-
 def check_size(size: object) -> int | None:
     """The largest segment, in bytes."""
     if size is None:
@@ -134,7 +128,7 @@ def members(
     items: Iterable[object], group_id: Identifier | None, segment_bytes: int | None
 ) -> list[Outgoing]:
     """The physical messages of a group, ready to be sent."""
-    group = new_group_id() if group_id is None else group_id
+    group = send.new_group_id() if group_id is None else group_id
     if not matched(group, "group_id"):
         raise InvalidArgument("the none value is no group id")
     logical = [send.outgoing(item, {}) for item in items]
@@ -212,7 +206,7 @@ class Writing:
 def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     """A group that nothing was sent of."""
     handle.need("send")
-    group = new_group_id() if group_id is None else group_id
+    group = send.new_group_id() if group_id is None else group_id
     if not matched(group, "group_id"):
         raise InvalidArgument("the none value is no group id")
     return Writing(handle, group)

@@ -21,7 +21,7 @@ TYPES = {
     **dict.fromkeys(("meta", "sessions", "txs", "queues", "q", "m", "s"), "hash"),
     **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
 }
-_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+")
+_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
 _META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
@@ -162,7 +162,7 @@ def sessions(store: Store) -> Faults:
                 )
         elif number not in kept:
             yield Fault("slot.orphan", name, "its session does not exist", edits)
-        elif not re.match(r"\d+ \d+ \S+ ", value):
+        elif not re.match(r"\d+ \d+ \S", value):
             yield Fault("slot.malformed", name, "its last sequence and reply cannot be read")
     for number in idle.keys() - kept.keys():
         edits = (Edit("zrem", store.key("idle"), number),)
@@ -299,6 +299,8 @@ def waiters(store: Store) -> Faults:
     for view in store.queues.values():
         for member, ticket in view.waiters.items():
             match = _WAITER.fullmatch(member)
+            if ticket < 0:  # readers of particular messages stand before the others, see lib/choose.lua
+                ticket += 1 << 50 if ticket > -(1 << 50) else 1 << 51
             edits = (Edit("zrem", view.keys["w"], member),)
             where = f"{view.path}: {member}"
             if match is None:

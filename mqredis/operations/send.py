@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
     if isinstance(body, Outgoing):
         if fields:
             raise InvalidArgument("give either an Outgoing message or fields, not both")
-        return body
+        return _grouped(body)
     values = dict(fields)
     if isinstance(body, str):
         values.setdefault("content_type", "text/plain; charset=utf-8")
@@ -41,10 +42,22 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
         if isinstance(value, bool) and name in _NUMBERS:
             raise InvalidArgument(f"{name}: {value!r} is not a number")
     try:
-        return Outgoing(body=body, **values)
+        return _grouped(Outgoing(body=body, **values))
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _grouped(message: Outgoing) -> Outgoing:
+    """A message that is flagged as part of a group whose id was left out begins a group."""
+    if message.group_id is None and (message.last_in_group or message.segment or message.last_segment):
+        return message.model_copy(update={"group_id": new_group_id()})
+    return message
+
+
+def new_group_id() -> str:
+    """A group id nobody else has."""
+    return "mqg-" + uuid.uuid4().hex
 
 
 _NUMBERS = frozenset(
@@ -123,4 +136,5 @@ def _sent(handle: Handle, message: Outgoing, lookup_id: str) -> Sent:
         lookup_id=int(lookup_id, 16),
         message_id=codec.generated_id(lookup_id) if message.message_id is None else message.message_id,
         token=codec.token(handle.context.incarnation, lookup_id),
+        group_id=message.group_id,
     )

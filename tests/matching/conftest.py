@@ -1,0 +1,38 @@
+"""The ``broker`` of a test: real and fake server, sync and asyncio face; the doctor looks at each in the end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.matching.kit import Broker, Loop
+
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ibm(*ids): published cases of spec/ibmmq_conformance.md")
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    server, face = request.param.split("-")
+    manager = f"matching-{os.getpid()}-{next(_numbers)}"
+    url = request.getfixturevalue("redis_server").url if server == "real" else f"memory://{manager}"
+    made = Broker(url, manager, request.getfixturevalue("loop") if face == "async" else None)
+    yield made
+    try:
+        findings = made.qm.doctor().findings
+    finally:
+        made.close()
+    assert not findings

@@ -1,0 +1,401 @@
+"""spec/ibmmq_conformance.md D to G: order, the browse cursor, under the cursor, locks, marks."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from mqredis import (
+    Access,
+    AccessDenied,
+    InvalidArgument,
+    IoTimeout,
+    Mark,
+    Match,
+    MatchOptionsError,
+    MessageAlreadyReceived,
+    MessageNotFound,
+)
+from tests.matching.kit import Pending, bodies, drain, put
+
+ibm = pytest.mark.ibm
+
+
+def at_end(browser, **how):
+    with pytest.raises(IoTimeout) as caught:
+        browser.next(0, **how)
+    assert caught.value.mqrc == 2033
+
+
+# ---- order ---------------------------------------------------------------------------------------------------
+
+
+@ibm("D3")
+def test_the_highest_priority_among_the_matches(broker):
+    q = broker.queue()
+    for body, priority, correlation in (("A", 1, "c1"), ("B", 7, "c2"), ("C", 5, "c1")):
+        q.send(body.encode(), priority=priority, correlation_id=correlation)
+    assert drain(q, match=Match(correlation_id="c1")) == ["C", "A"]
+
+
+@ibm("D8")
+def test_a_backed_out_message_goes_back_to_its_place(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "A", "B", "C", transaction=tx)
+    tx = broker.qm.transaction()
+    t.receive(0, transaction=tx)
+    tx.abort()
+    assert bodies(t.browse()) == ["A", "B", "C"]
+
+
+@ibm("D9")
+def test_the_place_is_taken_when_the_message_is_sent(broker):
+    t = broker.queue("t", transactional=True)
+    first, second = broker.qm.transaction(), broker.qm.transaction()
+    put(t, "A", transaction=first)
+    put(t, "B", transaction=second)
+    second.commit()
+    first.commit()
+    assert bodies(t.browse()) == ["A", "B"]
+
+
+# ---- the cursor ----------------------------------------------------------------------------------------------
+
+
+@ibm("E1", "E2", "E4", "E5")
+def test_first_next_end(broker):
+    q = broker.queue()
+    put(q, "A", "B", "C")
+    with q.browser() as browser, broker.handle().browser() as other:
+        assert bodies([browser.next(), browser.next(), browser.next()]) == ["A", "B", "C"]
+        at_end(browser)
+        assert other.next().body == b"A"
+        assert browser.first().body == b"A"
+        assert broker.qm.queue_info("q").messages == 3
+
+
+@ibm("E7", "E8")
+def test_arrivals_before_and_behind_the_cursor(broker):
+    q = broker.queue()
+    q.send(b"A", priority=5)
+    with q.browser() as browser:
+        browser.first()
+        q.send(b"B", priority=5)
+        q.send(b"C", priority=7)
+        q.send(b"D", priority=1)
+        assert bodies([browser.next(), browser.next()]) == ["B", "D"]
+        at_end(browser)
+        assert browser.first().body == b"C"
+
+
+@ibm("E10", "E11")
+def test_the_search_runs_forward(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2", "C:c2")
+    with q.browser() as browser:
+        assert browser.first(match=Match(correlation_id="c2")).body == b"B"
+        at_end(browser, match=Match(correlation_id="c1"))
+        assert browser.next(match=Match(correlation_id="c2")).body == b"C"
+    with q.browser() as browser:
+        found = browser.first()
+        at_end(browser, match=Match(message_id=found.message_id, correlation_id=found.correlation_id))
+
+
+@ibm("E13", "E28")
+def test_removal_under_the_cursor_keeps_the_place(broker):
+    q = broker.queue()
+    put(q, "A", "B", "C")
+    with q.browser() as browser:
+        browser.first()
+        assert bodies(q.receive_many(2, 0)) == ["A", "B"]
+        assert browser.next().body == b"C"
+        q.receive(0)
+        at_end(browser)
+        put(q, "D")
+        assert browser.next().body == b"D"
+
+
+@ibm("E14", "F10")
+def test_access(broker):
+    put(broker.queue(), "A")
+    with pytest.raises(AccessDenied):
+        broker.qm.open("q", Access.SEND).browser().first()
+    with broker.qm.open("q", Access.PEEK).browser() as browser:
+        assert browser.first().body == b"A"
+        with pytest.raises(AccessDenied):
+            browser.take()
+        with pytest.raises(AccessDenied):
+            browser.first(lock=True)
+
+
+@ibm("E16", "E23")
+def test_units_of_work_are_not_seen(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "B", "C", "D", transaction=tx)
+    sends, receives = broker.qm.transaction(), broker.qm.transaction()
+    put(t, "A", transaction=sends)
+    t.receive(0, transaction=receives)
+    assert bodies(broker.handle("t").browser()) == ["C", "D"]
+    with t.browser() as browser:
+        assert browser.first().body == b"C"
+        receives.abort()
+        assert browser.next().body == b"D"
+        assert browser.first().body == b"B"
+    sends.abort()
+
+
+@ibm("E17")
+def test_an_expired_message_is_never_browsed(broker):
+    q = broker.queue()
+    q.send(b"A", time_to_be_received=5)
+    put(q, "B")
+    broker.qm.advance_clock(6)
+    with q.browser() as browser:
+        assert browser.first().body == b"B"
+    assert broker.qm.queue_info("q").messages == 1
+
+
+@ibm("E19")
+def test_browse_next_waits(broker):
+    q = broker.queue()
+    put(q, "A")
+    with q.browser() as browser:
+        browser.first()
+        waiting = broker.beside(lambda: browser.next(10))
+        put(q, "B")
+        assert waiting.result().body == b"B"
+        assert browser.take().body == b"B"
+
+
+@ibm("E20")
+def test_what_arrives_behind_the_cursor_ends_no_wait(broker):
+    q = broker.queue()
+    q.send(b"A", priority=5)
+    with q.browser() as browser:
+        browser.first()
+        waiting = broker.beside(lambda: browser.next(0.4))
+        q.send(b"B", priority=7)
+        assert isinstance(waiting.error(), IoTimeout)
+
+
+@ibm("E22")
+def test_one_getter_and_any_browsers(broker):
+    q = broker.queue()
+    browsers = [broker.beside(lambda: q.peek(0.5)) for _ in range(2)]
+    getters = [broker.beside(lambda: q.receive(0.5)) for _ in range(2)]
+    put(q, "A")
+    assert sum(getter.error() is None for getter in getters) == 1
+    assert all(isinstance(b.error(), IoTimeout) or b.result().body == b"A" for b in browsers)
+
+
+@ibm("E25", "E26", "Q5")
+def test_browse_between_receives_and_with_a_selector(broker):
+    q = broker.queue()
+    for n in range(4):
+        q.send(str(n), properties={"odd": bool(n % 2)})
+    assert bodies(q.browse(selector="odd = TRUE")) == ["1", "3"]
+    with q.browser(selector="odd = TRUE") as browser:
+        assert bodies(browser) == ["1", "3"]
+        assert browser.first().body == b"1"
+    for left in range(4, 0, -1):
+        assert len(list(q.browse())) == left
+        q.receive(0)
+
+
+# ---- under the cursor ----------------------------------------------------------------------------------------
+
+
+@ibm("F1", "F3", "F4", "F7")
+def test_take_and_look_again(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2", "C:c2")
+    with q.browser() as browser:
+        for under in (browser.take, browser.current):
+            with pytest.raises(MessageAlreadyReceived) as caught:
+                under()
+            assert caught.value.mqrc == 2034
+        browser.first(match=Match(correlation_id="c2"))
+        assert bodies([browser.current(), browser.current(), browser.take()]) == ["B", "B", "B"]
+        assert bodies(q.browse()) == ["A", "C"]
+        browser.next()
+        q.receive(0, match=Match(correlation_id="c2"))
+        for under in (browser.take, browser.current):
+            with pytest.raises(MessageAlreadyReceived):
+                under()
+
+
+def test_take_in_a_unit_of_work(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "A", "B", transaction=tx)
+    with t.browser() as browser:
+        tx = broker.qm.transaction()
+        browser.first(lock=True)
+        assert browser.take(transaction=tx).delivery_count == 1
+        tx.abort()
+        assert browser.first().body == b"A"
+        with broker.qm.transaction() as tx:
+            browser.take(transaction=tx)
+    assert bodies(t.browse()) == ["B"]
+
+
+# ---- locks ---------------------------------------------------------------------------------------------------
+
+
+@ibm("F6", "F12", "F13")
+def test_lock_take_unlock(broker):
+    q = broker.queue()
+    put(q, "A", "B")
+    with q.browser() as browser, broker.handle().browser() as other:
+        other.first()
+        assert browser.first(lock=True).body == b"A"
+        assert browser.current().body == b"A"
+        with pytest.raises(MessageAlreadyReceived):
+            other.take()
+        assert bodies(q.browse()) == ["B"]
+        browser.unlock()
+        assert bodies(q.browse()) == ["A", "B"]
+        with pytest.raises(MessageNotFound) as caught:
+            browser.unlock()
+        assert caught.value.mqrc == 2209
+        browser.first(lock=True)
+        assert browser.take().body == b"A"
+    assert bodies(q.browse()) == ["B"]
+
+
+@ibm("F15", "F16")
+def test_one_lock_per_browser(broker):
+    q = broker.queue()
+    put(q, "A", "B")
+    with q.browser() as browser:
+        browser.first(lock=True)
+        assert browser.next(lock=True).body == b"B"
+        assert bodies(q.browse()) == ["A"]
+        at_end(browser, lock=True)
+        assert bodies(q.browse()) == ["A"]
+    assert bodies(q.browse()) == ["A", "B"]
+
+
+@ibm("F18")
+def test_the_lock_of_a_dead_reader_lapses(broker):
+    q = broker.queue()
+    put(q, "A")
+    broker.handle().browser().first(lock=True, lease=10)
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    broker.qm.advance_clock(11)
+    assert q.receive(0).body == b"A"
+
+
+@ibm("F21", "F22")
+def test_a_locking_browse_counts_as_a_get(broker):
+    q = broker.queue()
+    with q.browser() as one, q.browser() as two:
+        waiting = [broker.beside(lambda: one.first(0.5, lock=True)), broker.beside(lambda: q.receive(0.5))]
+        put(q, "A")
+        assert sum(w.error() is None for w in waiting) == 1
+    q.purge()
+    put(q, "B", "C")
+    with q.browser() as one, q.browser() as two:
+        found = [Pending(functools.partial(b.first, lock=True)) for b in (one, two)]
+        assert sorted(bodies(f.result() for f in found)) == ["B", "C"]
+
+
+# ---- marks ---------------------------------------------------------------------------------------------------
+
+
+def once_each(browser, mark):
+    return browser.first(unmarked=True, mark=mark).body.decode()
+
+
+@ibm("G1", "G2", "G10")
+def test_handle_marks(broker):
+    q = broker.queue()
+    put(q, "A", "B", "C")
+    with q.browser() as browser:
+        assert [once_each(browser, Mark.HANDLE) for _ in range(2)] == ["A", "B"]
+        q.send(b"D", priority=7)
+        assert [once_each(browser, Mark.HANDLE) for _ in range(2)] == ["D", "C"]
+        with pytest.raises(IoTimeout):
+            once_each(browser, Mark.HANDLE)
+        browser.unmark(q.peek(0, match=Match(message_id=browser.current().message_id)))
+        assert once_each(browser, Mark.HANDLE) == "C"
+    with q.browser() as again:
+        assert once_each(again, Mark.HANDLE) == "D"
+
+
+@ibm("G4", "G5", "G11")
+def test_co_operative_marks(broker):
+    q = broker.queue()
+    put(q, "A", "B", "C")
+    with q.browser(co_op=True) as one, broker.handle().browser(co_op=True) as two, q.browser() as outside:
+        assert [once_each(b, Mark.CO_OP) for b in (one, two, one)] == ["A", "B", "C"]
+        with pytest.raises(IoTimeout):
+            once_each(two, Mark.CO_OP)
+        assert outside.first(unmarked=True).body == b"A"
+        one.unmark(q.peek(0), Mark.CO_OP)
+        assert once_each(two, Mark.CO_OP) == "A"
+    assert q.receive(0).body == b"A"
+
+
+@ibm("G7", "G8")
+@pytest.mark.parametrize("interval", [5.0, -1.0])
+def test_only_co_operative_marks_lapse(broker, interval):
+    put(broker.queue(), "A", "B")
+    q = broker.client(mark_interval_seconds=interval).open("q")
+    with q.browser(co_op=True) as browser:
+        once_each(browser, Mark.CO_OP)
+        browser.first(unmarked=True, mark=Mark.HANDLE)
+        broker.qm.advance_clock(6)
+        if interval < 0:
+            with pytest.raises(IoTimeout):
+                browser.first(unmarked=True)
+        else:
+            assert browser.first(unmarked=True).body == b"A"
+            with pytest.raises(IoTimeout):
+                browser.next(unmarked=True)
+
+
+@ibm("G13")
+def test_co_operative_marks_need_the_set(broker):
+    q = broker.queue()
+    with q.browser() as browser, pytest.raises(MatchOptionsError) as caught:
+        browser.first(mark=Mark.CO_OP)
+    assert caught.value.mqrc == 2046
+    with pytest.raises(InvalidArgument):
+        q.browser(co_op="yes")
+
+
+@ibm("G14")
+def test_dispatchers_share_a_queue(broker):
+    q = broker.queue()
+    q.send_many([str(n) for n in range(40)])
+
+    def dispatch():
+        mine: list[int] = []
+        with broker.handle().browser(co_op=True) as browser:
+            while True:
+                try:
+                    marked = browser.first(unmarked=True, mark=Mark.CO_OP)
+                except IoTimeout:
+                    return mine
+                mine.append(int(q.receive(0, match=Match(token=marked.token)).body))
+
+    found = [Pending(dispatch) for _ in range(4)]
+    assert sorted(n for f in found for n in f.result()) == list(range(40))
+
+
+def test_a_closed_browser_leaves_no_marks(broker):
+    q = broker.queue()
+    put(q, "A", "B")
+    waiting = None
+    with q.browser() as browser:
+        once_each(browser, Mark.HANDLE)
+        assert bodies(browser) == ["B"]
+        waiting = broker.beside(lambda: browser.next(10))
+    assert waiting.error() is not None
+    with pytest.raises(ValueError, match="closed"):
+        browser.first()

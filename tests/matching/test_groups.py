@@ -1,0 +1,369 @@
+"""spec/ibmmq_conformance.md H to J: sending and getting groups, segments."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    GroupIncomplete,
+    GroupInconsistent,
+    Grouping,
+    InvalidArgument,
+    IoTimeout,
+    Match,
+    MatchOptionsError,
+)
+from tests.matching.kit import Pending, bodies, drain, in_group, put
+
+ibm = pytest.mark.ibm
+LOGICAL = Grouping.LOGICAL_ORDER
+ALL = Grouping.ALL_MESSAGES_AVAILABLE
+COMPLETE = Grouping.COMPLETE_MESSAGE
+SEGMENTS = Grouping.ALL_SEGMENTS_AVAILABLE
+W = ("A", "Y1/3", "Z2/2", "Y2/3", "Y3/3", "Z1/2", "B")
+
+
+def nothing(queue, **how):
+    with pytest.raises(IoTimeout):
+        queue.receive(0, **how)
+
+
+# ---- sending -------------------------------------------------------------------------------------------------
+
+
+@ibm("H2", "H12", "I26")
+def test_a_writer_numbers_the_messages(broker):
+    q = broker.queue()
+    with q.group() as first:
+        first.send("1")
+        first.send("2", last=True)
+    with q.group() as second:
+        second.send("3", last=True)
+    seen = [(m.group_id, m.sequence, m.last_in_group) for m in q.browse()]
+    assert seen == [(first.group_id, 1, False), (first.group_id, 2, True), (second.group_id, 1, True)]
+    assert first.group_id != second.group_id
+
+
+@ibm("H5", "H6")
+def test_leaving_a_group_open(broker):
+    q = broker.queue()
+    group = q.group("g")
+    group.send("1")
+    with pytest.raises(GroupIncomplete) as caught:
+        group.close()
+    assert caught.value.mqrc == 2241
+    group.send("part", segment=True)
+    with pytest.raises(GroupIncomplete) as caught:
+        group.close()
+    assert caught.value.mqrc == 2242
+    assert bodies(q.browse()) == ["1", "part"]
+    group.send("rest", last=True)
+    group.close()
+    with pytest.raises(GroupInconsistent):
+        group.send("more")
+    q.group().close()
+    with pytest.raises(InvalidArgument):
+        q.group("h").send("1", sequence=4)
+    with pytest.raises(InvalidArgument):
+        q.group("h").send("", segment=True)
+
+
+@ibm("H8", "H15")
+def test_a_group_and_its_unit_of_work(broker):
+    t = broker.queue("t", transactional=True)
+    tx = broker.qm.transaction()
+    group = t.group("g")
+    group.send("1", transaction=tx)
+    with pytest.raises(GroupInconsistent) as caught:
+        group.send("2")
+    assert caught.value.mqrc == 2245
+    group.send("2", last=True, transaction=tx)
+    tx.abort()
+    assert broker.qm.queue_info("t").messages == 0
+    with broker.qm.transaction() as tx:
+        group.send("1", transaction=tx)
+        group.send("2", last=True, transaction=tx)
+    assert [(m.sequence, m.last_in_group) for m in t.browse()] == [(1, False), (2, True)]
+
+
+@ibm("H9", "H11")
+def test_groups_by_hand_in_any_order(broker):
+    q = broker.queue()
+    sent = q.send("1", last_in_group=False, segment=False, sequence=1, group_id="g")
+    assert sent.group_id == "g"
+    for sequence, last in ((3, True), (2, False)):
+        q.send(str(sequence), group_id="g", sequence=sequence, last_in_group=last)
+    assert bodies(q.receive_group(0)) == ["1", "2", "3"]
+    sent = q.send("only", last_in_group=True)
+    found = q.receive(0)
+    assert found.group_id == sent.group_id is not None
+    assert found.last_in_group
+
+
+@ibm("H17")
+def test_a_place_may_be_taken_twice(broker):
+    q = broker.queue()
+    put(q, "G1", "G2/2")
+    q.send("again", group_id="g", sequence=2, last_in_group=True)
+    assert q.peek(0, match=Match(group_id="g", sequence=2)).body == b"G2"
+    assert bodies(q.receive_group(0)) == ["G1", "G2"]
+    nothing(q, grouping=ALL)
+
+
+@ibm("H18")
+def test_a_group_appears_with_its_commit(broker):
+    t = broker.queue("t", transactional=True)
+    other = broker.handle("t")
+    tx = broker.qm.transaction()
+    t.send_group(["1", "2"], transaction=tx)
+    nothing(other, grouping=ALL)
+    waiting = broker.beside(lambda: other.peek(10, selector="JMSXGroupSeq = 2"), "t")
+    tx.commit()
+    assert waiting.result().body == b"2"
+    with broker.qm.transaction() as tx:
+        assert bodies(other.receive_group(0, transaction=tx)) == ["1", "2"]
+
+
+# ---- getting -------------------------------------------------------------------------------------------------
+
+
+@ibm("I2")
+def test_physical_and_logical_order(broker):
+    q = broker.queue()
+    put(q, *W)
+    assert bodies(q.browse()) == ["A", "Y1", "Z2", "Y2", "Y3", "Z1", "B"]
+    assert bodies(q.browser(grouping=LOGICAL)) == ["A", "Y1", "Y2", "Y3", "Z1", "Z2", "B"]
+    assert drain(q, grouping=LOGICAL) == ["A", "Y1", "Y2", "Y3", "Z1", "Z2", "B"]
+
+
+@ibm("I3")
+def test_only_the_first_message_begins_a_group(broker):
+    q = broker.queue()
+    put(q, "Z2/2", "A", "Z1/2")
+    assert drain(q, grouping=LOGICAL) == ["A", "Z1", "Z2"]
+    put(q, "Z2/2")
+    nothing(q, grouping=LOGICAL)
+
+
+@ibm("I5", "I6", "I8", "I9")
+def test_inside_a_group_only_the_next_member(broker):
+    q = broker.queue()
+    put(q, "Y1", "A", "Y3/3", "Z1/1")
+    assert q.receive(0, grouping=LOGICAL).body == b"Y1"
+    nothing(q, grouping=LOGICAL)
+    assert q.receive(0).body == b"A"
+    waiting = broker.beside(lambda: q.receive(10, grouping=LOGICAL))
+    put(q, "B", "Y2")
+    assert waiting.result().body == b"Y2"
+    token = q.peek(0, match=Match(group_id="z")).message_id
+    for match in (Match(message_id=token), Match(group_id="z")):
+        with pytest.raises(MatchOptionsError) as caught:
+            q.receive(0, match=match, grouping=LOGICAL)
+        assert caught.value.mqrc == 2247
+    assert q.receive(0, match=Match(group_id="y", sequence=3), grouping=LOGICAL).body == b"Y3"
+    assert drain(q, grouping=LOGICAL) == ["Z1", "B"]
+
+
+@ibm("I11", "I12")
+def test_abort_brings_the_place_in_the_group_back(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "Y1/3", "Y2/3", "Y3/3", transaction=tx)
+    tx = broker.qm.transaction()
+    assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y1"
+    with pytest.raises(GroupInconsistent) as caught:
+        t.receive(0, grouping=LOGICAL)
+    assert caught.value.mqrc == 2245
+    assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y2"
+    tx.abort()
+    with broker.qm.transaction() as tx:
+        assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y1"
+    with broker.qm.transaction() as tx:
+        assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y2"
+
+
+def test_a_lock_given_back_brings_the_place_back(broker):
+    q = broker.queue()
+    put(q, "Y1", "Y2/2")
+    q.lock(0, grouping=LOGICAL).abort()
+    q.lock(0, grouping=LOGICAL).commit()
+    assert q.receive(0, grouping=LOGICAL).body == b"Y2"
+
+
+@ibm("I14", "I17", "I18")
+def test_all_messages_available(broker):
+    q = broker.queue()
+    put(q, "Y1", "Y2")
+    nothing(q, grouping=ALL)
+    waiting = broker.beside(lambda: q.receive(10, grouping=ALL | LOGICAL))
+    put(q, "Y3/3")
+    assert waiting.result().body == b"Y1"
+    assert broker.handle().receive(0, match=Match(sequence=3)).body == b"Y3"
+    assert q.receive(0, grouping=ALL | LOGICAL).body == b"Y2"
+    nothing(q, grouping=ALL | LOGICAL)
+    put(q, "A")
+    assert broker.handle().receive(0, grouping=ALL).body == b"A"
+
+
+@ibm("I15")
+def test_incomplete_groups_are_passed_over(broker):
+    q = broker.queue()
+    put(q, "A1", "B1", "B2/2")
+    with q.browser(grouping=ALL | LOGICAL) as browser:
+        assert bodies(browser) == ["B1", "B2"]
+        put(q, "A2/2")
+        with pytest.raises(IoTimeout):
+            browser.next()
+        assert browser.first().body == b"A1"
+
+
+@ibm("I20", "I21")
+def test_nothing_reserves_a_group(broker):
+    q = broker.queue()
+    put(q, "Y1/2", "Z1/2", "Z2/2", "Y2/2")
+    with q.browser(grouping=LOGICAL) as browser:
+        assert browser.first().body == b"Y1"
+        assert q.receive(0, match=Match(group_id="z"), grouping=LOGICAL).body == b"Z1"
+        assert browser.next().body == b"Y2"
+        assert q.receive(0, grouping=LOGICAL).body == b"Z2"
+    assert q.receive(0, grouping=LOGICAL).body == b"Y1"
+    broker.handle().receive(0, match=Match(sequence=2))
+    nothing(q, grouping=LOGICAL)
+
+
+@ibm("I23")
+def test_an_expired_member_leaves_the_group_incomplete(broker):
+    q = broker.queue()
+    put(q, "Y1")
+    q.send(in_group("Y2").model_copy(update={"time_to_be_received": 5}))
+    put(q, "Y3/3")
+    assert q.peek(0).body == b"Y1"
+    broker.qm.advance_clock(6)
+    nothing(q, grouping=ALL)
+    assert broker.qm.queue_info("q").messages == 2
+
+
+@ibm("I24", "M14")
+def test_the_group_of_a_dead_reader(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "Y1/2", "Y2/2", transaction=tx)
+    dead = broker.client()
+    assert dead.open("t").receive(0, transaction=dead.transaction(lease=5), grouping=LOGICAL).body == b"Y1"
+    nothing(t, grouping=LOGICAL)
+    broker.qm.advance_clock(6)
+    with broker.qm.transaction() as tx:
+        found = t.receive(0, transaction=tx, grouping=LOGICAL)
+        assert (found.body, found.delivery_count, found.abort_count) == (b"Y1", 2, 1)
+
+
+def test_whole_groups(broker):
+    q = broker.queue()
+    put(q, *W, "X1")
+    assert [bodies(group) for group in q.groups()] == [["A"], ["Y1", "Y2", "Y3"], ["Z1", "Z2"], ["B"]]
+    waiting = broker.beside(lambda: q.receive_group(10, match=Match(group_id="x")))
+    put(q, "C", "X2/2")
+    assert bodies(waiting.result()) == ["X1", "X2"]
+
+
+def test_ten_readers_of_whole_groups(broker):
+    q = broker.queue()
+    for group in range(20):
+        q.send_group([f"{group}-{n}" for n in range(3)])
+    readers = [Pending(lambda: [bodies(group) for group in q.groups()]) for _ in range(10)]
+    found = [group for reader in readers for group in reader.result()]
+    assert sorted(found) == sorted([f"{group}-{n}" for n in range(3)] for group in range(20))
+
+
+@ibm("Q11")
+def test_a_selector_is_asked_about_the_first_message_of_a_group(broker):
+    q = broker.queue()
+    q.send("Y1", group_id="y", properties={"k": 1})
+    put(q, "Y2/2", "A")
+    chosen = broker.qm.open("q", selector="k = 1")
+    assert [chosen.receive(0, grouping=LOGICAL).body for _ in range(2)] == [b"Y1", b"Y2"]
+    nothing(chosen, grouping=LOGICAL)
+
+
+# ---- segments ------------------------------------------------------------------------------------------------
+
+
+def segments(queue, *offsets):
+    """A message of 35 bytes in three segments; only those that begin at these offsets."""
+    body = b"a" * 15 + b"b" * 15 + b"c" * 5
+    for at in offsets:
+        part = body[at : at + 15]
+        last = at == 30
+        queue.send(part, group_id="s", offset=at, segment=True, last_segment=last, last_in_group=last)
+
+
+@ibm("J2", "J5")
+def test_segments_are_joined_or_delivered_one_by_one(broker):
+    q = broker.queue()
+    segments(q, 30, 0, 15)
+    seen = [q.receive(0, grouping=LOGICAL) for _ in range(3)]
+    assert [(m.offset, m.segment, m.last_segment) for m in seen] == [
+        (0, True, False),
+        (15, True, False),
+        (30, True, True),
+    ]
+    segments(q, 0, 15, 30)
+    assert q.browser(grouping=COMPLETE).first().body == b"a" * 15 + b"b" * 15 + b"c" * 5
+    whole = q.receive(0, grouping=COMPLETE)
+    assert (len(whole.body), whole.segment, whole.last_in_group) == (35, False, True)
+    assert broker.qm.queue_info("q").messages == 0
+
+
+@ibm("J3", "J6")
+def test_a_missing_segment(broker):
+    q = broker.queue()
+    segments(q, 0, 30)
+    put(q, "A")
+    assert q.peek(0).offset == 0
+    for grouping in (COMPLETE, SEGMENTS, ALL):
+        assert q.lock(0, grouping=grouping).message.body == b"A"
+        broker.qm.advance_clock(31)
+    waiting = broker.beside(lambda: q.receive(10, match=Match(group_id="s"), grouping=COMPLETE))
+    segments(q, 15)
+    assert len(waiting.result().body) == 35
+
+
+def test_a_complete_message_is_locked_and_settled_as_one(broker):
+    q = broker.queue()
+    sent = q.send_group([b"x" * 5000 + b"y" * 5000 + b"z", b"tail"], segment_bytes=5000)
+    assert len(sent) == 4
+    lock = q.lock(0, grouping=COMPLETE)
+    assert len(lock.body) == 10001
+    assert broker.qm.queue_info("q").locked == 3
+    lock.extend(10)
+    lock.abort()
+    assert broker.qm.queue_info("q").locked == 0
+    with q.lock(0, grouping=COMPLETE) as lock:
+        assert lock.body[-1:] == b"z"
+    assert bodies(q.browse()) == ["tail"]
+    q.send_group([b"12345"], segment_bytes=2)
+    with q.lock(0, match=Match(), grouping=COMPLETE | LOGICAL):
+        pass
+    first = q.lock(0, grouping=COMPLETE)
+    q.send("last")
+    assert q.lock_many(1, 0, settle=[first])[0].body == b"last"
+
+
+def test_bad_groups(broker):
+    q = broker.queue()
+    for call in (
+        lambda: q.send_group([]),
+        lambda: q.send_group(["x"], group_id=b"\0\0"),
+        lambda: q.send_group(["x"], segment_bytes=0),
+        lambda: q.group(b""),
+        lambda: q.receive(0, grouping=1),
+    ):
+        with pytest.raises(InvalidArgument):
+            call()
+    assert broker.qm.queue_info("q").messages == 0
+
+
+def test_a_group_of_many(broker):
+    q = broker.queue()
+    q.send_group([str(n) for n in range(700)])
+    assert len(q.receive_group(0)) == 700

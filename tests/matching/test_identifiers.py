@@ -1,0 +1,248 @@
+"""spec/ibmmq_conformance.md A to C: message, correlation and group ids, sequence, offset, token."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import InvalidArgument, IoTimeout, Match, MatchOptionsError, MessageAlreadyReceived
+from tests.matching.kit import Pending, bodies, drain, in_group, put
+
+ibm = pytest.mark.ibm
+
+
+def missing(queue, **wanted):
+    with pytest.raises(IoTimeout) as caught:
+        queue.receive(0, **wanted)
+    assert caught.value.mqrc == 2033
+
+
+def named(queue, *names):
+    """``A m1 c2``: body, message id, correlation id; "-" for none."""
+    for name in names:
+        body, message, correlation = name.split()
+        queue.send(
+            body.encode(),
+            message_id=None if message == "-" else message,
+            correlation_id=None if correlation == "-" else correlation,
+        )
+
+
+@ibm("A1")
+def test_by_message_id(broker):
+    q = broker.queue()
+    named(q, "A m1 -", "B m2 -")
+    assert q.receive(0, match=Match(message_id="m2")).body == b"B"
+    assert q.receive(0, match=Match()).body == b"A"
+
+
+@ibm("A2", "A7", "A8")
+def test_no_id_and_the_zero_id_mean_any(broker):
+    q = broker.queue()
+    named(q, "A - c1", "B - -", "C - -")
+    assert q.receive(0, match=Match()).body == b"A"
+    assert q.receive(0, match=Match(correlation_id=bytes(24))).body == b"B"
+    assert q.receive(0, match=Match(correlation_id="")).body == b"C"
+
+
+@ibm("A4", "A5", "A26")
+def test_both_ids_must_agree(broker):
+    q = broker.queue()
+    named(q, "A m1 c1", "B m1 c2", "C m2 c2")
+    missing(q, match=Match(message_id="m2", correlation_id="c1"))
+    assert bodies(q.browse()) == ["A", "B", "C"]
+    assert q.receive(0, match=Match(message_id="m1", correlation_id="c2")).body == b"B"
+
+
+@ibm("A10", "A11")
+def test_ids_need_not_be_unique(broker):
+    q = broker.queue()
+    named(q, "A m1 -", "B m1 -")
+    assert drain(q, match=Match(message_id="m1")) == ["A", "B"]
+
+
+@ibm("A13", "A14")
+def test_bytes_are_filled_with_zeros_and_never_a_prefix(broker):
+    q = broker.queue()
+    for _ in range(2):
+        q.send(b"A", correlation_id=b"12345")
+    assert q.receive(0, match=Match(correlation_id=b"12345" + bytes(19))).body == b"A"
+    assert q.receive(0, match=Match(correlation_id=b"12345")).correlation_id == b"12345"
+    q.send(b"B", correlation_id=b"123456789012345678901234")
+    missing(q, match=Match(correlation_id=b"123456789012"))
+    missing(q, match=Match(correlation_id="123456789012345678901234"))  # text is not bytes
+
+
+@ibm("A16", "A17")
+def test_generated_ids(broker):
+    q = broker.queue()
+    sent = [q.send(b"A"), q.send(b"B"), q.send(b"C", message_id="m1")]
+    assert len({s.message_id for s in sent}) == 3
+    assert sent[2].message_id == "m1"
+    assert q.peek(0, match=Match(message_id=sent[1].message_id)).body == b"B"
+    assert [m.message_id for m in q.browse()] == [s.message_id for s in sent]
+
+
+def test_an_id_that_looks_generated_and_one_that_is(broker):
+    q = broker.queue()
+    first = q.send(b"A")
+    q.send(b"B", message_id=first.message_id)
+    assert drain(q, match=Match(message_id=first.message_id)) == ["A", "B"]
+
+
+@ibm("A20")
+def test_request_and_reply(broker):
+    requests, replies = broker.queue("requests"), broker.queue("replies")
+    ids = [requests.send(b"one").message_id, requests.send(b"two").message_id]
+    for request in (requests.receive(0), requests.receive(0)):
+        replies.send(request.body.upper(), correlation_id=request.message_id)
+    assert replies.receive(0, match=Match(correlation_id=ids[1])).body == b"TWO"
+    assert bodies(replies.browse()) == ["ONE"]
+
+
+@ibm("A22")
+def test_fifty_getters_one_message(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2")
+    getters = [Pending(lambda: q.receive(0, match=Match(correlation_id="c1"))) for _ in range(50)]
+    errors = [getter.error() for getter in getters]
+    assert sum(error is None for error in errors) == 1
+    assert all(error is None or isinstance(error, IoTimeout) for error in errors)
+
+
+@ibm("A23", "B8", "J8")
+@pytest.mark.parametrize(
+    "fields, mqrc",
+    [
+        ({"colour": 1}, 2247),
+        ({"sequence": 0}, 2250),
+        ({"sequence": 1_000_000_000}, 2250),
+        ({"offset": -1}, 2251),
+        ({"offset": 1_000_000_000}, 2251),
+        ({"message_id": 7}, 2247),
+    ],
+)
+def test_bad_match_options(fields, mqrc):
+    with pytest.raises(MatchOptionsError) as caught:
+        Match(**fields)
+    assert caught.value.mqrc == mqrc
+    assert isinstance(caught.value, InvalidArgument)
+
+
+def test_a_match_is_a_match(broker):
+    q = broker.queue()
+    with pytest.raises(MatchOptionsError):
+        q.receive(0, match={"message_id": "m1"})
+
+
+@ibm("A25", "C10", "C11")
+def test_what_a_unit_of_work_holds_is_not_there(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        token = t.send(b"A", correlation_id="c1", transaction=tx).token
+    other = broker.handle("t")
+    tx = broker.qm.transaction()
+    assert t.receive(0, transaction=tx, match=Match(correlation_id="c1")).token == token
+    missing(other, match=Match(token=token), transaction=None)
+    with pytest.raises(IoTimeout):
+        other.peek(0, match=Match(correlation_id="c1"))
+    tx.abort()
+    assert other.peek(0, match=Match(token=token)).body == b"A"
+    assert other.peek(0, match=Match(correlation_id="c1")).body == b"A"
+
+
+@ibm("B2", "B3", "B6", "B9")
+def test_group_and_sequence(broker):
+    q = broker.queue()
+    put(q, "A", "Y1/2", "Y2/2", "Z1/1", "Z2")
+    assert q.receive(0, match=Match(group_id="z", sequence=2)).body == b"Z2"
+    assert q.peek(0, match=Match(sequence=2)).body == b"Y2"
+    assert q.peek(0, match=Match(group_id=bytes(24))).body == b"A"
+    assert q.peek(0, match=Match(group_id="z")).body == b"Z1"
+    seen = [(m.group_id is not None, m.last_in_group) for m in q.browse()]
+    assert seen == [(False, False), (True, False), (True, True), (True, True)]
+
+
+@ibm("B5")
+def test_one_segment(broker):
+    q = broker.queue()
+    q.send_group([b"a" * 10 + b"b" * 10 + b"c" * 5], group_id="y", segment_bytes=10)
+    assert q.receive(0, match=Match(group_id="y", sequence=1, offset=10)).body == b"b" * 10
+
+
+@ibm("C1", "C2", "C8")
+def test_token(broker):
+    q = broker.queue()
+    put(q, "A")
+    token = q.send(b"B").token
+    assert [m.token for m in q.browse()][1] == token
+    assert q.receive(0, match=Match(token=token)).body == b"B"
+    put(q, "C")
+    for wrong in (token, "nonsense", "", token[:-1]):
+        missing(q, match=Match(token=wrong))
+
+
+@ibm("C4")
+def test_a_token_does_not_wait(broker):
+    q = broker.queue()
+    for timeout in (None, 1):
+        with pytest.raises(MatchOptionsError) as caught:
+            q.receive(timeout, match=Match(token=q.send(b"A").token))
+        assert caught.value.mqrc == 2331
+
+
+@ibm("C5")
+def test_token_and_another_field(broker):
+    q = broker.queue()
+    token = q.send(b"B", correlation_id="c1").token
+    missing(q, match=Match(token=token, correlation_id="c2"))
+    assert q.peek(0, match=Match(token=token, correlation_id="c1")).body == b"B"
+
+
+@ibm("C7")
+def test_under_the_cursor_nothing_is_matched(broker):
+    q = broker.queue()
+    put(q, "A", "B")
+    with q.browser(match=Match(token=q.peek(0).token)) as browser:
+        browser.first(match=Match())
+        browser.next(match=Match())
+        assert browser.take().body == b"B"
+        with pytest.raises(MessageAlreadyReceived):
+            browser.take()
+
+
+def test_move_purge_and_expiry_keep_the_index(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c1", "C:c2")
+    q.send(b"D", correlation_id="c1", time_to_be_received=5)
+    aside = broker.qm.open("q;aside")
+    q.move(q.peek(0, match=Match(correlation_id="c1")).lookup_id, aside)
+    assert aside.receive(0, match=Match(correlation_id="c1")).body == b"A"
+    broker.qm.advance_clock(6)
+    assert bodies(q.browse(match=Match(correlation_id="c1"))) == ["B"]
+    q.purge()
+    missing(q, match=Match(correlation_id="c1"))
+
+
+def test_delayed_messages_match_when_their_time_has_come(broker):
+    q = broker.queue()
+    q.send(b"A", correlation_id="c1", delay=5)
+    missing(q, match=Match(correlation_id="c1"))
+    broker.qm.advance_clock(6)
+    assert q.receive(0, match=Match(correlation_id="c1")).body == b"A"
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\4@", "x" * 255, "é", "c1\1", b"\0\1", b"\xff" * 200])
+def test_odd_identifiers(broker, odd):
+    q = broker.queue()
+    q.send(b"no", correlation_id="a")
+    q.send(b"A", correlation_id=odd, message_id=odd, group_id=odd)
+    wanted = Match(correlation_id=odd, message_id=odd, group_id=odd, sequence=1)
+    assert q.receive(0, match=wanted).correlation_id == odd
+
+
+def test_many_of_a_kind(broker):
+    q = broker.queue()
+    q.send_many([in_group("Y1")] * 1200)
+    assert len(q.receive_many(200, 0, match=Match(group_id="y"))) == 200
+    assert len(list(q.browse(match=Match(group_id="y", offset=0)))) == 1000
+    assert len(q.lock_many(5, 0, match=Match(group_id="y"))) == 5

@@ -1,0 +1,130 @@
+"""Queues with one active message per group and fair turns between groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing
+from tests.matching.kit import Pending, bodies, drain, put
+
+ibm = pytest.mark.ibm
+
+
+def fill(queue, *texts, **how):
+    for text in texts:
+        queue.send(text, group_id=text[0] if text[0] != "-" else None, **how)
+
+
+def nothing(queue, **how):
+    with pytest.raises(IoTimeout):
+        queue.lock(0, **how)
+
+
+def test_one_active_message_per_group(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", "a2", "a3", "b1", "-1", "-2")
+    locks = [q.lock(0) for _ in range(4)]
+    assert [lock.body for lock in locks] == [b"-1", b"a1", b"b1", b"-2"]
+    nothing(q)
+    nothing(q, match=Match(group_id="a"))
+    with pytest.raises(MessageNotFound):
+        q.receive_by_lookup_id(q.peek(0).lookup_id)
+    assert bodies(q.browse()) == ["a2", "a3"]
+    locks[1].abort()
+    assert q.lock(0, match=Match(group_id="a")).body == b"a1"
+    nothing(q)
+
+
+def test_a_busy_group_does_not_starve_the_others(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, *[f"a{n}" for n in range(6)], "b0", "b1", "c0")
+    assert drain(q) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4", "a5"]
+
+
+def test_priorities_come_first_and_take_turns_too(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a0", "b0")
+    fill(q, "b7", "a7", "b8", priority=7)
+    assert drain(q) == ["a7", "b7", "b8", "a0", "b0"]
+
+
+def test_the_end_of_a_message_wakes_the_reader_of_the_next(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", "a2")
+    lock = q.lock(0)
+    reader = broker.beside(lambda: q.receive(10))
+    lock.commit()
+    assert reader.result().body == b"a2"
+    fill(q, "a3")
+    lock = q.lock(0)
+    reader = broker.beside(lambda: q.receive(10))
+    fill(q, "a4")
+    assert broker.qm.queue_info("q").waiters == 1
+    fill(q, "b1")
+    assert reader.result().body == b"b1"
+    lock.abort()
+    assert drain(q) == ["a3", "a4"]
+
+
+def test_in_units_of_work_and_after_a_lapsed_lease(broker):
+    t = broker.queue("t", transactional=True, group_exclusive=True)
+    with broker.qm.transaction() as tx:
+        fill(t, "a1", "a2", "b1", transaction=tx)
+    tx = broker.qm.transaction(lease=5)
+    assert bodies([t.receive(0, transaction=tx), t.receive(0, transaction=tx)]) == ["a1", "b1"]
+    nothing(t)
+    broker.qm.advance_clock(6)
+    with broker.qm.transaction() as tx:
+        assert sorted(bodies(t.receive_many(5, 0, transaction=tx))) == ["a1", "b1"]
+    with broker.qm.transaction() as tx:
+        assert t.receive(0, transaction=tx).body == b"a2"
+
+
+def test_many_at_once_are_of_different_groups(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", "a2", "b1", "b2", "c1")
+    assert [lock.body for lock in q.lock_many(10, 0)] == [b"a1", b"b1", b"c1"]
+    q.purge()
+    assert broker.qm.queue_info("q").ready == 0
+
+
+def test_it_is_fixed_when_the_queue_is_created(broker):
+    broker.queue(group_exclusive=True)
+    assert broker.qm.queue_info("q").group_exclusive
+    with pytest.raises(InvalidArgument):
+        broker.qm.update_queue("q", group_exclusive=False)
+
+
+def test_expired_and_moved_messages_give_their_turn_up(broker):
+    q = broker.queue(group_exclusive=True)
+    aside = broker.qm.open("q;aside")
+    q.send("a1", group_id="a", time_to_be_received=5)
+    fill(q, "a2", "b1", "b2")
+    q.move(q.peek(0, match=Match(group_id="b")).lookup_id, aside)
+    broker.qm.advance_clock(6)
+    assert drain(q) == ["a2", "b2"]
+    aside.move(aside.peek(0).lookup_id, q)
+    put(q, "u")
+    assert sorted(drain(q)) == ["b1", "u"]
+
+
+@ibm("I27")
+def test_ten_consumers_keep_the_order_of_every_group(broker):
+    q = broker.queue(group_exclusive=True)
+    q.send_many([Outgoing(body=b"%d" % n, group_id=f"g{n % 7}") for n in range(70)])
+    done: list[int] = []
+
+    def consume():
+        while True:
+            try:
+                with q.lock(0.3) as lock:
+                    done.append(int(lock.body))
+            except IoTimeout:
+                return
+
+    for consumer in [Pending(consume) for _ in range(4 if broker.loop else 10)]:
+        consumer.result()
+    assert sorted(done) == list(range(70))
+    for group in range(7):
+        mine = [n for n in done if n % 7 == group]
+        assert mine == sorted(mine)

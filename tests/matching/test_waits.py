@@ -1,0 +1,379 @@
+"""spec/ibmmq_conformance.md K to Q: options, waits, units of work, expiry, quotas, selectors."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import pytest
+
+import mqredis
+from mqredis import (
+    Access,
+    GetInhibited,
+    Grouping,
+    InvalidArgument,
+    IoTimeout,
+    Match,
+    MatchOptionsError,
+    MessageTooLarge,
+    OperationCancelled,
+    Outgoing,
+    PutInhibited,
+    QueueQuotaExceeded,
+    SelectorSyntaxError,
+    Settings,
+    Share,
+    SharingViolation,
+)
+from mqredis.commands import read
+from mqredis.commands.filters import Filter
+from mqredis.commands.read import Waiter
+from mqredis.steps import perform
+from tests.matching.kit import Pending, bodies, drain, put
+
+ibm = pytest.mark.ibm
+
+
+def by(correlation):
+    return Match(correlation_id=correlation)
+
+
+# ---- K: nothing changes when an option is wrong -------------------------------------------------------------
+
+
+@ibm("K10")
+def test_exclusive_input(broker):
+    broker.queue()
+    with pytest.raises(SharingViolation) as caught:
+        broker.qm.open("q", Access.RECEIVE, Share.DENY_RECEIVE)
+    assert caught.value.mqrc == 2042
+
+
+@ibm("K11")
+def test_a_refused_call_changes_nothing(broker):
+    q = broker.queue()
+    put(q, "A", "Y1", "Y2/2", "B")
+    assert q.receive(0, match=Match(group_id="y"), grouping=Grouping.LOGICAL_ORDER).body == b"Y1"
+    with q.browser() as browser:
+        browser.first(lock=True)
+        for how in ({"match": 1}, {"selector": "a ="}, {"mark": 7}, {"timeout": "x"}, {"lease": -1}):
+            with pytest.raises(InvalidArgument):
+                browser.next(**{"lock": True, **how})
+        assert browser.current().body == b"A"
+        with pytest.raises(MatchOptionsError):
+            q.receive(0, match=Match(group_id="z"), grouping=Grouping.LOGICAL_ORDER)
+        assert bodies(q.browse()) == ["Y2", "B"]
+    assert q.receive(0, grouping=Grouping.LOGICAL_ORDER).body == b"Y2"
+
+
+# ---- L: waiting ----------------------------------------------------------------------------------------------
+
+
+@ibm("L2")
+def test_what_is_there_comes_at_once(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2")
+    assert q.receive(None, match=by("c2")).body == b"B"
+
+
+@ibm("L3")
+def test_the_specific_reader_comes_first(broker):
+    q = broker.queue()
+    anybody = broker.beside(lambda: q.receive(10))
+    special = broker.beside(lambda: q.receive(10, match=by("c1")))
+    put(q, "A:c1")
+    assert special.result().body == b"A"
+    put(q, "B:c2")
+    assert anybody.result().body == b"B"
+
+
+@ibm("L5")
+def test_one_message_ends_one_wait(broker):
+    q = broker.queue()
+    readers = [broker.beside(lambda: q.receive(0.6)) for _ in range(6)]
+    put(q, "A")
+    assert sum(reader.error() is None for reader in readers) == 1
+
+
+@ibm("L6")
+def test_what_does_not_match_ends_no_wait(broker):
+    q = broker.queue()
+    reader = broker.beside(lambda: q.receive(0.5, match=by("c1")))
+    put(q, *[f"{letter}:c2" for letter in "ABCDE"])
+    assert isinstance(reader.error(), IoTimeout)
+    assert drain(q) == list("ABCDE")
+
+
+@ibm("L8", "L9")
+def test_switched_off(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        put(t, "A:c1", transaction=tx)
+    gets, puts = broker.qm.transaction(), broker.qm.transaction()
+    t.receive(0, transaction=gets, match=by("c1"))
+    put(t, "B:c1", transaction=puts)
+    broker.qm.update_queue("t", get_inhibited=True, put_inhibited=True)
+    for reading in (
+        lambda: t.peek(0, match=by("c1")),
+        lambda: t.browser().first(),
+        lambda: t.receive_group(0),
+    ):
+        with pytest.raises(GetInhibited):
+            reading()
+    with broker.qm.transaction() as tx, pytest.raises(PutInhibited):
+        put(t, "C", transaction=tx)
+    gets.commit()
+    puts.commit()
+    broker.qm.update_queue("t", get_inhibited=False)
+    assert bodies(t.browse()) == ["B"]
+
+
+@ibm("L12")
+def test_a_commit_ends_a_specific_wait(broker):
+    t = broker.queue("t", transactional=True)
+    reader = broker.beside(lambda: t.peek(10, match=by("c1")), "t")
+    with broker.qm.transaction() as tx:
+        put(t, "B:c2", "A:c1", transaction=tx)
+    assert reader.result().body == b"A"
+
+
+def test_an_abort_ends_a_specific_wait(broker):
+    q = broker.queue()
+    token = q.send("A", correlation_id="c1", group_id="g").message_id
+    lock = q.lock(0)
+    matches = [by("c1"), Match(message_id=token), Match(group_id="g", sequence=1), Match(sequence=1)]
+    readers = [broker.beside(lambda m=m: q.peek(10, match=m)) for m in matches]
+    lock.abort()
+    assert [reader.result().body for reader in readers] == [b"A"] * 4
+
+
+@ibm("L14")
+def test_a_reader_that_gives_up_loses_nothing(broker):
+    q = broker.queue()
+    for n in range(15):
+        reader = broker.beside(lambda: q.receive(0.02, match=by("c1")))
+        put(q, "A:c1")
+        error = reader.error()
+        left = drain(q)
+        assert (error is None) != (left == ["A"]), n
+
+
+@ibm("L15")
+def test_a_dead_specific_reader_swallows_nothing(broker):
+    q = broker.queue()
+    with mqredis.connect(
+        broker.url, manager=broker.manager, settings=Settings(test_clock=True, allow_volatile=True)
+    ) as dead:
+        text = Filter(match=by("c1")).text()
+        address = dead.open("q")._handle.address
+        dead._run(perform(read.receive(address, "take", waiter=Waiter("D k0 -"), match=text)))
+    assert broker.qm.queue_info("q").waiters == 1
+    alive = broker.beside(lambda: q.receive(10))
+    put(q, "A:c1")
+    assert alive.result().body == b"A"
+
+
+def test_a_cancelled_wait_passes_its_wake_on(broker):
+    q = broker.queue()
+    handle = broker.qm.open("q")
+    first = broker.beside(lambda: handle.receive(10, match=by("c1")))
+    second = broker.beside(lambda: q.receive(10, match=by("c1"), tag="two"))
+    handle.close()
+    assert isinstance(first.error(), OperationCancelled)
+    q.cancel("two")
+    assert isinstance(second.error(), OperationCancelled)
+    assert broker.qm.queue_info("q").waiters == 0
+
+
+def test_every_requester_gets_its_own_reply(broker):
+    q = broker.queue()
+    waits = [broker.beside(lambda n=n: q.receive(10, match=by(f"c{n}"))) for n in range(8)]
+    q.send_many([numbered(n) for n in reversed(range(8))])
+    assert [wait.result().body for wait in waits] == [b"%d" % n for n in range(8)]
+
+
+def numbered(n):
+    return Outgoing(body=b"%d" % n, correlation_id=f"c{n}")
+
+
+def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
+    """The general reader is rung for the second message and takes the first: the second must find a reader, too."""
+    q = broker.queue()
+    special = broker.beside(lambda: q.receive(1, match=by("c1")))
+    general = [broker.beside(lambda: q.receive(5)) for _ in range(2)]
+    q.send_many([numbered(1), numbered(2)])
+    got = [reader.result().body for reader in general if reader.future.done() or special.error() is not None]
+    assert special.error() is None or sorted(got) == [b"1", b"2"]
+    if special.error() is None:
+        put(q, "C")
+        assert {reader.result().body for reader in general} == {b"2", b"C"}
+
+
+# ---- M: units of work ----------------------------------------------------------------------------------------
+
+
+@ibm("M2", "M3", "M5")
+def test_units_of_work(broker):
+    t = broker.queue("t", transactional=True)
+    tx = broker.qm.transaction()
+    put(t, "A:c1", transaction=tx)
+    tx.abort()
+    assert broker.qm.queue_info("t").messages == 0
+    with broker.qm.transaction() as tx:
+        put(t, "A:c1", transaction=tx)
+    for times in (1, 2):
+        tx = broker.qm.transaction()
+        t.receive(0, transaction=tx, match=by("c1"))
+        assert broker.qm.queue_info("t").ready == 0
+        tx.abort()
+        assert t.peek(0, match=by("c1")).abort_count == times
+
+
+@ibm("M6", "M8")
+def test_the_broker_moves_nothing_unasked(broker):
+    q = broker.queue()
+    put(q, "A:c1")
+    for _ in range(5):
+        q.lock(0, match=by("c1")).abort()
+    assert q.receive(0, match=by("c1")).delivery_count >= 5
+
+
+# ---- O, P ----------------------------------------------------------------------------------------------------
+
+
+@ibm("O1", "O2", "O5")
+def test_expiry(broker):
+    q = broker.queue()
+    for n in range(5):
+        q.send(str(n), correlation_id="c1", time_to_be_received=1)
+    q.send("B", correlation_id="c1", time_to_be_received=10)
+    broker.qm.advance_clock(3)
+    found = q.peek(0, match=by("c1"))
+    assert found.body == b"B"
+    assert found.expires_at > found.arrived_at
+    assert q.receive(0).body == b"B"
+    assert broker.qm.queue_info("q").messages == 0
+
+
+@ibm("P1", "P2", "P4")
+def test_limits(broker):
+    t = broker.queue("t", transactional=True, quota_messages=2)
+    first, other = broker.qm.transaction(), broker.qm.transaction()
+    put(t, "A", "B", transaction=first)
+    with pytest.raises(QueueQuotaExceeded) as caught:
+        put(t, "C", transaction=other)
+    assert caught.value.mqrc == 2053
+    first.commit()
+    with broker.qm.transaction() as tx:
+        t.receive(0, transaction=tx)
+    put(t, "C", transaction=other)
+    other.commit()
+    small = broker.queue("small", max_message_bytes=100)
+    with pytest.raises(MessageTooLarge) as too_large:
+        small.send(b"x" * 101)
+    assert too_large.value.mqrc == 2030
+
+
+# ---- Q: selectors --------------------------------------------------------------------------------------------
+
+
+@ibm("Q1", "Q2")
+def test_a_selector_at_open(broker):
+    q = broker.queue()
+    for body, colour, correlation in (
+        ("A", "red", "1"),
+        ("B", "blue", "2"),
+        ("C", "blue", "3"),
+        ("D", "blue", "4"),
+    ):
+        q.send(body, properties={"color": colour}, correlation_id=correlation)
+    blue = broker.qm.open("q", selector="color = 'blue'")
+    assert blue.receive(0, match=by("3")).body == b"C"
+    with pytest.raises(IoTimeout):
+        blue.receive(0, match=by("1"))
+    assert bodies(blue.browse(selector="JMSCorrelationID <> '2'")) == ["D"]
+    assert drain(blue) == ["B", "D"]
+    assert bodies(q.browse()) == ["A"]
+
+
+@ibm("Q4")
+def test_a_selector_that_nothing_can_match(broker):
+    q = broker.queue()
+    for call in (lambda: broker.qm.open("q", selector="1 = 2"), lambda: q.receive(0, selector="FALSE")):
+        with pytest.raises(SelectorSyntaxError):
+            call()
+    with pytest.raises(InvalidArgument):
+        broker.qm.open("q", Access.SEND, selector="a = 1")
+
+
+def test_a_bad_selector_fails_when_it_is_presented(broker):
+    q = broker.queue()
+    for bad in ("a = ", "a = 'x", 7, "((((" * 200):
+        for call in (q.receive, q.peek, q.lock):
+            with pytest.raises(SelectorSyntaxError):
+                call(0, selector=bad)
+        with pytest.raises(SelectorSyntaxError):
+            q.browser(selector=bad).first()
+
+
+@ibm("Q7")
+def test_a_selector_waits_for_its_message(broker):
+    q = broker.queue()
+    reader = broker.beside(lambda: q.receive(10, selector="n BETWEEN 2 AND 3"))
+    q.send("1", properties={"n": 1})
+    assert broker.qm.queue_info("q").waiters == 1
+    q.send("2", properties={"n": 2})
+    assert reader.result().body == b"2"
+    assert bodies(q.browse()) == ["1"]
+
+
+@ibm("Q8")
+def test_a_type_error_does_not_select(broker):
+    q = broker.queue()
+    q.send("A", properties={"n": "text"})
+    q.send("B", properties={"n": 1})
+    assert drain(q, selector="n + 1 = 2") == ["B"]
+    assert bodies(q.browse()) == ["A"]
+
+
+@ibm("Q10")
+def test_overlapping_selectors(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(120)])
+    readers = [
+        Pending(functools.partial(drain, q, selector=s))
+        for s in itertools.chain(["n < 80"] * 3, ["n >= 40"] * 3)
+    ]
+    found = [body for reader in readers for body in reader.result()]
+    assert sorted(map(int, found)) == list(range(120))
+
+
+def test_a_match_far_behind_is_found(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(2600)])
+    assert q.peek(0, selector="n = 2599").body == b"2599"
+    assert [m.body for m in q.lock_many(2, 0, selector="n >= 1500")] == [b"1500", b"1501"]
+    assert len(list(q.browse(selector="MOD = 1 OR n >= 2500"))) == 100
+    with q.browser(selector="n > 2597") as browser:
+        assert bodies(browser) == ["2598", "2599"]
+
+
+@pytest.mark.parametrize(
+    "selector, expected",
+    [
+        ("JMSCorrelationID = 'c1'", ["A", "C"]),
+        ("JMSCorrelationID IN ('c1', 'c2')", ["A", "B", "C"]),
+        ("JMSCorrelationID = 'ID:6162'", ["X"]),
+        ("JMSXGroupID = 'g' AND JMSXGroupSeq = 2", ["B"]),
+        ("JMSMessageID = 'm1' OR JMSCorrelationID = 'c2'", ["B", "C"]),
+    ],
+)
+def test_selectors_on_identifiers(broker, selector, expected):
+    q = broker.queue()
+    q.send("A", correlation_id="c1")
+    q.send("B", correlation_id="c2", group_id="g", sequence=2)
+    q.send("C", correlation_id="c1", message_id="m1")
+    q.send("X", correlation_id=b"ab")
+    assert bodies(q.browse(selector=selector)) == expected
+    assert drain(q, selector=selector) == expected
