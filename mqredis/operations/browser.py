@@ -23,6 +23,7 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import still_there
 from mqredis.operations.reach import reach
+from mqredis.operations.reach import reach
 from mqredis.operations.receive import locked, settle
 from mqredis.operations.wait import until_found
 from mqredis.steps import Call, Operation, perform
@@ -213,7 +214,8 @@ def unmark(browsing: Browsing, lookup_id: int, whose: Mark) -> Operation[None]:
         letters=letters, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
     )
     text = found.text()
-    yield from perform(read.peek(browsing.handle.address, match=text, marks=True))
+    call = read.peek(browsing.handle.address, match=text, marks=True)
+    yield from reach(browsing.handle.address, call)
 
 
 def reset(browsing: Browsing) -> None:

@@ -152,7 +152,7 @@ def test_an_abort_ends_a_specific_wait(broker):
 def test_a_reader_that_gives_up_loses_nothing(broker):
     q = broker.queue()
     for n in range(15):
-        reader = broker.beside(lambda: q.receive(0.02, match=by("c1")))
+        reader = Pending(lambda: q.receive(0.02, match=by("c1")))
         put(q, "A:c1")
         error = reader.error()
         left = drain(q)
