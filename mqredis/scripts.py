@@ -3,7 +3,8 @@
 A script is one file of ``lua/`` with the modules it names by ``--- require "lib/x"`` put in front of it, each
 once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
 while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
-``--- require lazy "lib/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that.
+``--- require lazy "lib/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that. All
+lazy modules of a bundle, and what only they need, stand in one function: a call that needs none pays one closure.
 A line map leads an error in a bundle back to its file.
 """
 
@@ -106,26 +107,78 @@ def names() -> list[str]:
 @cache
 def get(name: str) -> Script:
     """The bundle of one entry script."""
-    eager, lazy = _modules(name)
-    # Every table is declared before any function that may name it.
-    tables: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
-    bodies: list[Line] = []
-    for module in [*eager, *(m for m in lazy if m not in eager)]:
-        table, body = _parts(module)
-        file, word = f"lua/{module}.lua", module.rpartition("/")[2]
-        tables += table
-        if module not in eager:
-            guard = f"if {word}.loaded then return end {word}.loaded = true"
-            body = [(file, 0, f"function {word}.load()"), (file, 0, guard), *body, (file, 0, "end")]
-        elif module in lazy:
-            body = [*body, (file, 0, f"function {word}.load() end")]
-        bodies += body
-    lines = [*tables, *bodies]
+    eager, lazy, inner = _modules(name)
     own = _source(name)
+    front, behind = _reached(eager, own)
+    # Every table is declared before any function that may name it. What only lazy modules need waits with them in one
+    # function, for each function and table that exists from the start costs every call.
+    text = "\n".join(line for _, _, line in [*front, *own])
+    near = [module for module in lazy if re.search(rf"\b{_word(module)}\b", text)]
+    lines: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
+    for module in [*eager, *near]:
+        lines += _parts(module)[0]
+    lines += front
+    lines += [("", 0, f"function {_word(m)}.load() end") for m in eager if f"{_word(m)}.load()" in text]
+    if near:
+        lines.append(("", 0, "local function lazily()"))
+        for module in [*inner, *(m for m in lazy if m not in near)]:
+            lines += _parts(module)[0]
+        lines += behind
+        for module in inner:
+            lines += _parts(module)[1]
+        lines += [line for module in lazy for line in _loader(module)]
+        asked = _code(lines)
+        for word in map(_word, [*eager, *inner]):
+            if f"{word}.load()" in asked and f"function {word}.load()" not in asked:
+                lines.append(("", 0, f"function {word}.load() end"))
+        lines.append(("", 0, "end"))
+        for module in near:
+            word = _word(module)
+            lines.append(
+                (f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end")
+            )
     lines = _shake([*lines, *own])
     text = "\n".join(line for _, _, line in lines) + "\n"
     header = _header([line for _, _, line in own])
     return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
+
+
+def _word(module: str) -> str:
+    return module.rpartition("/")[2]
+
+
+def _loader(module: str) -> list[Line]:
+    """A lazy module as the function that makes it."""
+    file, word = f"lua/{module}.lua", _word(module)
+    guard = f"if {word}.loaded then return end {word}.loaded = true"
+    return [(file, 0, f"function {word}.load()"), (file, 0, guard), *_parts(module)[1], (file, 0, "end")]
+
+
+def _reached(eager: list[str], own: list[Line]) -> tuple[list[Line], list[Line]]:
+    """The functions of eager modules that the script itself can come to, with all other lines, and those it cannot."""
+    kept: list[Line] = []
+    functions: dict[str, list[Line]] = {}
+    for module in eager:
+        lines, at = _parts(module)[1], 0
+        while at < len(lines):
+            match = _FUNCTION.match(lines[at][2])
+            stop = at if not match or lines[at][2].rstrip().endswith(" end") else _end(lines, at)
+            to = functions.setdefault(match[1], []) if match else kept
+            to += lines[at : stop + 1]
+            at = stop + 1
+    reached: list[str] = []
+    new = _DOTTED.findall(_code([*own, *kept]))
+    while new:
+        fresh = [name for name in dict.fromkeys(new) if name in functions and name not in reached]
+        reached += fresh
+        new = _DOTTED.findall(_code([line for name in fresh for line in functions[name]]))
+    front = [line for name, lines in functions.items() if name in reached for line in lines]
+    behind = [line for name, lines in functions.items() if name not in reached for line in lines]
+    return [*kept, *front], behind
+
+
+def _code(lines: list[Line]) -> str:
+    return "\n".join(line.partition("--")[0] for _, _, line in lines)
 
 
 def bundle(name: str) -> str:
@@ -133,28 +186,27 @@ def bundle(name: str) -> str:
     return get(name).text
 
 
-def _modules(name: str) -> tuple[list[str], list[str]]:
-    """Modules a script needs: those that exist from its start, in order, and those that are loaded when needed."""
-    eager: list[str] = []
+def _modules(name: str) -> tuple[list[str], list[str], list[str]]:
+    """Modules a script needs: those that exist from its start, those loaded when needed, and what these rest on."""
+    found: list[str] = []
     lazy: list[str] = []
+    later: list[str] = []
 
     def visit(module: str, path: tuple[str, ...]) -> None:
         if module in path:
             raise ScriptError("require cycle: " + " -> ".join([*path, module]))
         for is_lazy, wanted in _requires(module, path):
-            if is_lazy:
-                if wanted not in lazy:
-                    lazy.append(wanted)
-                    later.append(wanted)
-            else:
+            if not is_lazy:
                 visit(wanted, (*path, module))
-        if module not in eager and module != name:
-            eager.append(module)
+            elif wanted not in lazy:
+                lazy.append(wanted)
+                later.append(wanted)
+        if module not in found and module != name:
+            found.append(module)
 
-    later: list[str] = []
     visit(name, ())
+    eager = list(found)
     while later:
-        # What a lazy module needs from the start has to exist from the start.
         module = later.pop(0)
         for is_lazy, wanted in _requires(module, (name,)):
             if not is_lazy:
@@ -162,7 +214,8 @@ def _modules(name: str) -> tuple[list[str], list[str]]:
             elif wanted not in lazy:
                 lazy.append(wanted)
                 later.append(wanted)
-    return eager, lazy
+    inner = [module for module in found if module not in eager]
+    return eager, [module for module in lazy if module not in found], inner
 
 
 def _requires(name: str, path: tuple[str, ...]) -> list[tuple[bool, str]]:
@@ -207,7 +260,7 @@ def _shake(lines: list[Line]) -> list[Line]:
             if match:
                 stop = next(n for n in range(start, len(lines)) if lines[n][2].endswith("}"))
                 bodies[match[1]] = (start, stop)
-        text = "\n".join(line.partition("--")[0] for _, _, line in lines)
+        text = _code(lines)
         # One pass over the text for all names: this runs when a process makes its first calls.
         named = Counter(_WORD.findall(text)) + Counter(_DOTTED.findall(text))
         unused = [name for name in bodies if named[name] == 1]
