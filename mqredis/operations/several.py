@@ -22,7 +22,7 @@ Look = Callable[[int, Waiter | None], Call[Found]]
 
 def lock(
     handles: Sequence[Handle],
-    count: int,
+    count: int | Sequence[int],
     timeout: float | None,
     lease: float | None,
     settling: Sequence[Settling] = (),
@@ -30,10 +30,11 @@ def lock(
 ) -> Operation[tuple[int, Locks]]:
     """Lock up to ``count`` messages of the first queue that has any; answers its place and the locks.
 
-    ``settling``: per queue, earlier locks to settle on the way, whatever is found.
+    ``count``: for all, or one for each queue. ``settling``: per queue, earlier locks to settle, whatever is found.
     """
     _check(handles)
-    count = checks.count(count, "max", read.BATCH)
+    counts = [count] * len(handles) if isinstance(count, int) else list(count)
+    counts = [checks.count(each, "max", read.BATCH) for each in counts]
     lease_ms = str(lease_of(handles[0].context, lease))
     earlier = settling or [Settling(()) for _ in handles]
     for n, handle in enumerate(handles):
@@ -42,7 +43,7 @@ def lock(
 
     def look(n: int, waiter: Waiter | None) -> Call[Found]:
         pending = earlier[n].settlements[earlier[n].done :]
-        call = read.receive(handles[n].address, "lock", count, grant=lease_ms, waiter=waiter, settle=pending)
+        call = read.receive(handles[n].address, "lock", counts[n], grant=lease_ms, waiter=waiter, settle=pending)
         plain = call.parse
 
         def parse(status: int, payload: list[bytes]) -> Found:

@@ -1,0 +1,226 @@
+"""Channels: AMQP's verbs on queues of the broker."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from queue import Empty
+from typing import Any
+
+from kombu.transport import virtual
+
+from mqredis.client import LockedMessage
+from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
+from mqredis.kombu.envelope import pack, unpack
+from mqredis.kombu.store import Locks, Row, Store
+
+log = logging.getLogger("mqredis.kombu")
+
+#: Messages that one look takes for a channel without a prefetch limit.
+UNLIMITED = 32
+
+
+class QoS(virtual.QoS):  # type: ignore[misc]
+    """Acknowledgements are ends of locks."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """Dealt with: the message leaves its queue."""
+        self.channel.locks.settle(delivery_tag, "c")
+        super().ack(delivery_tag)
+        self.channel.credit_changed()
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Back in its old place, or out of the queue as rejected."""
+        self.channel.locks.settle(delivery_tag, "a" if requeue else "j")
+        self._quick_ack(delivery_tag)
+        self.channel.credit_changed()
+
+    def restore_unacked(self) -> list[Any]:
+        """Give everything back at once."""
+        self._flush()
+        tags, locks = list(self._delivered), self.channel.locks
+        held = [lock for lock in map(locks.take, tags) if lock is not None]
+        self._delivered.clear()
+        locks.settle_many(held, "a")
+        return []
+
+    def credit(self) -> int:
+        """How many messages may be delivered now."""
+        if not self.can_consume():
+            return 0
+        estimate: int | None = self.can_consume_max_estimate()
+        if "can_consume" in self.__dict__:
+            return 1  # Celery's --disable-prefetch looks after each message
+        return UNLIMITED if estimate is None else min(estimate, UNLIMITED)
+
+
+class Channel(virtual.Channel):  # type: ignore[misc]
+    """A channel of the transport ``mqredis``."""
+
+    QoS = QoS
+    supports_fanout = True
+    do_restore = True
+    body_encoding = None  # bodies are bytes already
+    #: Let the broker hold tasks with an ETA or countdown back, instead of the worker.
+    native_delay = True
+    from_transport_options = (*virtual.Channel.from_transport_options, "native_delay")
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self._no_ack: set[str] = set()
+        self._auto_delete: set[str] = set()
+        self._ttl: dict[str, float] = {}
+        self._owner = weakref.ref(connection)
+        self.store: Store = connection.store
+        self.locks: Locks = connection.locks
+
+    # ---- publishing ------------------------------------------------------------------------------
+
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        priority = self._get_message_priority(message)
+        packed = pack(message, priority, native_delay=self.native_delay, queue_ttl=self._ttl.get(queue))
+        self.store.send(queue, packed)
+
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:
+        for queue in {row[2] for row in self.get_table(exchange)}:
+            packed = pack(message, self._get_message_priority(message), native_delay=self.native_delay)
+            if not self.store.send(queue, packed):
+                self.store.unbind(exchange, queue=queue)
+
+    # ---- queues and bindings ---------------------------------------------------------------------
+
+    def _new_queue(
+        self,
+        queue: str,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        given = arguments or {}
+        expires = given.get("x-expires")
+        self.store.declare(queue, int(expires) if expires else None)
+        if auto_delete:
+            self._auto_delete.add(queue)
+        if given.get("x-message-ttl") is not None:
+            self._ttl[queue] = float(given["x-message-ttl"]) / 1000
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        try:
+            self.store.ready(queue)
+        except QueueNotFound:
+            return False
+        return True
+
+    def _size(self, queue: str) -> int:
+        try:
+            return self.store.ready(queue)
+        except QueueNotFound:
+            return 0
+
+    def _purge(self, queue: str) -> int:
+        try:
+            return self.store.queue(queue).purge()
+        except (QueueNotFound, QueueNotAvailable):
+            self.store.forget(queue)
+            return 0
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> None:
+        """Delete a queue with its bindings."""
+        if if_empty and self._size(queue):
+            return
+        if if_unused and self._used(queue):
+            return
+        self.store.delete(queue)
+        self.state.queue_bindings_delete(queue)
+
+    def _used(self, queue: str) -> bool:
+        return queue in self._owner_callbacks() or self.store.waiters(queue) > 0
+
+    def _owner_callbacks(self) -> dict[str, Any]:
+        owner = self._owner()
+        return owner._callbacks if owner is not None else {}
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        self.store.bind(exchange, (routing_key or "", pattern or "", queue))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remove one binding."""
+        self.state.binding_delete(queue, exchange, routing_key)
+        self.store.unbind(exchange or "amq.direct", queue=queue, routing_key=routing_key or "")
+
+    def get_table(self, exchange: str) -> list[Row]:
+        """All bindings of an exchange, of all processes."""
+        return self.store.table(exchange)
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> None:
+        """Deliver messages of this queue."""
+        (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
+        super().basic_consume(queue, no_ack, *args, **kwargs)
+        self.credit_changed()
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Deliver no more; a queue that lives only as long as its consumer goes."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        self.credit_changed()
+        if queue in self._auto_delete and queue not in self._active_queues:
+            self._auto_delete.discard(queue)
+            self.queue_delete(queue, if_unused=True)
+
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
+        """Limit the number of messages that are delivered and not acknowledged."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        self.credit_changed()
+
+    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
+        """One message, or None."""
+        try:
+            lock = self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
+        except IoTimeout:
+            return None
+        except (QueueNotFound, QueueNotAvailable):
+            self.store.forget(queue)
+            return None
+        if no_ack:
+            lock.commit()
+        message = self.Message(self.received(lock, no_ack), channel=self)
+        if not no_ack:
+            self.qos.append(message, message.delivery_tag)
+        return message
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        try:
+            lock = self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
+        except (IoTimeout, QueueNotFound):
+            raise Empty from None
+        return self.received(lock, False)
+
+    def received(self, lock: LockedMessage, no_ack: bool) -> dict[str, Any]:
+        """The dictionary of a message; its lock is held under its tag until it is settled."""
+        tag = f"{lock.lookup_id:016x}.{lock.fence}"
+        raw = unpack(lock.message, tag)
+        if not no_ack:
+            self.locks.add(tag, lock)
+        return raw
+
+    def needs_ack(self, queue: str) -> bool:
+        """Was the consumer of this queue started with acknowledgements?"""
+        return queue not in self._no_ack
+
+    def credit_changed(self) -> None:
+        """What may be delivered has changed: whoever waits must look at it anew."""
+        owner = self._owner()
+        if owner is not None:
+            owner.credit_changed()
+
+    def _restore(self, message: Any) -> None:
+        self.locks.settle(message.delivery_tag, "a")

@@ -1,0 +1,92 @@
+"""kombu's message dictionaries as messages of the broker, and back."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu.utils.json import dumps, loads
+
+from mqredis.models import Message, Outgoing, PropertyValue
+
+#: AMQP's priorities 0-9 on the broker's 0-7. Two pairs share a level: 1 and 2, 7 and 8. The broker's default of
+#: other senders, 3, is AMQP's 4.
+LEVELS = (0, 1, 1, 2, 3, 4, 5, 6, 6, 7)
+
+#: The property that holds what is not the body: kombu's headers and properties as JSON.
+ENVELOPE = "kombu"
+#: Longest delay or life span that is passed on, in seconds.
+_LONGEST = 1e9
+
+
+def pack(
+    message: dict[str, Any], priority: int, *, native_delay: bool, queue_ttl: float | None = None
+) -> Outgoing:
+    """A kombu message as it is sent. ``queue_ttl``: life span of messages of the queue, in seconds."""
+    body = message.get("body") or b""
+    properties = message["properties"]
+    headers = message.get("headers") or {}
+    envelope = {
+        "text": isinstance(body, str),
+        "content-encoding": message.get("content-encoding"),
+        "headers": headers,
+        "properties": properties,
+    }
+    shown: dict[str, PropertyValue] = {ENVELOPE: dumps(envelope)}
+    if isinstance(headers.get("task"), str):
+        shown["task"] = headers["task"][:255]
+    return Outgoing(
+        body=body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body),
+        content_type=str(message.get("content-type") or "application/octet-stream")[:255],
+        priority=LEVELS[priority],
+        properties=shown,
+        time_to_be_received=_life_span(properties.get("expiration"), queue_ttl),
+        delay=_delay(headers.get("eta")) if native_delay else 0.0,
+    )
+
+
+def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
+    """What was read, as kombu expects it. Messages of senders that do not use kombu are bare bodies."""
+    envelope: dict[str, Any] = {}
+    text = message.properties.get(ENVELOPE)
+    if isinstance(text, str):
+        envelope = loads(text)
+    properties = dict(envelope.get("properties") or {})
+    info = dict(properties.get("delivery_info") or {"exchange": "", "routing_key": message.queue})
+    again = message.delivery_count > 1
+    info["redelivered"] = again
+    properties.update(delivery_tag=delivery_tag, delivery_info=info)
+    return {
+        "body": message.body.decode("utf-8", "surrogatepass") if envelope.get("text") else message.body,
+        "content-type": message.content_type,
+        "content-encoding": envelope.get("content-encoding") or "binary",
+        "headers": envelope.get("headers") or {},
+        "properties": properties,
+        "redelivered": again,
+    }
+
+
+def _life_span(expiration: Any, queue_ttl: float | None) -> float | None:
+    """AMQP's expiration is milliseconds as text; the shorter of the message's and the queue's counts."""
+    try:
+        own = float(expiration) / 1000 if expiration is not None else None
+    except (TypeError, ValueError):
+        own = None
+    if own is not None and (not math.isfinite(own) or own > _LONGEST):
+        own = None
+    spans = [max(span, 0.0) for span in (own, queue_ttl) if span is not None]
+    return min(spans) if spans else None
+
+
+def _delay(eta: Any) -> float:
+    """Seconds until a task's ETA, which Celery writes in ISO 8601."""
+    if not isinstance(eta, str):
+        return 0.0
+    try:
+        when = datetime.fromisoformat(eta)
+    except ValueError:
+        return 0.0
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return min(max((when - datetime.now(UTC)).total_seconds(), 0.0), _LONGEST)

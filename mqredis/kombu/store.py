@@ -1,0 +1,263 @@
+"""The broker as the transport sees it: queues by kombu's names, bindings, locks with their renewal."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu.utils.json import dumps, loads
+
+from mqredis.client import LockedMessage, Queue, QueueManager
+from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.models import Outgoing
+from mqredis.operations import receive
+
+log = logging.getLogger("mqredis.kombu")
+
+#: Names of the queues that hold the bindings of exchanges.
+BINDINGS = "_kombu.bindings."
+#: Label of a queue that was declared with x-expires.
+_EXPIRES = "kombu x-expires="
+#: Seconds between two searches for queues that have expired.
+_SWEEP_SECONDS = 60.0
+_MAX_BODY = 67_108_864
+_BATCH = 256
+
+Row = tuple[str, str, str]
+
+
+def quote(name: str) -> str:
+    """A queue name of kombu as one that the broker allows."""
+    return "".join(f"%{ord(c):02X}" if c in "%{}*?[];," or ord(c) < 33 else c for c in name)
+
+
+class Store:
+    """One client of the broker, for one kombu connection."""
+
+    def __init__(self, manager: QueueManager, lease: float) -> None:
+        self.manager = manager
+        self.lease = lease
+        self._handles: dict[str, Queue] = {}
+        self._opening = threading.Lock()
+        self._swept = 0.0
+
+    # ---- queues ----------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """An open handle, one for all channels. Raises QueueNotFound."""
+        with self._opening:
+            found = self._handles.get(name)
+            if found is None:
+                found = self._handles[name] = self.manager.open(quote(name))
+            return found
+
+    def forget(self, name: str) -> None:
+        """The queue was deleted; the next use opens the one that has its name then."""
+        with self._opening:
+            self._handles.pop(name, None)
+
+    def declare(self, name: str, expires_ms: int | None = None) -> None:
+        """Create a queue unless it is there."""
+        if expires_ms is not None:
+            self.sweep()
+        label = f"{_EXPIRES}{expires_ms}" if expires_ms is not None else ""
+        try:
+            self.manager.create_queue(quote(name), label=label, max_message_bytes=_MAX_BODY)
+        except QueueExists:
+            return
+
+    def ready(self, name: str) -> int:
+        """How many messages can be had. Raises QueueNotFound."""
+        return self.manager.queue_info(quote(name)).ready
+
+    def waiters(self, name: str) -> int:
+        """How many readers wait for messages of this queue; 0 if there is no such queue."""
+        try:
+            return self.manager.queue_info(quote(name)).waiters
+        except QueueNotFound:
+            return 0
+
+    def send(self, name: str, message: Outgoing) -> bool:
+        """Send; False if there is no such queue, as AMQP drops what cannot be routed."""
+        for _ in range(2):
+            try:
+                self.queue(name).send(message)
+            except QueueNotAvailable:
+                self.forget(name)
+            except QueueNotFound:
+                break
+            else:
+                return True
+        log.debug("a message for queue %r was dropped: there is no such queue", name)
+        return False
+
+    def delete(self, name: str) -> None:
+        """Delete a queue and its bindings."""
+        self.forget(name)
+        for info in self.manager.queues(BINDINGS + "*"):
+            self.unbind(info.name.removeprefix(BINDINGS), queue=name, quoted=True)
+        try:
+            self.manager.delete_queue(quote(name))
+        except QueueNotFound:
+            return
+
+    def sweep(self) -> None:
+        """Delete queues that nobody has used for as long as their x-expires says."""
+        now = time.monotonic()
+        if self._swept and now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        for info in self.manager.queues():
+            if not info.label.startswith(_EXPIRES) or info.active or info.waiters:
+                continue
+            age = (datetime.now(UTC) - info.modified_at).total_seconds()
+            if age * 1000 > float(info.label.removeprefix(_EXPIRES)):
+                log.info("queue %s has expired", info.name)
+                self.delete(info.name)
+
+    # ---- bindings --------------------------------------------------------------------------------
+
+    def bind(self, exchange: str, row: Row) -> None:
+        """Add a binding: routing key, pattern, queue."""
+        if row in self.table(exchange):
+            return
+        name = BINDINGS + quote(exchange)
+        try:
+            self.manager.create_queue(name)
+        except QueueExists:
+            pass
+        self._bindings(exchange).send(dumps(row))
+
+    def table(self, exchange: str) -> list[Row]:
+        """All bindings of an exchange."""
+        for _ in range(2):
+            try:
+                return [_row(message.body) for message in self._bindings(exchange).browse()]
+            except QueueNotAvailable:
+                self.forget("\0" + quote(exchange))
+            except QueueNotFound:
+                break
+        return []
+
+    def unbind(
+        self, exchange: str, *, queue: str, routing_key: str | None = None, quoted: bool = False
+    ) -> None:
+        """Remove the bindings of a queue, or one of them."""
+        try:
+            table = self._bindings(exchange, quoted)
+            for message in table.browse():
+                row = _row(message.body)
+                if row[2] == queue and (routing_key is None or row[0] == routing_key):
+                    try:
+                        table.receive_by_lookup_id(message.lookup_id)
+                    except MessageNotFound:
+                        continue
+        except (QueueNotFound, QueueNotAvailable):
+            return
+
+    def _bindings(self, exchange: str, quoted: bool = False) -> Queue:
+        name = exchange if quoted else quote(exchange)
+        with self._opening:
+            found = self._handles.get("\0" + name)
+            if found is None:
+                found = self._handles["\0" + name] = self.manager.open(BINDINGS + name)
+            return found
+
+    def close(self) -> None:
+        """End the client."""
+        self.manager.close()
+
+
+def _row(body: bytes) -> Row:
+    key, pattern, queue = loads(body)
+    return str(key), str(pattern or ""), str(queue)
+
+
+class Locks:
+    """Messages that were delivered and not yet acknowledged; their leases are renewed by a thread."""
+
+    def __init__(self, lease: float) -> None:
+        self._lease = lease
+        self._held: dict[str, tuple[LockedMessage, float]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, tag: str, lock: LockedMessage) -> None:
+        """A message was delivered under this tag."""
+        with self._changed:
+            self._held[tag] = (lock, time.monotonic() + self._lease / 3)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._renew, name="mqredis-kombu-leases", daemon=True)
+                self._thread.start()
+
+    def take(self, tag: str) -> LockedMessage | None:
+        """It is settled now; None if its lock was lost."""
+        with self._changed:
+            found = self._held.pop(tag, None)
+        return found[0] if found else None
+
+    def settle(self, tag: str, action: str) -> None:
+        """Acknowledge (c), give back (a) or reject (j) a message."""
+        lock = self.take(tag)
+        if lock is None:
+            log.warning("message %s is not held any more: it was or will be delivered again", tag)
+            return
+        try:
+            {"c": lock.commit, "a": lock.abort, "j": lock.reject}[action]()
+        except (LockLost, QueueNotAvailable) as error:
+            log.warning("message %s: %s", tag, error)
+
+    def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
+        """The same for messages of one or more queues, in batches."""
+        for queue in {lock._queue for lock in locks}:
+            own = [(action, k.fence, f"{k.lookup_id:016x}") for k in locks if k._queue is queue]
+            for start in range(0, len(own), _BATCH):
+                operation = receive.settle(queue._handle, own[start : start + _BATCH])
+                try:
+                    queue._run(operation)
+                except QueueNotAvailable as error:
+                    log.warning("messages of %s: %s", queue.name, error)
+
+    def close(self) -> None:
+        """Renew no more; what is still held comes back when its lease is over."""
+        with self._changed:
+            self._closed = True
+            self._held.clear()
+            self._changed.notify()
+
+    def _renew(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(self._lease / 6)
+                if self._closed:
+                    return
+                now = time.monotonic()
+                due = {tag: held[0] for tag, held in self._held.items() if held[1] <= now}
+            for queue in {lock._queue for lock in due.values()}:
+                own = {f"{k.lookup_id:016x}": (t, k) for t, k in due.items() if k._queue is queue}
+                try:
+                    self._extend(queue, own)
+                except MqError as error:
+                    log.warning("leases of queue %s could not be renewed: %s", queue.name, error)
+
+    def _extend(self, queue: Queue, own: dict[str, tuple[str, Any]]) -> None:
+        every = [("x", lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
+        for start in range(0, len(every), _BATCH):
+            batch = every[start : start + _BATCH]
+            settled = queue._run(receive.settle(queue._handle, batch, self._lease))
+            lost = {lookup_id for lookup_id, _ in settled.lost}
+            with self._changed:
+                for _, _, lookup_id in batch:
+                    tag, lock = own[lookup_id]
+                    if tag not in self._held:
+                        continue  # settled meanwhile
+                    if lookup_id in lost:
+                        del self._held[tag]
+                        log.warning("message %s was lost: its lease had lapsed", tag)
+                    else:
+                        self._held[tag] = (lock, time.monotonic() + self._lease / 3)

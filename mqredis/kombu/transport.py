@@ -1,0 +1,196 @@
+"""The transport: connections, and the delivery of messages to consumers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+from urllib.parse import quote as percent
+from urllib.parse import urlencode
+
+from kombu.exceptions import ChannelError
+from kombu.transport import virtual
+from kombu.utils.scheduling import cycle_by_name
+
+import mqredis
+from mqredis.errors import MqError
+from mqredis.kombu.channel import Channel
+from mqredis.kombu.fetcher import Fetcher, Wants, fetch
+from mqredis.kombu.store import Locks, Store
+from mqredis.operations.receive import Locks as Locked
+
+log = logging.getLogger("mqredis.kombu")
+
+#: How long a crashed worker's messages stay away, in seconds; a living worker renews.
+LEASE_SECONDS = 30.0
+#: How long a consumer that may not receive sleeps before it looks at its limits again.
+_NO_CREDIT_SECONDS = 1.0
+_SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")
+
+
+class Transport(virtual.Transport):  # type: ignore[misc]
+    """kombu transport over a queue manager of mqredis."""
+
+    Channel = Channel
+    driver_type = "redis"  # Celery allows mingle and gossip only for drivers that it knows
+    driver_name = "mqredis"
+    default_port = 6379
+    connection_errors = (
+        mqredis.BrokerUnavailable,
+        mqredis.OutcomeUnknown,
+        mqredis.BrokerRefused,
+        mqredis.HistoryRolledBack,
+        mqredis.ManagerNotFound,
+        mqredis.SessionExpired,
+        OSError,
+        EOFError,
+    )
+    channel_errors = (ChannelError, MqError)
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"])
+    )
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        options = client.transport_options
+        self.store: Any = None
+        self.locks: Any = None
+        self._order = cycle_by_name(options.get("queue_order_strategy", "round_robin"))()
+        self._fetcher: Fetcher | None = None
+        self._changed = threading.Event()
+        self._waiting = False
+        self._scope = object()
+
+    def driver_version(self) -> str:
+        """Version of mqredis."""
+        return mqredis.__version__
+
+    # ---- connections -----------------------------------------------------------------------------
+
+    def establish_connection(self) -> Transport:
+        """Connect to the broker."""
+        options = self.client.transport_options
+        manager = mqredis.connect(
+            self.url(), manager=options.get("manager", "default"), settings=self._settings()
+        )
+        lease = float(
+            options.get("lease", min(LEASE_SECONDS, float(options.get("visibility_timeout", 3600))))
+        )
+        self.store, self.locks = Store(manager, lease), Locks(lease)
+        connection: Transport = super().establish_connection()
+        return connection
+
+    def close_connection(self, connection: Any) -> None:
+        """Give back what was not acknowledged, and disconnect."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
+        try:
+            super().close_connection(connection)
+        except MqError as error:
+            log.info("the connection was closed without its farewell: %s", error)
+        if self.store is not None:
+            self.locks.close()
+            self.store.close()
+
+    def _settings(self) -> mqredis.Settings:
+        options = dict(self.client.transport_options.get("settings") or {})
+        options.setdefault("connect_timeout_seconds", float(self.client.connect_timeout or 5))
+        options.setdefault("max_message_bytes", 67_108_864)
+        return mqredis.Settings.from_env(**options)
+
+    def url(self) -> str:
+        """Where the broker is, for mqredis.connect."""
+        client = self.client
+        host = client.hostname or "localhost"
+        if "://" in host:
+            return str(host)
+        secret = client.password() if callable(client.password) else client.password
+        user = percent(client.userid or "", safe="")
+        login = f"{user}:{percent(secret, safe='')}@" if secret else (f"{user}@" if user else "")
+        database = str(client.virtual_host or "").strip("/") or "0"
+        query = ""
+        if isinstance(client.ssl, dict):
+            query = "?" + urlencode({name: client.ssl[name] for name in _SSL if client.ssl.get(name)})
+        scheme = "rediss" if client.ssl else "redis"
+        return f"{scheme}://{login}{host}:{client.port or self.default_port}/{database}{query}"
+
+    # ---- delivery --------------------------------------------------------------------------------
+
+    def wants(self) -> Wants:
+        """Queues from which messages may be delivered now, in their turn, and how many."""
+        places: dict[str, tuple[Any, int]] = {}
+        for channel in list(self.channels):
+            if channel._consumers and not channel.closed:
+                credit = channel.qos.credit()
+                for queue in channel._active_queues if credit else ():
+                    places[queue] = (channel, credit)
+        known = [queue for queue in self._order.items if queue in places]
+        self._order.update([*known, *(queue for queue in places if queue not in known)])
+        return [(queue, *places[queue]) for queue in self._order.consume(len(places))]
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver what one look finds; wait for it. Raises socket.timeout."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if self._fetcher is not None and self._fetcher.deliver():
+            return
+        while True:
+            self._changed.clear()
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            wants = self.wants()
+            if not wants:
+                nap = _NO_CREDIT_SECONDS if left is None else min(left, _NO_CREDIT_SECONDS)
+                self._changed.wait(nap)
+            else:
+                self._waiting = True
+                try:
+                    found = fetch(self.store, wants, left, self._scope)
+                finally:
+                    self._waiting = False
+                if found is not None:
+                    self.deliver(*found)
+                    return
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError
+
+    def deliver(self, queue: str, channel: Any, locks: Locked) -> None:
+        """Hand locked messages to the consumer of their queue; those it may not have any more are given back."""
+        self._order.rotate(queue)
+        every = self.store.queue(queue)._locked(locks)
+        needs_ack = channel.needs_ack(queue)
+        if not needs_ack:
+            self.locks.settle_many(every, "c")
+        raws = [channel.received(lock, not needs_ack) for lock in every]
+        for n, raw in enumerate(raws):
+            if queue not in self._callbacks or (needs_ack and not channel.qos.can_consume()):
+                rest = [self.locks.take(r["properties"]["delivery_tag"]) for r in raws[n:]]
+                self.locks.settle_many([lock for lock in rest if lock is not None], "a")
+                return
+            self._callbacks[queue](raw)
+
+    def credit_changed(self) -> None:
+        """Consumers or limits have changed."""
+        self._changed.set()
+        if self._waiting:
+            self.store.manager._driver.cancel(self._scope)
+        if self._fetcher is not None:
+            self._fetcher.update()
+
+    def recreate(self, queue: str) -> None:
+        """A queue that is consumed was deleted: make it anew with our bindings, so that nobody waits in vain."""
+        self.store.forget(queue)
+        self.store.declare(queue)
+        for channel in self.channels:
+            for exchange, routing_key, arguments in list(self.state.queue_bindings(queue)):
+                meta = channel.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments)
+                channel._queue_bind(exchange, *meta)
+            return
+
+    # ---- the event loop --------------------------------------------------------------------------
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Let kombu's hub deliver: a thread waits at the broker, the hub's thread does everything else."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+        self._fetcher = Fetcher(self, loop)
