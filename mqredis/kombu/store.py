@@ -43,6 +43,8 @@ class Store:
         self.lease = lease
         self._handles: dict[str, Queue] = {}
         self._opening = threading.Lock()
+        #: Life span of the messages of queues that were declared with x-message-ttl, in seconds.
+        self.life_spans: dict[str, float] = {}
         self._swept = 0.0
 
     # ---- queues ----------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             else:
                 self._waiting = True
                 try:
-                    found = fetch(self.store, wants, left, self._scope)
+                    found = fetch(self.store, wants, left, self._scope, self._changed.is_set)
                 finally:
                     self._waiting = False
                 if found is not None:

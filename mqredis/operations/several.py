@@ -27,6 +27,7 @@ def lock(
     lease: float | None,
     settling: Sequence[Settling] = (),
     scopes: Sequence[object] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> Operation[tuple[int, Locks]]:
     """Lock up to ``count`` messages of the first queue that has any; answers its place and the locks.
 
@@ -43,7 +44,9 @@ def lock(
 
     def look(n: int, waiter: Waiter | None) -> Call[Found]:
         pending = earlier[n].settlements[earlier[n].done :]
-        call = read.receive(handles[n].address, "lock", counts[n], grant=lease_ms, waiter=waiter, settle=pending)
+        call = read.receive(
+            handles[n].address, "lock", counts[n], grant=lease_ms, waiter=waiter, settle=pending
+        )
         plain = call.parse
 
         def parse(status: int, payload: list[bytes]) -> Found:
@@ -54,7 +57,7 @@ def lock(
         call.parse = parse
         return call
 
-    at, found = yield from until_any(handles, look, "D", timeout, scopes)
+    at, found = yield from until_any(handles, look, "D", timeout, scopes, stop)
     locks = yield from locked(handles[at], found)
     for n, handle in enumerate(handles):
         if len(earlier[n].settlements) > earlier[n].done:
@@ -68,6 +71,7 @@ def receive(
     timeout: float | None,
     unit: UnitOfWork,
     scopes: Sequence[object] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> Operation[tuple[int, list[Message]]]:
     """Receive in a transaction up to ``count`` messages of the first queue that has any."""
     _check(handles)
@@ -77,7 +81,7 @@ def receive(
         owner, grant = owner_of(handles[n], unit)
         return read.receive(handles[n].address, "tx", count, owner=owner, grant=grant, waiter=waiter)
 
-    at, found = yield from until_any(handles, look, "D", timeout, scopes)
+    at, found = yield from until_any(handles, look, "D", timeout, scopes, stop)
     unit.touched(found.fence, handles[at])
     return at, handles[at].context.messages(handles[at].path, found.messages)
 
@@ -88,8 +92,13 @@ def until_any(
     kind: str,
     timeout: float | None,
     scopes: Sequence[object] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> Operation[tuple[int, Found]]:
-    """Look at the queues in turn until one has something. Raises IoTimeout, OperationCancelled."""
+    """Look at the queues in turn until one has something. Raises IoTimeout, OperationCancelled.
+
+    ``stop`` is asked before each sleep: together with a cancelled scope it lets no cancellation slip through that comes
+    before the operation listens. Set what it tells first, then cancel the scope.
+    """
     timeout = checks.timeout(timeout)
     names = ", ".join(handle.path for handle in handles)
     for n in range(len(handles)):
@@ -128,6 +137,9 @@ def until_any(
                 last = True
                 continue
             nap = left if nap is None else min(nap, left)
+        if stop is not None and stop():
+            yield from _leave(handles, waiters)
+            raise OperationCancelled(f"the wait on {names} was not begun: it had been cancelled")
         try:
             woken = yield Wait(nap, (*handles, *scopes))
         except GeneratorExit:

@@ -92,7 +92,13 @@ class Loop:
         ]
         handles = [queue._handle for queue in self.queues]
         operation = several.lock(
-            handles, consumer.batch, timeout, self.lease, settling, (self.running.scope,)
+            handles,
+            consumer.batch,
+            timeout,
+            self.lease,
+            settling,
+            (self.running.scope,),
+            self.running.stopping.is_set,
         )
         try:
             at, found = self.manager._run(operation)
@@ -155,7 +161,12 @@ class Loop:
         transaction = self.manager.transaction(lease=self.lease)
         handles = [queue._handle for queue in self.queues]
         operation = several.receive(
-            handles, consumer.batch, timeout, transaction._unit, (self.running.scope,)
+            handles,
+            consumer.batch,
+            timeout,
+            transaction._unit,
+            (self.running.scope,),
+            self.running.stopping.is_set,
         )
         at, messages = self.manager._run(operation)
         consumer.looked = time.monotonic()

@@ -11,7 +11,7 @@ from typing import Any
 import kombu
 import pytest
 
-from tests.kombu.conftest import OPTIONS, load, sources
+from tests.transport.conftest import OPTIONS, load, sources
 
 common = load("kombu_integration_common", sources("kombu") / "t" / "integration" / "common.py")
 
@@ -72,36 +72,38 @@ def failover_connection(server) -> Any:
     import mqredis.kombu  # noqa: F401 - for its effect
 
     good = server.tcp_url.replace("redis://", "mqredis://")
-    connection = kombu.Connection(f"mqredis://localhost:12345;{good}", connect_timeout=10, transport_options=OPTIONS)
+    connection = kombu.Connection(
+        f"mqredis://localhost:12345;{good}", connect_timeout=10, transport_options=OPTIONS
+    )
     yield connection
     connection.release()
 
 
-class TestBasicFunctionality(common.BasicFunctionality):  # type: ignore[misc]
+class TestBasicFunctionality(common.BasicFunctionality):  # type: ignore[misc, name-defined]
     pass
 
 
-class TestExchangeTypes(common.BaseExchangeTypes):  # type: ignore[misc]
+class TestExchangeTypes(common.BaseExchangeTypes):  # type: ignore[misc, name-defined]
     pass
 
 
-class TestTimeToLive(common.BaseTimeToLive):  # type: ignore[misc]
+class TestTimeToLive(common.BaseTimeToLive):  # type: ignore[misc, name-defined]
     pass
 
 
-class TestPriority(common.BasePriority):  # type: ignore[misc]
+class TestPriority(common.BasePriority):  # type: ignore[misc, name-defined]
     PRIORITY_ORDER = "asc"
 
 
-class TestMessage(common.BaseMessage):  # type: ignore[misc]
+class TestMessage(common.BaseMessage):  # type: ignore[misc, name-defined]
     pass
 
 
-class TestFailover(common.BaseFailover):  # type: ignore[misc]
+class TestFailover(common.BaseFailover):  # type: ignore[misc, name-defined]
     pass
 
 
 if hasattr(common, "BaseEventLoop"):
 
-    class TestEventLoop(common.BaseEventLoop):  # type: ignore[misc]
+    class TestEventLoop(common.BaseEventLoop):  # type: ignore[misc, name-defined]
         pass
