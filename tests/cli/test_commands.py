@@ -217,3 +217,31 @@ def test_every_command_takes_the_common_options() -> None:
             assert {"--url", "--manager", "--json"} <= options, parser
 
     walk(build())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--correlation-id", "c1"], ["--selector", "n = 1"], ["--group-id", "0x01"]],
+    ids=lambda o: o[0],
+)
+def test_options_choose_messages(orders: Run, options: list[str]) -> None:
+    orders("send", "orders", "other", "--correlation-id", "c2", "--property", "n:=2")
+    for body in ("a", "b", "c", "d"):
+        orders("send", "orders", body, "--correlation-id", "c1", "--group-id", "0x01", "--property", "n:=1")
+    assert orders("peek", "orders", *options).out == "a\n"
+    assert [row["body"] for row in orders("browse", "orders", "--json", *options).rows] == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
+    assert orders("receive", "orders", *options).out == "a\n"
+    assert orders("move", "orders", "orders;x", *options, "--json").rows[0]["moved"] == 3
+    orders("move", "orders;x", "orders", "--all")
+    assert len(orders("export", "orders", *options).out.splitlines()) == 3
+    assert orders("queue", "purge", "orders", *options, "--json").rows[0]["removed"] == 3
+    assert orders("receive", "orders").out == "other\n"
+
+
+def test_a_selector_that_is_wrong_is_usage(orders: Run) -> None:
+    assert "mqredis:" in orders("peek", "orders", "--selector", "n = = 1", code=Exit.USAGE).err

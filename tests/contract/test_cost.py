@@ -14,7 +14,16 @@ import mqredis
 from tests.support.server import RedisServer
 
 #: Commands that a client sends once, or that measure.
-_NOT_COUNTED = {"info", "config|resetstat", "config", "hello", "client", "client|setinfo", "script|load", "ping"}
+_NOT_COUNTED = {
+    "info",
+    "config|resetstat",
+    "config",
+    "hello",
+    "client",
+    "client|setinfo",
+    "script|load",
+    "ping",
+}
 
 
 @pytest.fixture

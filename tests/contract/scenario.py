@@ -1,0 +1,214 @@
+"""A walk through every script: for tests that look at all calls. A new script must be reached from here."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from mqredis import IoTimeout, Journal, Mark, Match, MqError, Outgoing, QueueManager, RetryPolicy, Seek, Share
+from mqredis.models import Access
+
+
+def everything(qm: QueueManager, raw: Callable[..., object]) -> None:
+    """``raw`` runs a plain command, to plant what the doctor repairs."""
+    qm.create_queue("orders", quota_messages=10_000, quota_bytes=10_000_000)
+    qm.create_queue("tx", transactional=True)
+    qm.create_queue("turns", group_exclusive=True)
+    orders, tx, turns = qm.open("orders"), qm.open("tx"), qm.open("turns")
+    _plain(qm)
+    _waits(qm)
+    _transactions(qm)
+    _positions(qm)
+    _matching(qm)
+    _beside(qm)
+    with contextlib.suppress(MqError):
+        qm.open("orders", Access.RECEIVE, Share.DENY_RECEIVE)
+    qm.update_queue("orders", label="l", get_inhibited=True)
+    qm.update_queue("orders", get_inhibited=False)
+    qm.throttle(True)
+    with contextlib.suppress(MqError):
+        orders.send(b"x")
+    qm.throttle(False)
+    qm.set_quota(messages=100_000)
+    qm.resolve("1.1:1")
+    qm.info()
+    qm.queues()
+    raw("HSET", f"mq:{{{qm.name}}}:q:orders:q", "messages", "5")
+    qm.doctor(repair=True)
+    qm.advance_clock(100_000)
+    qm.maintain()
+    for queue in (orders, tx, turns):
+        queue.close()
+    orders = qm.open("orders")
+    orders.send_many([b"x"] * 3)
+    orders.lock(0)
+    orders.purge()
+    qm.delete_queue("orders")
+
+
+def _plain(qm: QueueManager) -> None:
+    orders = qm.open("orders")
+    orders.send(b"a", priority=7, label="l", properties={"region": "EU", "n": 1})
+    orders.send(b"b" * 10_000, delay=5)
+    orders.send(b"c", time_to_be_received=5, correlation_id="c", message_id=b"m", group_id="g")
+    orders.send_many([b"x"] * 20)
+    orders.peek(0)
+    list(orders.browse())
+    orders.receive(0)
+    orders.receive_many(3, 0)
+    with orders.lock(0, lease=5) as lock:
+        lock.extend(10)
+    with contextlib.suppress(ValueError), orders.lock(0):
+        raise ValueError
+    orders.lock(0).reject()
+    locks = orders.lock_many(2, 0)
+    orders.lock_many(2, 0, settle=locks)
+    with orders.cursor() as cursor:
+        cursor.peek(0)
+        cursor.peek_next(0)
+        cursor.receive(0)
+        cursor.peek(0)
+        cursor.lock(0).abort()
+    orders.lock(0, lease=1)
+    qm.advance_clock(10)  # lapses, expires and ends the delay
+    orders.receive_many(256, 0)
+    orders.close()
+
+
+def _until_waiting(qm: QueueManager, thread: threading.Thread) -> None:
+    for _ in range(10_000):
+        if qm.queue_info("orders").waiters or not thread.is_alive():
+            return
+    raise AssertionError("nobody waits")
+
+
+def _waits(qm: QueueManager) -> None:
+    orders = qm.open("orders")
+    ended = []
+
+    def wait(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except MqError as error:
+            ended.append(error)
+
+    reads: list[Callable[[], object]] = [
+        lambda: orders.receive(20),
+        lambda: orders.peek(20),
+        lambda: orders.cursor().receive(20),
+        lambda: orders.receive(20, match=Match(correlation_id="never"), tag="tag"),
+    ]
+    for n, read in enumerate(reads):
+        thread = threading.Thread(target=wait, args=(read,))
+        thread.start()
+        _until_waiting(qm, thread)
+        if n == 3:
+            orders.cancel("tag")
+        else:
+            orders.send(b"late")
+        thread.join(20)
+        assert not thread.is_alive()
+    with contextlib.suppress(IoTimeout):
+        orders.receive(0.01, match=Match(correlation_id="never"))
+    leaving = qm.open("orders")
+    thread = threading.Thread(
+        target=wait, args=(lambda: leaving.receive(20, match=Match(message_id="never")),)
+    )
+    thread.start()
+    _until_waiting(qm, thread)
+    leaving.close()
+    thread.join(20)
+    orders.purge()
+    orders.close()
+
+
+def _transactions(qm: QueueManager) -> None:
+    tx = qm.open("tx")
+    with qm.transaction() as unit:
+        tx.send_many([b"1", b"2", b"3", b"4"], transaction=unit)
+        unit.prepare()
+    with qm.transaction(id="named") as unit:
+        message = tx.receive(0, transaction=unit)
+        unit.extend(60)
+        unit.reject(tx, message)
+        tx.receive_by_lookup_id(tx.peek(0).lookup_id, transaction=unit, allow_peek=True)
+        tx.peek(0)
+    sub = qm.open("tx;sub")
+    with qm.transaction() as unit:
+        tx.move(tx.peek(0).lookup_id, sub, transaction=unit)
+        tx.send(b"5", transaction=unit)
+    unit = qm.transaction()
+    sub.receive(0, transaction=unit)
+    unit.abort()
+    unit = qm.transaction(lease=1)
+    tx.receive(0, transaction=unit)
+    tx.send(b"6", transaction=unit)
+    qm.advance_clock(5)
+    with contextlib.suppress(MqError):
+        unit.commit()
+    sub.move(sub.peek(0).lookup_id, tx)
+    sub.close()
+    tx.close()
+
+
+def _positions(qm: QueueManager) -> None:
+    orders = qm.open("orders")
+    orders.send_many([b"1", b"2", b"3", b"4"])
+    middle = list(orders.browse())[1].lookup_id
+    for seek in Seek:
+        orders.peek_by_lookup_id(middle, seek=seek)
+    orders.receive_by_lookup_id(middle, seek=Seek.NEXT)
+    orders.lock_by_lookup_id(middle).commit()
+    orders.purge()
+    orders.close()
+
+
+def _matching(qm: QueueManager) -> None:
+    orders, turns = qm.open("orders"), qm.open("turns")
+    orders.send_group([b"1", b"2", b"3"], group_id="g")
+    orders.send(Outgoing(body=b"x", correlation_id="c", properties={"n": 1}))
+    orders.receive(0, match=Match(correlation_id="c"))
+    orders.peek(0, selector="n IS NULL")
+    with orders.browser() as browser:
+        browser.first(mark=Mark.HANDLE)
+        browser.next(lock=True)
+        browser.unlock()
+        browser.next(unmarked=True)
+        browser.take()
+    orders.receive_many(10, 0)
+    for n in range(6):
+        turns.send(b"%d" % n, group_id=f"g{n % 2}")
+    with turns.lock(0), turns.lock(0):
+        pass
+    with contextlib.suppress(IoTimeout):
+        turns.receive_many(10, 0)
+    orders.close()
+    turns.close()
+
+
+def _beside(qm: QueueManager) -> None:
+    """Journals, dead letters, retries, topics, requests."""
+    qm.create_queue("beside", journaling=True, retry=RetryPolicy(immediate=0, cycles=1, delay=1))
+    qm.create_queue("news", topic=True)
+    qm.subscribe("news", "beside")
+    qm.subscriptions("news")
+    beside, news = qm.open("beside"), qm.open("news")
+    news.send(b"to all")
+    beside.receive(0)
+    qm.unsubscribe("news", "beside")
+    beside.send(b"bad")
+    beside.lock(0).abort()
+    qm.advance_clock(30)
+    qm.maintain()
+    with contextlib.suppress(IoTimeout):
+        beside.lock(0).abort()
+    beside.send(b"brief", journal=Journal.DEAD_LETTER, time_to_be_received=1)
+    qm.advance_clock(5)
+    qm.maintain()
+    qm.redrive()
+    qm.statistics("beside")
+    with contextlib.suppress(IoTimeout):
+        qm.request(beside, b"hello", timeout=0.01)
+    beside.close()
+    news.close()

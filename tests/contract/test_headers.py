@@ -1,0 +1,187 @@
+"""The header of a script is a contract: with the commands that call it, its statuses, the keys it touches."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis import Settings, scripts
+from mqredis.keys import MANAGER_PARTS, MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
+from mqredis.scripts import Header
+from mqredis.steps import Call
+from tests.contract.scenario import everything
+from tests.support.backend import Backend
+from tests.support.server import RedisServer
+
+#: What every script may answer, from lib/frame: not repeated in the headers.
+FROM_THE_FRAME = {"SESSION_EXPIRED", "TOKEN_REUSED", "MANAGER_NOT_FOUND", "SCHEMA_TOO_NEW"}
+#: How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
+FROM_THE_CALLER = {"OPERATION_CANCELLED"}
+#: Not returned, but stored as the reply of another call.
+FOR_OTHERS = {"resolve": {"OPERATION_CANCELLED"}}
+_USED = re.compile(r"\bstatus\.([A-Z_]+)\b")
+_REQUIRED = re.compile(r'^--- require (?:lazy )?"(lib/[a-z_]+)"', re.MULTILINE)
+
+
+def source(name: str) -> str:
+    return (scripts.root() / f"{name}.lua").read_text()
+
+
+def family(name: str, seen: set[str] | None = None) -> set[str]:
+    """A source and everything it requires."""
+    seen = set() if seen is None else seen
+    if name not in seen:
+        seen.add(name)
+        for other in _REQUIRED.findall(source(name)):
+            family(other, seen)
+    return seen
+
+
+def code(text: str) -> str:
+    """The source without comments."""
+    return re.sub(r"--.*", "", text)
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_header_says_everything(name: str) -> None:
+    header = scripts.get(name).header
+    assert header.about, "what does it do?"
+    assert header.keys in ("message", "admin")
+    assert header.returns
+    lines = re.findall(r"^-- (QUEUE|ARGV)\[(\d+)(\+?)\]", source(name), re.MULTILINE)
+    for kind, first in (("QUEUE", 1), ("ARGV", 3)):
+        rows = [(int(number), plus) for found, number, plus in lines if found == kind]
+        assert [number for number, _ in rows] == list(range(first, first + len(rows))), f"{kind}s in order"
+        assert not any(plus for _, plus in rows[:-1]), f"only the last {kind} may repeat"
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_header_names_the_statuses_that_the_script_returns(name: str) -> None:
+    returns = set(scripts.get(name).header.returns)
+    own = set(_USED.findall(code(source(name)))) - FROM_THE_FRAME - FOR_OTHERS.get(name, set())
+    anywhere = {status for part in family(name) for status in _USED.findall(code(source(part)))}
+    assert own <= returns | {"CONTINUE"}, "in the script, not in its header"
+    assert returns - {"OK", *FROM_THE_CALLER} <= anywhere, "in the header, nowhere in the script"
+    assert returns <= scripts.statuses().keys()
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_every_script_has_a_command(name: str) -> None:
+    text = "".join(path.read_text() for path in (scripts.root().parent / "mqredis").rglob("*.py"))
+    assert f'"{name}"' in text
+
+
+# ---- what is really called -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
+    """Every call of a walk through all scripts."""
+    from mqredis.drivers.attempt import Attempt
+
+    seen: list[Call[Any]] = []
+    plain = Attempt.__init__
+
+    def record(self: Attempt, core: Any, call: Call[Any], *rest: Any) -> None:
+        seen.append(call)
+        plain(self, core, call, *rest)
+
+    monkeypatch.setattr(Attempt, "__init__", record)
+    raw = backend.client()
+    with mqredis.connect(backend.client(), manager="all", settings=Settings(test_clock=True)) as qm:
+        everything(qm, raw.execute_command)
+    raw.close()
+    return seen
+
+
+def counted(what: str, number: int, rows: int, repeats: bool) -> str:
+    """What is wrong with a number of things, of which the last may repeat or be missing."""
+    fine = number >= rows - 1 if repeats else number == rows
+    return "" if fine else f"{number} {what}, the header describes {rows}{' or more' if repeats else ''}"
+
+
+def wrong_with(call: Call[Any], header: Header) -> str:
+    own = len(MANAGER_PARTS) if header.keys == "admin" else MESSAGE_SCRIPT_PARTS
+    keys = call.keys.keys
+    names = [key.rpartition(":")[2] for key in keys]
+    groups, rest = divmod(len(keys) - own, len(QUEUE_PARTS))
+    if rest or tuple(names) != (*MANAGER_PARTS[:own], *QUEUE_PARTS * groups):
+        return f"keys {names}"
+    queues = counted(
+        "queues", groups, len(header.queues), bool(header.queues) and header.queues[-1].endswith("+")
+    )
+    argv = counted(
+        "arguments", len(call.args), len(header.argv), bool(header.argv) and header.argv[-1][0].endswith("+")
+    )
+    return queues or argv
+
+
+def test_commands_and_headers_agree(calls: list[Call[Any]]) -> None:
+    wrong = {
+        (call.script, why) for call in calls if (why := wrong_with(call, scripts.get(call.script).header))
+    }
+    assert not wrong
+
+
+def test_the_walk_reaches_every_script(calls: list[Call[Any]]) -> None:
+    reached = {call.script for call in calls}
+    assert set(scripts.names()) - reached <= {"glance"}  # the drivers ask it when somebody waits for long
+
+
+# ---- keys touched --------------------------------------------------------------------------------
+
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_NO_KEY = {"time", "publish", "pubsub"}
+_ALL_KEYS = {"unlink", "del", "exists"}
+
+
+def touched(words: list[str]) -> list[str]:
+    """Keys of a command inside a script."""
+    name = words[0].lower()
+    if name in _NO_KEY:
+        return []
+    return words[1:] if name in _ALL_KEYS else words[1:2]
+
+
+def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) -> None:
+    """A cluster that moves slots, and ACL dry runs, see only declared keys. Doorbells are the one exception."""
+    strays: set[tuple[str, str]] = set()
+    scripts_seen = 0
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(20)
+        monitor.connect(str(redis_server.socket_path))
+        monitor.sendall(b"MONITOR\r\n")
+        lines = monitor.makefile("r", encoding="latin-1", newline="\r\n")
+        assert lines.readline() == "+OK\r\n"
+        walk = threading.Thread(target=_walk, args=(redis_server,))
+        walk.start()
+        declared: set[str] = set()
+        for line in lines:
+            words = _WORD.findall(line)
+            if words[:2] == ["ECHO", "the end"]:
+                break
+            if " lua] " not in line:
+                if words[0].upper() == "EVALSHA":
+                    scripts_seen += 1
+                    declared = set(words[3 : 3 + int(words[2])])
+                continue
+            for key in touched(words):
+                if key not in declared and not key.startswith("mq:{spy}:bell:"):
+                    strays.add((words[0], key))
+        walk.join(20)
+    assert scripts_seen > 100
+    assert not strays
+
+
+def _walk(server: RedisServer) -> None:
+    with server.client() as raw:
+        try:
+            with mqredis.connect(server.url, manager="spy", settings=Settings(test_clock=True)) as qm:
+                everything(qm, raw.execute_command)
+        finally:
+            raw.execute_command("ECHO", "the end")
