@@ -88,11 +88,11 @@ bench: $(VENV)/.dev redis ## measure rates and latencies
 bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks still run?
 	@$(PY) -m bench --quick $(ARGS)
 
-reliability: $(VENV)/.dev redis ## only the tests that kill and cut off servers and processes
-	$(PY) -m pytest -m reliability $(ARGS)
+reliability: $(VENV)/.dev redis ## every promise under every fault, at a tenth of the full size (some minutes)
+	@$(PY) -m tests.reliability --scale 0.1 $(ARGS); status=$$?; $(PY) -m tools.reliability_doc; exit $$status
 
-reliability-full: $(VENV)/.dev redis ## the same with every fault at every point (long)
-	MQREDIS_TEST_FULL=1 $(PY) -m pytest -m reliability $(ARGS)
+reliability-full: $(VENV)/.dev redis ## the same at full size (hours); docs/reliability.md shows the figures
+	@$(PY) -m tests.reliability --scale 1 $(ARGS); status=$$?; $(PY) -m tools.reliability_doc; exit $$status
 
 # ---- the parts of check ------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ local hash, zset = KEYS[1], KEYS[6]
 for _, try in ipairs({
   { "hget", hash, "f" }, { "hmget", hash, "f" }, { "hset", hash, "f", "v" }, { "hdel", hash, "f" },
   { "hincrby", hash, "f", "1" }, { "hexists", hash, "f" }, { "hlen", hash }, { "hkeys", hash },
-  { "hgetall", hash }, { "hstrlen", hash, "f" }, { "zadd", zset, "0", "m" }, { "zrem", zset, "m" },
+  { "hgetall", hash }, { "hstrlen", hash, "f" }, { "hscan", hash, "0" },
+  { "zadd", zset, "0", "m" }, { "zrem", zset, "m" },
   { "zrange", zset, "0", "1" }, { "zrangebyscore", zset, "0", "1" }, { "zrangebylex", zset, "-", "+" },
   { "zrevrangebylex", zset, "+", "-" }, { "zremrangebylex", zset, "-", "+" }, { "zscore", zset, "m" },
-  { "zcard", zset }, { "exists", zset }, { "unlink", zset }, { "time" }, { "sadd", zset, "m" }, { "del", zset },
+  { "zcard", zset }, { "zcount", zset, "0", "1" }, { "exists", zset }, { "unlink", zset }, { "time" }, { "sadd", zset, "m" }, { "del", zset },
   { "publish", ARGV[3], "sadd" }, { "pubsub", "numsub", ARGV[3] },
 }) do
   if not redis.acl_check_cmd(unpack(try)) then refused[#refused + 1] = try[1] end

@@ -17,6 +17,14 @@ if tonumber(last) < tonumber(ARGV[4]) then
   frame.touch()
   redis.call("HSET", KEYS[2], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
     .. string.format("%.0f %.0f ", status.OPERATION_CANCELLED, frame.history))
+  -- The slot may be higher than all that ever wrote: its session has to know it.
+  local session = string.match(ARGV[3], "^%d+")
+  local mine = session == string.match(ARGV[1], "^%d+") and frame.enlist
+  local text = frame.highest(mine or kept[1], ARGV[3])
+  if text then
+    redis.call("HSET", KEYS[2], session, text)
+    if mine then frame.enlist = frame.highest(text, ARGV[1]) end
+  end
   return frame.close({ status.OK, "", 0, "never" })
 end
 if last ~= ARGV[4] then return frame.close({ status.OK, "", 0, "superseded" }) end

@@ -6,7 +6,7 @@
 -- ARGV[4] ttl  ms a session may lie idle
 -- ARGV[5] run_id  of the server process, "" unknown
 -- ARGV[6] test  "1": a new manager may have its clock moved by hand
--- ARGV[7] incarnation  16 hex digits for a new manager
+-- ARGV[7] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
 -- ARGV[8] session  number of a session to touch, "" to open one
 -- RETURNS OK session number, now in ms, "1" if the clock may be moved
 -- RETURNS SCHEMA_TOO_NEW
@@ -16,7 +16,7 @@
 --- require "lib/session"
 local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq")
 if not kept[1] then
-  if ARGV[8] ~= "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
+  if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   redis.call("HSET", KEYS[1], "schema", "1", "incarnation", ARGV[7], "history", 0, "clock", 0, "seq", 0, "messages", 0,
     "bytes", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
   kept = { "1", ARGV[6], ARGV[5], "0" }
@@ -24,6 +24,7 @@ end
 local reply = frame.open()
 if reply then return reply end
 session.sweep()
+session.units()
 -- Another server process than the last one may have lost the end of its log: ids that were issued then must never be
 -- issued again, so the counter jumps. 2^21 restarts fit before it leaves the exact range of a double.
 if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
@@ -31,13 +32,15 @@ if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
   redis.call("HSET", KEYS[1], "run_id", ARGV[5])
   frame.touch()
 end
-local number = ARGV[8]
+local number, highest = ARGV[8], ""
 if number == "" then
   number = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "sessno", 1))
-elseif redis.call("HEXISTS", KEYS[2], number) == 0 then
-  return frame.close({ status.SESSION_EXPIRED })
+else
+  local text = redis.call("HGET", KEYS[2], number)
+  if not text then return frame.close({ status.SESSION_EXPIRED }) end
+  highest = string.match(text, "^%d+(.*)$")
 end
 frame.touch()
-redis.call("HSET", KEYS[2], number, ARGV[4])
+redis.call("HSET", KEYS[2], number, ARGV[4] .. highest)
 redis.call("ZADD", KEYS[6], frame.now + tonumber(ARGV[4]), number)
 return frame.close({ status.OK, "", 0, number, frame.now, kept[2] })

@@ -3,7 +3,8 @@
 -- The frame of every script: the manager, the clock, the operation token, the envelope of the reply.
 --
 -- KEYS[1] meta      hash  schema, incarnation, history, seq (SequentialID), messages, bytes, quotas, throttled, clock
--- KEYS[2] sessions  hash  "<n>" a session; "<n>.<i>" its slot: last sequence and reply; "<n>.<i>!" handed to a waiter
+-- KEYS[2] sessions  hash  "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot: last sequence and reply;
+--                         "<n>.<i>!" handed to a waiter
 -- KEYS[3] txs       hash  "<id>" a transaction; "<id>:<k>" its k-th operation
 -- ARGV[1] slot      ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
@@ -39,7 +40,10 @@ function frame.token()
   local owner = string.match(ARGV[1], "^(%d+)%.%d+$")
   local kept = redis.call("HMGET", KEYS[2], owner or "", ARGV[1])
   if not kept[1] then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
-  if not kept[2] then return end
+  if not kept[2] then
+    frame.enlist = frame.highest(kept[1], ARGV[1])
+    return
+  end
   local last, again, reply = string.match(kept[2], "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
   local ahead = tonumber(ARGV[2]) - tonumber(last)
   if ahead > 0 then return end
@@ -48,6 +52,14 @@ function frame.token()
   reply = replay.decode(reply)
   if again == "-" then return reply end
   frame.again = { ids = again, reply = reply }
+end
+
+-- The text of a session, "ttl highest", once it counts this slot among its own; nothing if it does already. A slot that
+-- is only read with leaves nothing behind, so slots have gaps and a session has to know where they end.
+function frame.highest(text, slot)
+  local ttl, highest = string.match(text, "^(%d+) ?(%d*)$")
+  local place = tonumber(string.match(slot, "(%d+)$"))
+  if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
 end
 
 -- Text of the elements of a reply from `from` to `upto`, each as length:value.
@@ -91,8 +103,13 @@ function frame.close(reply, upto, ids)
   reply[2] = frame.incarnation
   reply[3] = frame.history
   if ARGV[2] ~= "" then
-    redis.call("HSET", KEYS[2], ARGV[1], table.concat({ ARGV[2], frame.stamp, ids or "-",
-      reply[1] == 0 and "0" or string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " "))
+    local kept = table.concat({ ARGV[2], frame.stamp, ids or "-",
+      reply[1] == 0 and "0" or string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " ")
+    if frame.enlist then
+      redis.call("HSET", KEYS[2], ARGV[1], kept, string.match(ARGV[1], "^%d+"), frame.enlist)
+    else
+      redis.call("HSET", KEYS[2], ARGV[1], kept)
+    end
   end
   return reply
 end

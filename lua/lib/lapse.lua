@@ -15,7 +15,7 @@ function lapse.locks(q, ids)
   for n = 1, #entries do
     local e = entries[n]
     local kind = string.sub(e.st.kind, 1, 1)
-    local renewed = kind ~= "L" and lapse.transaction(e.st.owner)
+    local renewed = kind ~= "L" and lapse.transaction(e.st.owner, e.st.fence)
     if renewed then
       redis.call("ZADD", q.l, renewed, e.lid)
     elseif kind == "S" then
@@ -32,11 +32,13 @@ function lapse.locks(q, ids)
   position.delete(q, sent, "aborted")
 end
 
--- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned.
-function lapse.transaction(id)
+-- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned. One of
+-- the same id that was begun later has another fence: it is left alone.
+function lapse.transaction(id, granted)
   local text = redis.call("HGET", KEYS[3], id)
   if not text then return end
-  local deadline, count = string.match(text, "^(%d+) %d+ (%d+)")
+  local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
+  if fence ~= granted then return end
   if tonumber(deadline) > frame.now then return deadline end
   redis.call("HDEL", KEYS[3], id)
   for from = 1, tonumber(count), 500 do

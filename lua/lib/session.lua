@@ -1,52 +1,73 @@
 --- require "lib/frame"
 -- Sessions and their slots. KEYS[6] idle: zset of session numbers, score: when to look whether one was used since.
-local session = { chunk = 16 }
+local session = { chunk = 256 }
+
+-- Time to live in ms, and the number of its highest slot; -1 if it never used one.
+function session.read(number)
+  local ttl, highest = string.match(redis.call("HGET", KEYS[2], number) or "0", "^(%d+) ?(%d*)$")
+  return tonumber(ttl), tonumber(highest) or -1
+end
 
 -- Forgets a session with its slots and what its waiters were handed.
 function session.drop(number)
-  local from = 0
-  repeat
+  local _, highest = session.read(number)
+  for from = 0, highest, session.chunk do
     local fields = {}
-    for n = from, from + session.chunk - 1 do
+    for n = from, math.min(from + session.chunk - 1, highest) do
       fields[#fields + 1] = number .. "." .. n
       fields[#fields + 1] = number .. "." .. n .. "!"
     end
-    from = from + session.chunk
-  until redis.call("HDEL", KEYS[2], unpack(fields)) == 0
+    redis.call("HDEL", KEYS[2], unpack(fields))
+  end
   redis.call("HDEL", KEYS[2], number)
   redis.call("ZREM", KEYS[6], number)
   frame.touch()
 end
 
--- When one of its slots was last used, in ms; 0 if none ever was.
+-- When one of its slots was last used, in ms; 0 if none ever was. Also its time to live.
 function session.used(number)
-  local last, from, any = 0, 0, true
-  while any do
+  local last, ttl, highest = 0, session.read(number)
+  for from = 0, highest, session.chunk do
     local slots = {}
-    for n = from, from + session.chunk - 1 do slots[#slots + 1] = number .. "." .. n end
+    for n = from, math.min(from + session.chunk - 1, highest) do slots[#slots + 1] = number .. "." .. n end
     local kept = redis.call("HMGET", KEYS[2], unpack(slots))
-    any = false
     for n = 1, #slots do
-      if kept[n] then
-        any = true
-        last = math.max(last, tonumber(string.match(kept[n], "^%d+ (%d+)")))
-      end
+      if kept[n] then last = math.max(last, tonumber(string.match(kept[n], "^%d+ (%d+)"))) end
     end
-    from = from + session.chunk
   end
-  return last
+  return last, ttl
 end
 
 -- Drops a few sessions that nobody used for their time to live.
 function session.sweep()
   local idle = redis.call("ZRANGEBYSCORE", KEYS[6], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
   for n = 1, #idle do
-    local ttl = tonumber(redis.call("HGET", KEYS[2], idle[n]) or 0)
-    local until_ms = session.used(idle[n]) + ttl
+    local used, ttl = session.used(idle[n])
+    local until_ms = used + ttl
     if until_ms > frame.now then
       redis.call("ZADD", KEYS[6], until_ms, idle[n])
     else
       session.drop(idle[n])
     end
   end
+end
+
+-- Ends a few transactions whose lease is over and that hold no message any more, so that nobody else comes by them: a
+-- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
+function session.units()
+  local place = redis.call("HGET", KEYS[1], "units") or "0"
+  local page = redis.call("HSCAN", KEYS[3], place, "COUNT", 32)
+  local dead = {}
+  for n = 1, #page[2], 2 do
+    local deadline, count = string.match(page[2][n + 1], "^(%d+) %d+ (%d+) %S+$")
+    if deadline and tonumber(deadline) <= frame.now then
+      dead[#dead + 1] = page[2][n]
+      for k = 1, tonumber(count) do dead[#dead + 1] = page[2][n] .. ":" .. k end
+    end
+  end
+  for from = 1, #dead, 500 do
+    redis.call("HDEL", KEYS[3], unpack(dead, from, math.min(from + 499, #dead)))
+  end
+  if #dead > 0 then frame.touch() end
+  if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
 end

@@ -33,7 +33,8 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
     """Ask for the outcome of a token (``OutcomeUnknown.token``)."""
     slot, colon, sequence = token.partition(":")
     session, dot, place = slot.partition(".")
-    if not (colon and dot and session.isdigit() and place.isdigit() and sequence.isdigit()):
+    numbers = session.isdecimal() and place.isdecimal() and sequence.isdecimal() and token.isascii()
+    if not (colon and dot and numbers and len(place) < 7 and len(session) < 16 and len(sequence) < 16):
         raise InvalidArgument(f"{token!r} is not an operation token")
 
     def parse(status: int, payload: Payload) -> Resolution:

@@ -162,7 +162,8 @@ class Core:
             str(int(settings.session_ttl_seconds * 1000)),
             run_id,
             "1" if settings.test_clock else "0",
-            secrets.token_hex(8),
+            # Who knows an incarnation must never make another one: the data are gone, and that is to be said.
+            "" if self.incarnation else secrets.token_hex(8),
             self.session.number if self.session else "",
         ]
 

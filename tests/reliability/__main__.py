@@ -1,0 +1,58 @@
+"""``python -m tests.reliability``: run the bars, one line of JSON each, into build/reliability.jsonl.
+
+--scale 0.1        share of the full size
+--seed 7           what decides every random choice; printed with each bar
+--only NAME ...    these bars alone
+--schedule S LINE  run one line of the schedules bar again, on scenario S
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+
+from tests.reliability import catalog
+from tests.reliability.bar import BARS, OUTPUT, play
+from tests.reliability.engine import Engine
+from tests.reliability.scenarios import SCENARIOS
+from tests.reliability.schedule import parse
+from tests.reliability.wire import Wire
+from tests.support.server import RedisServer
+
+
+def again(name: str, line: str) -> int:
+    """Run one schedule."""
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+    with RedisServer() as server:
+        Engine(Wire(server)).run(scenario, [parse(line)])
+    print("nothing was broken")
+    return 0
+
+
+def main() -> int:
+    catalog.load()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--only", nargs="*", choices=sorted(BARS), default=None)
+    parser.add_argument("--schedule", nargs=2)
+    options = parser.parse_args()
+    if options.schedule:
+        return again(*options.schedule)
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    if options.only is None:
+        OUTPUT.unlink(missing_ok=True)
+    lines = [play(BARS[name], seed, options.scale) for name in options.only or BARS]
+    failed = [str(line["bar"]) for line in lines if line["verdict"] != "pass"]
+    if failed:
+        names = " ".join(failed)
+        print(
+            f"FAILED: {names}; again: --seed {seed} --scale {options.scale} --only {names}", file=sys.stderr
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What every bar shares: a seed, a size, a verdict, one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OUTPUT = Path("build/reliability.jsonl")
+Counts = dict[str, int | float | str]
+
+
+@dataclass
+class Run:
+    """One bar under way. ``scale``: 1.0 is the full size of the issue."""
+
+    seed: int
+    scale: float
+    counts: Counts = field(default_factory=dict)
+
+    def size(self, full: int, least: int = 1) -> int:
+        """How many of something that the full run does ``full`` times."""
+        return max(least, round(full * self.scale))
+
+    def dice(self, *names: object) -> random.Random:
+        """Randomness of this bar, the same for the same seed."""
+        return random.Random(f"{self.seed}/{'/'.join(map(str, names))}")
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Count something."""
+        self.counts[name] = int(self.counts.get(name, 0)) + amount
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A promise and the test that tries to break it."""
+
+    name: str
+    promise: str
+    play: Callable[[Run], None]
+
+
+BARS: dict[str, Bar] = {}
+
+
+def bar(name: str, promise: str) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
+    """Register a bar."""
+
+    def register(play: Callable[[Run], None]) -> Callable[[Run], None]:
+        BARS[name] = Bar(name, promise, play)
+        return play
+
+    return register
+
+
+def play(chosen: Bar, seed: int, scale: float, output: Path | None = OUTPUT) -> dict[str, object]:
+    """Run a bar, print its line and keep it."""
+    run = Run(seed, scale)
+    began = time.monotonic()
+    line: dict[str, object] = {"bar": chosen.name, "seed": seed, "scale": scale, "counts": run.counts}
+    try:
+        chosen.play(run)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the verdict
+        line["verdict"] = "fail"
+        line["why"] = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+    else:
+        line["verdict"] = "pass"
+    line["seconds"] = round(time.monotonic() - began, 1)
+    text = json.dumps(line)
+    print(text, flush=True)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("a") as file:
+            file.write(text + "\n")
+    return line

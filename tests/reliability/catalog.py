@@ -1,0 +1,13 @@
+"""The bars, in the order in which they run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = ("schedules_bar",)
+
+
+def load() -> None:
+    """Register every bar."""
+    for name in MODULES:
+        import_module(f"tests.reliability.{name}")

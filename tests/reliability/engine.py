@@ -1,0 +1,273 @@
+"""Runs schedules on a real server, many at a time: each in a manager of its own, all in one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from mqredis.commands import manager as manager_commands
+from mqredis.keys import ManagerKeys
+from mqredis.operations import doctor, snapshot
+from mqredis.operations.snapshot import Store
+from mqredis.status import Status
+from mqredis.steps import Call, Refused
+from tests.reliability.moves import Clock, Maintain, Step
+from tests.reliability.schedule import Event, text
+from tests.reliability.wire import Answer, Shot, Wire, fire
+from tests.reliability.world import Broken, Client, World
+
+#: Worlds that run side by side.
+WIDTH = 96
+#: Longer than all leases of a scenario together, in ms.
+AEON = 3_600_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a few clients do with the queues that ``setup`` makes."""
+
+    name: str
+    queues: tuple[str, ...]
+    setup: tuple[Step, ...]
+    clients: dict[str, tuple[Step, ...]]
+    check: Callable[[World, Store], None] | None = None
+    expires: bool = False
+
+
+class Failed(AssertionError):
+    """A schedule that broke a promise, with the line that reproduces it."""
+
+    def __init__(self, scenario: Scenario, events: Sequence[Event], why: str) -> None:
+        super().__init__(f"scenario {scenario.name!r}, schedule {text(events)!r}: {why}")
+        self.scenario, self.events, self.why = scenario, events, why
+
+
+@dataclass
+class Ride:
+    """One schedule on its way."""
+
+    scenario: Scenario
+    world: World
+    events: list[Event]
+    at: int = 0
+    shots: dict[tuple[str, int], Shot | None] = field(default_factory=dict)
+    carried: set[int] = field(default_factory=set)  # ids of shots that were carried out
+    never: set[int] = field(default_factory=set)  # and of those whose client was told that they were not
+
+
+class Engine:
+    """Schedules in, faults out."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.keys = [ManagerKeys(f"s{n}") for n in range(WIDTH)]
+        self.schedules = 0
+        self.states: set[int] = set()
+        self._texts: dict[tuple[bytes, ...], None] = {}
+
+    def run(self, scenario: Scenario, schedules: Iterable[list[Event]]) -> int:
+        """Run them all; raises Failed. How many there were."""
+        source = iter(schedules)
+        count = 0
+        while batch := list(islice(source, WIDTH)):
+            self._batch(scenario, batch)
+            count += len(batch)
+        self.schedules += count
+        return count
+
+    def _batch(self, scenario: Scenario, batch: list[list[Event]]) -> None:
+        self.wire.command("FLUSHDB")
+        keys = self.keys[: len(batch)]
+        rides = []
+        for own, session, events in zip(keys, self.wire.open_session(keys), batch, strict=True):
+            world = World(own, session, {})
+            for name in ("setup", "end", *scenario.clients):
+                world.clients[name] = Client(name, world.new_place())
+            rides.append(Ride(scenario, world, events))
+        for step in scenario.setup:
+            self._all(rides, "setup", step)
+        live = rides
+        while live := [ride for ride in live if ride.at < len(ride.events)]:
+            self._round(live)
+        self._picture(rides, final=False)
+        self._all(rides, "end", Clock(AEON))
+        for _ in range(2):
+            for queue in scenario.queues:
+                self._all(rides, "end", Maintain(queue))
+        self._picture(rides, final=True)
+
+    # ---- one step of every schedule --------------------------------------------------------------
+
+    def _all(self, rides: Sequence[Ride], who: str, step: Step) -> None:
+        waiting = []
+        for ride in rides:
+            me = ride.world.clients[who]
+            call = step.call(ride.world, me)
+            if call is not None:
+                waiting.append((ride, me, fire(call, me.place)))
+        answers = self.wire.volley([shot for _, _, shot in waiting])
+        for (ride, me, shot), answer in zip(waiting, answers, strict=True):
+            with _blame(ride):
+                self._enter(ride, step, me, shot, answer)
+                step.told(ride.world, me, answer)
+
+    def _round(self, live: Sequence[Ride]) -> None:
+        waiting: list[tuple[Ride, Event, Shot]] = []
+        for ride in live:
+            event = ride.events[ride.at]
+            ride.at += 1
+            shot = self._shot(ride, event)
+            if shot is not None:
+                waiting.append((ride, event, shot))
+        answers = self.wire.volley([shot for _, _, shot in waiting])
+        for (ride, event, shot), answer in zip(waiting, answers, strict=True):
+            with _blame(ride):
+                self._answered(ride, event, shot, answer)
+
+    def _shot(self, ride: Ride, event: Event) -> Shot | None:
+        name, number, how = event
+        me = ride.world.clients[name]
+        if how in ("", "l", "d"):
+            call = ride.scenario.clients[name][number].call(ride.world, me)
+            shot = ride.shots[name, number] = None if call is None else fire(call, me.place)
+            return None if how == "d" else shot
+        shot = ride.shots.get((name, number))
+        if shot is None or how != "q":
+            return shot
+        if not shot.sequence:
+            return None
+        # A slot whose outcome is unknown is not used any more.
+        token = f"{shot.slot}:{shot.sequence}"
+        me.place = ride.world.new_place()
+        return fire(manager_commands.resolve(ride.world.keys, token), me.place)
+
+    def _answered(self, ride: Ride, event: Event, shot: Shot, answer: Answer) -> None:
+        name, number, how = event
+        me, step = ride.world.clients[name], ride.scenario.clients[name][number]
+        if how == "q":
+            self._resolved(ride, event, answer)
+            return
+        first = id(shot) not in ride.carried
+        if how in ("r", "c") and not first:
+            self._repeated(shot, answer, how)
+        elif how == "c" and id(shot) in ride.never:
+            if int(answer.raw[0]) not in (Status.OPERATION_CANCELLED, Status.TOKEN_REUSED):
+                raise Broken(f"{shot.call.script} ran after its outcome was fixed as never")
+        else:
+            ride.carried.add(id(shot))
+            self._enter(ride, step, me, shot, answer)
+        if how in ("", "r"):
+            step.told(ride.world, me, answer)
+
+    def _enter(self, ride: Ride, step: Step, me: Client, shot: Shot, answer: Answer) -> None:
+        step.enter(ride.world, me, shot.call, answer)
+
+    def _repeated(self, shot: Shot, answer: Answer, how: str) -> None:
+        if not shot.sequence:
+            return
+        first = shot.answers[0]
+        if how == "c" and int(answer.raw[0]) == Status.TOKEN_REUSED:
+            return
+        if answer.raw[:3] != first.raw[:3]:
+            raise Broken(f"{shot.call.script} repeated answered {answer.raw[:3]}, first {first.raw[:3]}")
+        if _flat(answer.raw) != _flat(first.raw) and not _again(first.raw, answer.raw):
+            raise Broken(f"{shot.call.script} repeated answered {answer.raw}, first {first.raw}")
+
+    def _resolved(self, ride: Ride, event: Event, answer: Answer) -> None:
+        name, number, _ = event
+        shot = ride.shots[name, number]
+        assert shot is not None
+        if answer.refused:
+            raise Broken(f"resolve was refused: {answer.value}")
+        outcome = answer.value.outcome
+        if outcome != ("done" if id(shot) in ride.carried else "never"):
+            raise Broken(f"{shot.call.script} is said to be {outcome}")
+        if outcome == "never":
+            ride.never.add(id(shot))
+        else:
+            if answer.value.status != int(shot.answers[0].raw[0]):
+                raise Broken(f"{shot.call.script} is said to have answered {answer.value.status:#x}")
+            me, step = ride.world.clients[name], ride.scenario.clients[name][number]
+            if shot.call.script != "receive":
+                step.told(ride.world, me, shot.answers[0])
+
+    # ---- the state at the end --------------------------------------------------------------------
+
+    def _picture(self, rides: Sequence[Ride], final: bool) -> None:
+        """Take a picture of every store, have the doctor look at it, and compare it with the ledger."""
+        looks: list[tuple[Ride, Any, Call[Any]]] = []
+        for ride in rides:
+            operation = snapshot.take(ride.world.keys)
+            looks.append((ride, operation, next(operation)))  # type: ignore[arg-type]
+        while looks:
+            answers = self.wire.volley([Shot(call, "0.0", 0) for _, _, call in looks])
+            further = []
+            for (ride, operation, _), answer in zip(looks, answers, strict=True):
+                try:
+                    step = operation.send((int(answer.raw[0]), answer.raw[3:]))
+                    while not isinstance(step, Call):
+                        step = operation.send(Refused("not searched", True))
+                    further.append((ride, operation, step))
+                except StopIteration as stop:
+                    with _blame(ride):
+                        self._judge(ride, stop.value, final)
+            looks = further
+
+    def _judge(self, ride: Ride, store: Store, final: bool) -> None:
+        faults = [fault for fault in doctor.find(store) if fault.severity == "error"]
+        if faults:
+            raise Broken("; ".join(f"{f.code} {f.where} {f.text}" for f in faults[:3]))
+        if not final:
+            return
+        ledger = ride.world.ledger
+        expected = ledger.expected()
+        for path, view in store.queues.items():
+            wanted, there = expected.pop(path, set()), set(view.records)
+            if lost := wanted - there - ledger.brittle:
+                raise Broken(f"{path} has lost {sorted(lost)}")
+            if extra := there - wanted:
+                raise Broken(f"{path} holds {sorted(extra)}, which must not be there")
+            if stuck := [lid for lid, record in view.records.items() if not record.available]:
+                raise Broken(f"{path}: {stuck} are not available although every lease is over")
+        for path, wanted in expected.items():
+            if wanted - ledger.brittle:
+                raise Broken(f"{path} is gone with {sorted(wanted)}")
+        self.states.add(hash((ride.scenario.name, *sorted(ledger.state.items()))))
+        if ride.scenario.check is not None:
+            ride.scenario.check(ride.world, store)
+
+
+class _blame:  # noqa: N801 - reads as a word of the language
+    """Say of which schedule a broken promise is."""
+
+    def __init__(self, ride: Ride) -> None:
+        self.ride = ride
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Broken):
+            raise Failed(self.ride.scenario, self.ride.events, str(error)) from error
+
+
+def _flat(raw: Sequence[Any]) -> list[bytes]:
+    """A reply in one form: a stored one has texts where the first one had numbers."""
+    return [item if isinstance(item, bytes) else b"%d" % item for item in raw]
+
+
+def _again(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """A locked message that has left meanwhile is missing from a repeated answer, and nothing else is.
+
+    State records may differ: they are read anew.
+    """
+    wanted, got = _flat(first), _flat(second)
+    return len(got) <= len(wanted) and got[3:6] == wanted[3:6]
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Slices of this size."""
+    for at in range(0, len(items), size):
+        yield items[at : at + size]

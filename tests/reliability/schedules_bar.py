@@ -1,0 +1,55 @@
+"""Bar: every order of the calls of a few clients, with a crash or a lost message at every point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.reliability.bar import Run, bar
+from tests.reliability.engine import Engine, Scenario
+from tests.reliability.scenarios import SCENARIOS
+from tests.reliability.schedule import Event, Variant, all_of, one_of, variants
+from tests.reliability.wire import Wire
+from tests.support.server import RedisServer
+
+#: Schedules of the full run.
+FULL = 280_000
+
+
+def variants_of(scenario: Scenario) -> list[Variant]:
+    """Everything that can go wrong in a scenario."""
+    return list(variants([(name, len(steps)) for name, steps in scenario.clients.items()]))
+
+
+def _schedules(scenario: Scenario, budget: int, run: Run) -> Iterator[list[Event]]:
+    """All schedules if the budget allows it; else all without a fault, then others by chance."""
+    every = variants_of(scenario)
+    total = sum(variant.count for variant in every)
+    if total <= budget:
+        run.add("exhausted scenarios")
+        for variant in every:
+            yield from all_of(variant)
+        return
+    dice = run.dice("schedules", scenario.name)
+    plain = list(all_of(every[0]))
+    if len(plain) > budget // 2:
+        plain = dice.sample(plain, budget // 2)
+    yield from plain
+    weights = [variant.count**0.5 for variant in every]  # rare faults are not to drown
+    for variant in dice.choices(every, weights, k=budget - len(plain)):
+        yield one_of(variant, dice)
+
+
+@bar("schedules", "every order of calls, crash and lost message leaves each message in one place, once")
+def schedules(run: Run) -> None:
+    """Run them on one server."""
+    with RedisServer() as server:
+        wire = Wire(server)
+        engine = Engine(wire)
+        budget = run.size(FULL, 3 * len(SCENARIOS)) // len(SCENARIOS)
+        for scenario in SCENARIOS:
+            run.add("scenarios")
+            run.add("schedules", engine.run(scenario, _schedules(scenario, budget, run)))
+        run.counts["script calls"] = wire.calls
+        run.counts["different ends"] = len(engine.states)
+        run.counts["orders there are"] = sum(v.count for s in SCENARIOS for v in variants_of(s))
+        wire.close()

@@ -1,0 +1,22 @@
+"""A slice of every bar, for each change; `make reliability` runs a tenth of the full size."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reliability import catalog
+from tests.reliability.bar import BARS, play
+
+catalog.load()
+
+#: The slice of each bar: a few seconds. Another seed each week would make a failure hard to tell from a change.
+SCALE = 0.002
+SEED = 20261120
+
+pytestmark = pytest.mark.reliability
+
+
+@pytest.mark.parametrize("name", sorted(BARS))
+def test_a_slice_of_the_bar(name: str) -> None:
+    line = play(BARS[name], SEED, SCALE, output=None)
+    assert line["verdict"] == "pass", line.get("why")

@@ -1,0 +1,110 @@
+"""Bugs that the bars found, or that were found while they were built. Each stays here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import mqredis
+from mqredis import InvalidArgument, ManagerNotFound, Settings
+from mqredis.commands import manager, transactions
+from mqredis.keys import ManagerKeys
+from mqredis.steps import Call
+from tests.reliability.engine import Engine
+from tests.reliability.scenarios import SCENARIOS
+from tests.reliability.schedule import parse
+from tests.reliability.wire import Place, Wire, fire
+from tests.support.server import RedisServer
+
+KEYS = ManagerKeys("r")
+
+
+@pytest.fixture
+def wire(redis_server: RedisServer) -> Iterator[Wire]:
+    wire = Wire(redis_server)
+    yield wire
+    wire.close()
+
+
+def sessions(wire: Wire) -> set[str]:
+    return {name.decode() for name in wire.command("HKEYS", KEYS.own[1])}
+
+
+def use(wire: Wire, session: str, place: int) -> None:
+    wire.volley([fire(manager.update(KEYS, "throttled", "0"), Place(f"{session}.{place}"))])
+
+
+def test_a_session_goes_with_its_highest_slot_whatever_gaps_there_are(wire: Wire) -> None:
+    [session] = wire.open_session([KEYS])
+    for place in (3, 40, 700):
+        use(wire, session, place)
+    close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
+    wire.volley([fire(close, Place(""))])
+    assert sessions(wire) == set()
+
+
+def test_a_slot_behind_a_gap_keeps_its_session_alive(wire: Wire) -> None:
+    [session] = wire.open_session([KEYS])
+    for _ in range(3):
+        wire.volley([fire(manager.update(KEYS, "clock", "50000000"), Place(f"{session}.90", 0))])
+        wire.command("HDEL", KEYS.own[1], f"{session}.90")
+        use(wire, session, 90)
+        [other] = wire.open_session([KEYS])
+    assert session in sessions(wire)
+    assert other in sessions(wire)
+
+
+def test_a_resolved_token_of_a_slot_never_used_goes_with_its_session(wire: Wire) -> None:
+    [session] = wire.open_session([KEYS])
+    for asking in (f"{session}.2", f"{session}.90"):
+        for token in (f"{session}.60:1", f"{session}.80:1"):
+            wire.volley([fire(manager.resolve(KEYS, token), Place(asking, wire.calls))])
+    close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
+    wire.volley([fire(close, Place(""))])
+    assert sessions(wire) == set()
+
+
+@pytest.mark.parametrize("token", ["1.99999999:1", "1.1:" + "9" * 40, "1.٣:1", "9" * 30 + ".1:1"])
+def test_a_token_that_nobody_ever_had_is_refused(token: str) -> None:
+    with pytest.raises(InvalidArgument):
+        manager.resolve(KEYS, token)
+
+
+def test_a_lost_manager_is_not_made_anew_by_a_client_that_knew_it(redis_server: RedisServer) -> None:
+    qm = mqredis.connect(redis_server.url, manager="lost", settings=Settings(retry_seconds=1))
+    qm.create_queue("q")
+    with redis_server.client() as raw:
+        raw.flushall()
+        qm._driver.core.session = None
+        with pytest.raises(ManagerNotFound):
+            qm.queues()
+        assert raw.keys("*") == []
+    qm.close()
+
+
+def test_a_transaction_that_nobody_ended_and_no_queue_holds_is_forgotten(wire: Wire) -> None:
+    [session] = wire.open_session([KEYS])
+    place = Place(f"{session}.1")
+    wire.volley([fire(transactions.begin(KEYS, "chosen", 1000), place)])
+    wire.open_session([KEYS])
+    assert wire.command("HLEN", KEYS.own[2]) == 1  # its lease is not over
+    wire.volley([fire(manager.update(KEYS, "clock", "2000"), place)])
+    wire.open_session([KEYS])
+    assert wire.command("HLEN", KEYS.own[2]) == 0
+    [answer] = wire.volley([fire(transactions.begin(KEYS, "chosen", 1000), place)])
+    assert not answer.refused
+
+
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        # Client B begins the transaction id again while a queue still holds the first one's message.
+        ("a chosen transaction id used again", "A0 A1 A2 T0 T1 B0 B1 B2"),
+    ],
+)
+def test_a_schedule_that_once_broke_a_promise(redis_server: RedisServer, name: str, line: str) -> None:
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+    wire = Wire(redis_server)
+    Engine(wire).run(scenario, [parse(line)])
+    wire.close()
