@@ -19,9 +19,9 @@ INSTALL := $(PY) -m pip install --quiet
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 # More arguments for pytest: make test ARGS="-k peek -x"
 ARGS ?=
-SOURCES := $(wildcard mqredis tests demo bench tools)
+SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools)
 
-.PHONY: help setup redis luacheck demo test check conformance bench bench-quick reliability reliability-full kombu \
+.PHONY: help setup redis luacheck demo test test-spark check conformance bench bench-quick reliability reliability-full kombu \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -54,6 +54,12 @@ $(VENV)/.kombu: $(VENV)/.dev
 	@for f in build/kombu/*.tar.gz; do tar -xzf $$f -C build/kombu; done
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.dev
+	@command -v java >/dev/null || { echo "Spark needs Java 17: none is on PATH (apt-get install openjdk-17-jre-headless)." >&2; exit 1; }
+	@echo "Installing PySpark, some 450 MB ..."
+	@$(INSTALL) --editable '.[spark]'
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.dev
 	@$(INSTALL) --editable '.[docs]'
 	@touch $@
@@ -73,6 +79,9 @@ demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer
 
 test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
 	$(PY) -m pytest $(ARGS)
+
+test-spark: $(VENV)/.spark redis ## the tests of the Spark data source: Java 17, PySpark, real sessions
+	$(PY) -m pytest -m spark tests/spark $(ARGS)
 
 check: lint lua packaging ## style, types, floors, Lua, and the wheel in a clean environment
 

@@ -217,6 +217,10 @@ class LockLost(TransactionSequence):
     status = Status.LOCK_LOST
 
 
+class ClaimLost(LockLost):
+    """A data pipeline may not use this claim or sink (any more); ``details["why"]`` names the reason."""
+
+
 class OutcomeUnknown(MqError, ConnectionError):
     """The connection failed and the call may or may not have been carried out; ``resolve(token)`` tells."""
 

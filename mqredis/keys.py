@@ -134,6 +134,19 @@ class ManagerKeys:
         """KEYS of a script that creates, opens, closes, lists or deletes queues."""
         return self._set(True, queues)
 
+    def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
+        """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/lib/sink.lua``)."""
+        registry = f"{self.tag}stage:{name}"
+        keys = self.own[:MESSAGE_SCRIPT_PARTS]
+        for path in queues:
+            keys += self.queue(path)
+        keys += (f"{self.tag}sinks", registry, *(f"{registry}:{stage}" for stage in stages))
+        return KeySet(keys)
+
+    def claim_channel(self, owner: str, lineage: str) -> str:
+        """The channel to which the process behind a claim subscribes while it lives (``lua/lib/claim.lua``)."""
+        return f"{self.tag}claim:{owner}:{lineage}"
+
     def _set(self, admin: bool, queues: tuple[str, ...]) -> KeySet:
         found = self._sets.get((admin, queues))
         if found is None:

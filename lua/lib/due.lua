@@ -28,12 +28,12 @@ function due.all(q)
   return #lapsed == due.most or #timers == due.most
 end
 
--- Milliseconds until the queue's next timer, as a number; -1 if it has none.
+-- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (lib/claim).
 function due.next(q)
   local soon = -1
   local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES"), redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES") }
   for n = 1, 2 do
-    if heads[n][2] then
+    if heads[n][2] and tonumber(heads[n][2]) < 4503599627370496 then
       local left = math.max(0, tonumber(heads[n][2]) - frame.now)
       if soon < 0 or left < soon then soon = left end
     end

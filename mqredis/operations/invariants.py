@@ -55,7 +55,7 @@ def key_names(store: Store) -> Faults:
     present = set(store.found or ())
     for key in store.found or ():
         rest = key[len(tag) :]
-        if key in known or rest.startswith("bell:"):
+        if key in known or rest.startswith(("bell:", "stage:")) or rest == "sinks":
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:
@@ -237,6 +237,30 @@ def owners(store: Store) -> Faults:
 OPERATIONS = ("S ", "R ", "X ", "M ")
 
 
+def claims(store: Store) -> Faults:
+    """What a data pipeline has claimed is locked for it, all of it, and nothing else is (lua/lib/claim.lua)."""
+    for view in store.queues.values():
+        held: dict[str, int] = {}
+        for lid, record in view.records.items():
+            state = state_of(record)
+            if state is None or state.kind != "C":
+                continue
+            held[state.owner] = held.get(state.owner, 0) + 1
+            text = view.fields.get(f"claim:{state.owner}")
+            if text is None:
+                yield Fault("claim.owner", at(view, lid), f"claimed by {state.owner}, who has no claim")
+        for name, text in view.fields.items():
+            owner = name.removeprefix("claim:")
+            if owner == name:
+                continue
+            match = re.fullmatch(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+", text)
+            if match is None:
+                yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
+            elif int(match[1]) != held.get(owner, 0) and text.split(" ")[7] == "1":
+                have = held.get(owner, 0)
+                yield Fault("claim.count", f"{view.path} {name}", f"says {match[1]} messages, holds {have}")
+
+
 # ---- queues --------------------------------------------------------------------------------------
 
 
@@ -316,7 +340,7 @@ def waiters(store: Store) -> Faults:
 Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
-    meta_fields, key_types, key_names, queue_fields, records, positions, timers, strays, owners, transactions,
+    meta_fields, key_types, key_names, queue_fields, records, positions, timers, strays, owners, claims, transactions,
     queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.

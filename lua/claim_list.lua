@@ -1,0 +1,25 @@
+-- The claims of data pipelines on a queue.
+-- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (lib/claim)
+-- RETURNS QUEUE_NOT_FOUND
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/claim"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+reply = { status.OK, "", 0, frame.now }
+for _, field in ipairs(redis.call("HKEYS", q.q)) do
+  local owner = string.match(field, "^claim:(.*)$")
+  local c = owner and claim.open(q, owner)
+  if c then
+    reply[#reply + 1] = owner
+    reply[#reply + 1] = claim.alive(c) and "1" or "0"
+    reply[#reply + 1] = redis.call("HGET", q.q, field)
+  end
+end
+return frame.close(reply)

@@ -1,0 +1,51 @@
+-- What a data pipeline plans with: how much is there, and where its claim stands. Changes nothing but what is due.
+-- MS-MQDMPR 3.1.7.1.15 Peek Message
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] owner  encoded, "" none
+-- ARGV[4] bound  14 hex digits: count up to this SequentialID, "" all
+-- ARGV[5] bands  "1": also tell how many messages of each priority there are up to the bound
+-- ARGV[6] after  14 hex digits: count only what has a later SequentialID, "" all
+-- RETURNS OK generation, available messages up to the bound, all messages, bytes of all, last SequentialID given out,
+--   arrival of the first available message in ms or "", now in ms, locked, delayed timers, the claim's text or "",
+--   "1" if the process of that claim is connected, then the eight counts if asked
+-- RETURNS QUEUE_NOT_FOUND
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/wake"
+--- require "lib/claim"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+queue.join(q, 3)
+due.serve(q)
+if frame.missing then return frame.close(frame.missing) end
+local available, bands = redis.call("ZCARD", q.a), {}
+if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
+  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", frame.seq)
+  available = 0
+  for band = 0, 7 do
+    local from = string.format(ARGV[6] ~= "" and "(%02x%s" or "[%02x%s", band, ARGV[6])
+    bands[band + 1] = redis.call("ZLEXCOUNT", q.a, from, string.format("[%02x%s", band, bound))
+    available = available + bands[band + 1]
+  end
+end
+local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
+local first = redis.call("ZRANGE", q.a, 0, 0)[1]
+local rec = first and redis.call("HGET", q.m, first)
+reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", frame.seq),
+  rec and string.sub(rec, 1, 13) or "", frame.now, redis.call("ZCARD", q.l), redis.call("ZCARD", q.t),
+  ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
+  c and claim.alive(c) and 1 or 0 }
+for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end
+quota.save(q)
+reply = frame.close(reply)
+wake.ring(q)
+return reply

@@ -1,0 +1,32 @@
+-- Ids of a part of a sealed claim. Only while it is held: a part that could be incomplete is refused.
+-- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- ARGV[3] generation  of the queue
+-- ARGV[4] owner  encoded
+-- ARGV[5] lineage  which checkpoint of the owner
+-- ARGV[6] claim_sequence  of the claim
+-- ARGV[7] offset  of the first id, from 0
+-- ARGV[8] count  ids at most
+-- RETURNS OK ids
+-- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
+-- RETURNS QUEUE_NOT_AVAILABLE
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/claim"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
+local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
+if why then return frame.close({ status.LOCK_LOST, "", 0, why }) end
+local score = claim.score(c)
+if redis.call("ZCOUNT", q.l, score, score) ~= c.count then return frame.close({ status.LOCK_LOST, "", 0, "gap" }) end
+local base = redis.call("ZCOUNT", q.l, "-inf", "(" .. score) + tonumber(ARGV[7])
+local count = math.min(tonumber(ARGV[8]), c.count - tonumber(ARGV[7]))
+local ids = count > 0 and redis.call("ZRANGE", q.l, base, base + count - 1) or {}
+reply = { status.OK, "", 0 }
+for n = 1, #ids do reply[n + 3] = ids[n] end
+return frame.close(reply)

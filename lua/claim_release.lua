@@ -1,0 +1,44 @@
+-- An operator takes a claim from its owner: its messages go back to their places, a page at a time, and its checkpoint
+-- is refused from now on, loudly. Without that a restarted pipeline would claim other messages for the same batch.
+-- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] owner  encoded
+-- ARGV[4] forget  "1": remove what is known of the owner too
+-- RETURNS OK messages given back by this call
+-- RETURNS CONTINUE messages given back by this call: call again
+-- RETURNS STATUS_NOT_FOUND
+-- RETURNS QUEUE_NOT_FOUND
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/position"
+--- require "lib/release"
+--- require "lib/claim"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+queue.join(q, 3)
+local c = claim.open(q, ARGV[3])
+if not c then return frame.close({ status.STATUS_NOT_FOUND }) end
+due.serve(q)
+local score = claim.score(c)
+local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.page)
+local entries = position.read(q, ids)
+if not frame.missing and release.plan(q, entries) then
+  if #entries > 0 then release.unlock(q, entries, false) end
+  c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, "2"
+  claim.save(q, c)
+  if #ids < claim.page and ARGV[4] == "1" then redis.call("HDEL", q.q, "claim:" .. c.owner) end
+end
+quota.save(q)
+reply = frame.close(frame.missing or { #ids == claim.page and status.CONTINUE or status.OK, "", 0, #ids })
+wake.ring(q)
+return reply

@@ -1,0 +1,46 @@
+--- require "lib/frame"
+-- Claims: a data pipeline's locks, which never lapse (docs/decisions/0020). Field "claim:<owner>" of the queue's hash:
+--
+--   lineage committed seq number wanted count bytes sealed since_ms
+--
+-- lineage: which checkpoint of the owner. committed: the last sequence that is done. seq: the one that is claimed,
+-- equal to committed if none. number: makes the score that its messages have in q.l, so that they stand there together,
+-- in id order, beyond every deadline. sealed: 0 still filling, 1 complete, 2 released by an operator.
+-- Its messages are Locked with kind C; their owner and fence are the claim's owner and sequence.
+local claim = { floor = 4503599627370496, page = 256 }
+
+function claim.open(q, owner)
+  local text = redis.call("HGET", q.q, "claim:" .. owner)
+  if not text then return end
+  local lineage, committed, seq, number, wanted, count, bytes, sealed, since =
+    string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+)$")
+  return { owner = owner, lineage = lineage, committed = tonumber(committed), seq = tonumber(seq), number = number,
+    wanted = tonumber(wanted), count = tonumber(count), bytes = tonumber(bytes), sealed = sealed, since = since }
+end
+
+function claim.save(q, c)
+  redis.call("HSET", q.q, "claim:" .. c.owner, table.concat({ c.lineage, string.format("%.0f", c.committed),
+    string.format("%.0f", c.seq), c.number, string.format("%.0f", c.wanted), string.format("%.0f", c.count),
+    string.format("%.0f", c.bytes), c.sealed, c.since }, " "))
+  frame.touch()
+end
+
+-- The score of its messages in q.l.
+function claim.score(c)
+  return string.format("%.0f", claim.floor + tonumber(c.number))
+end
+
+-- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.
+function claim.alive(c)
+  local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. c.owner .. ":" .. c.lineage
+  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
+  return type(listeners) == "table" and tonumber(listeners[2] or 0) > 0
+end
+
+-- Why this checkpoint may not use sequence `seq` of the claim, or nothing.
+function claim.refuses(c, lineage, seq)
+  if c.lineage ~= lineage then return "foreign" end
+  if c.sealed == "2" then return "released" end
+  if seq <= c.committed then return "stale" end
+  if seq < c.seq then return "fenced" end
+end

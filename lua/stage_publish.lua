@@ -1,0 +1,96 @@
+-- Publish a batch of a data pipeline: all of its stages, in the order of the manifest, as one unit of work. Once.
+-- A batch above the limit is published by several calls, each of them whole; what was begun is finished by its stored
+-- manifest, whoever comes.
+-- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
+--
+-- KEYS message
+-- QUEUE[1+] the queues of its stages, then those that its messages leave traces in
+-- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (lib/sink)
+-- ARGV[3] sink  encoded
+-- ARGV[4] batch  number
+-- ARGV[5] identity  query that owns the sink, "-" any
+-- ARGV[6] limit  messages that one call publishes at most
+-- ARGV[7] queues  how many
+-- ARGV[8] keep  "1": remember the batch; "0": the sink is used once and forgotten
+-- ARGV[9] manifest  names of the stages, joined by ","
+-- RETURNS OK messages published by this call
+-- RETURNS CONTINUE messages published by this call: call again
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- RETURNS LOCK_LOST why: identity | fenced | stage; or "pending", batch, manifest, encoded names of its queues joined
+--   by ",": what has to be finished first
+-- RETURNS DUPLICATE
+-- RETURNS TRANSACTION_USAGE a topic takes no publication
+-- RETURNS PUT_INHIBITED
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS ENQUEUE_MANAGER_QUOTA
+-- RETURNS ENQUEUE_QUEUE_QUOTA
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/sink"
+--- require "lib/publish"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
+local at, batch, limit = 3 + tonumber(ARGV[7]) * 8, tonumber(ARGV[4]), tonumber(ARGV[6])
+local sinks, registry = KEYS[at + 1], KEYS[at + 2]
+local s = sink.open(sinks, ARGV[3])
+local function refuse(code, ...) return frame.close({ code, "", 0, ... }) end
+if s.known and ARGV[5] ~= "-" and s.identity ~= "-" and s.identity ~= ARGV[5] then
+  return refuse(status.LOCK_LOST, "identity")
+end
+if batch <= s.committed then return refuse(status.OK, 0) end
+if s.publishing ~= "-" and (s.publishing ~= ARGV[4] or s.manifest ~= ARGV[9]) then
+  if batch < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
+  return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, sink.queues(registry, s))
+end
+local begun, queues, stages, total = s.publishing ~= "-", publish.queues(tonumber(ARGV[7])), {}, 0
+for name in string.gmatch(ARGV[9], "[^,]+") do
+  local stage = sink.stage(registry, name)
+  local list = KEYS[at + 3 + #stages]
+  local left = redis.call("LLEN", list)
+  if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
+  local q = queues[stage.queue]
+  if not q then return refuse(status.QUEUE_NOT_AVAILABLE) end
+  if queue.is(q, "f") then return refuse(status.TRANSACTION_USAGE) end
+  stage.list = list
+  stages[#stages + 1] = stage
+  q.due_messages, q.due_bytes, q.begun = q.due_messages + stage.messages, q.due_bytes + stage.bytes, begun
+  if left > 0 then q.final, q.final_size = list, left end
+  total = total + stage.messages
+end
+local messages, bytes, code = 0, 0, nil
+for _, q in pairs(queues) do
+  if not begun and q.due_messages > 0 then
+    messages, bytes = messages + q.due_messages, bytes + q.due_bytes
+    code = code or queue.is(q, "p") and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
+    if quota.refuses(q, messages, bytes) == status.ENQUEUE_MANAGER_QUOTA then code = status.ENQUEUE_MANAGER_QUOTA end
+  end
+end
+local keys = {}
+for n = 1, #stages do
+  if stages[n].special == "1" then code = code or publish.plan(queues[stages[n].queue], stages[n], keys) end
+end
+if code then return refuse(code) end
+if frame.missing then return frame.close(frame.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+local published, whole, more = 0, total <= limit, false
+frame.touch()
+for n = 1, #stages do
+  local stage = stages[n]
+  if published < limit then
+    local taken, used = publish.some(queues[stage.queue], stage, limit - published)
+    published = published + taken
+    if not whole then redis.call("LTRIM", stage.list, used, -1) end
+  end
+  if not whole and redis.call("EXISTS", stage.list) == 1 then more = true end
+end
+s.identity = ARGV[5] ~= "-" and ARGV[5] or s.identity
+if more then sink.begun(sinks, registry, s, stages) else sink.done(sinks, registry, s, stages) end
+for _, q in pairs(queues) do quota.save(q) end
+reply = frame.close({ more and status.CONTINUE or status.OK, "", 0, published })
+for _, q in pairs(queues) do wake.ring(q) end
+return reply

@@ -1,0 +1,316 @@
+"""claim*.lua and stage*.lua: what a data pipeline asks of the broker (docs/decisions/0020, 0021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis import keys
+from mqredis.commands.common import Address, check, number, text
+from mqredis.errors import ClaimLost
+from mqredis.keys import ManagerKeys
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+
+def _check(status: int, payload: Payload) -> None:
+    if status == Status.LOCK_LOST:
+        why = text(payload[0]) if payload else ""
+        raise ClaimLost(WHY.get(why, ""), why=why)
+    check(status)
+
+
+WHY = {
+    "foreign": "another checkpoint has taken this owner over",
+    "running": "another query with this consumerName is running",
+    "released": "an operator released this claim; start with a new checkpoint",
+    "stale": "this batch was received already: the checkpoint is older than the queue's state",
+    "fenced": "the owner has claimed a later batch: two queries share one checkpoint or consumerName",
+    "open": "an earlier batch of this owner is not received yet",
+    "gap": "the queue does not know the batch before: its data or the checkpoint are from another time",
+    "closed": "the job was aborted; this task is late",
+    "identity": "another query has written under this txnAppId; choose another, or continue its checkpoint",
+    "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds",
+}
+
+
+@dataclass(slots=True)
+class Claim:
+    """What is known of an owner's claim on a queue (``lua/lib/claim.lua``)."""
+
+    lineage: str
+    committed: int
+    sequence: int
+    number: int
+    wanted: int
+    count: int
+    bytes: int
+    sealed: int
+    since_ms: int
+
+    @classmethod
+    def parse(cls, line: str) -> Claim:
+        """From the text that is kept."""
+        lineage, *rest = line.split(" ")
+        return cls(lineage, *(int(item) for item in rest))
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What a pipeline plans with."""
+
+    generation: str
+    available: int
+    messages: int
+    bytes: int
+    last: str  # SequentialID given out last, 14 hex digits
+    oldest_ms: int | None  # arrival of the first available message
+    now_ms: int
+    locked: int
+    timers: int
+    claim: Claim | None
+    alive: bool  # is the process of that claim connected?
+    bands: list[int]  # available messages by the first byte of their id, if asked
+
+
+def look(
+    queue: Address, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
+) -> Call[Backlog]:
+    """How much is there, and where a claim stands."""
+
+    def parse(status: int, payload: Payload) -> Backlog:
+        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        oldest, claim = text(payload[5]), text(payload[9])
+        return Backlog(
+            text(payload[0]),
+            number(payload[1]),
+            number(payload[2]),
+            number(payload[3]),
+            text(payload[4]),
+            int(oldest) if oldest else None,
+            number(payload[6]),
+            number(payload[7]),
+            number(payload[8]),
+            Claim.parse(claim) if claim else None,
+            number(payload[10]) == 1,
+            [number(item) for item in payload[11:]],
+        )
+
+    args: list[Arg] = [keys.encode(owner), bound, "1" if bands else "0", after]
+    return Call("claim_look", queue.call, args, parse, changes=False)
+
+
+@dataclass(slots=True)
+class Claimed:
+    """How far a claim is."""
+
+    count: int
+    bytes: int
+    sealed: bool
+
+
+def claim(
+    queue: Address,
+    owner: str,
+    lineage: str,
+    sequence: int,
+    wanted: int,
+    most_bytes: int | None = None,
+    bound: str = "",
+    first: bool = False,
+) -> Call[Claimed]:
+    """Claim a page; to be repeated until it is sealed. Raises ClaimLost."""
+
+    def parse(status: int, payload: Payload) -> Claimed:
+        if status != Status.CONTINUE:
+            _check(status, payload)
+        return Claimed(number(payload[0]), number(payload[1]), status != Status.CONTINUE)
+
+    args: list[Arg] = [
+        queue.generation, keys.encode(owner), lineage, sequence, wanted,
+        "" if most_bytes is None else most_bytes, bound, "1" if first else "0",
+    ]  # fmt: skip
+    return Call("claim", queue.call, args, parse)
+
+
+def claimed(
+    queue: Address, owner: str, lineage: str, sequence: int, offset: int, count: int
+) -> Call[list[bytes]]:
+    """Ids of a part of a sealed claim. Raises ClaimLost."""
+
+    def parse(status: int, payload: Payload) -> list[bytes]:
+        _check(status, payload)
+        return payload
+
+    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
+    return Call("claim_read", queue.call, args, parse, changes=False)
+
+
+def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[tuple[int, bool]]:
+    """Receive a page of what is claimed up to a sequence; how many, and whether to call again."""
+
+    def parse(status: int, payload: Payload) -> tuple[int, bool]:
+        if status != Status.CONTINUE:
+            _check(status, payload)
+        return number(payload[0]), status == Status.CONTINUE
+
+    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence]
+    return Call("claim_commit", queue.call, args, parse)
+
+
+def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, bool]]:
+    """Give a page of an owner's claim back; how many, and whether to call again."""
+
+    def parse(status: int, payload: Payload) -> tuple[int, bool]:
+        if status != Status.CONTINUE:
+            check(status, f"no owner {owner!r} has a claim on queue {queue.path!r}")
+        return number(payload[0]), status == Status.CONTINUE
+
+    return Call("claim_release", queue.call, [keys.encode(owner), "1" if forget else "0"], parse)
+
+
+def claims(queue: Address) -> Call[list[tuple[str, bool, Claim]]]:
+    """Owner, whether its process is connected, and claim, of all claims on a queue."""
+
+    def parse(status: int, payload: Payload) -> list[tuple[str, bool, Claim]]:
+        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        return [
+            (keys.decode(text(payload[n])), payload[n + 1] == b"1", Claim.parse(text(payload[n + 2])))
+            for n in range(1, len(payload), 3)
+        ]
+
+    return Call("claim_list", queue.call, [], parse, changes=False)
+
+
+# ---- sinks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Messages that were laid aside by one task for one queue."""
+
+    name: str
+    queue: str
+    messages: int = 0
+    bytes: int = 0
+
+
+def stage(
+    manager: ManagerKeys,
+    sink: str,
+    batch: int,
+    where: Stage,
+    ttl_ms: int,
+    messages: int,
+    size: int,
+    special: bool,
+    elements: Sequence[Arg],
+) -> Call[bool]:
+    """Lay messages aside; True if their batch was published already. Raises ClaimLost if the job was
+    aborted."""
+
+    def parse(status: int, payload: Payload) -> bool:
+        _check(status, payload)
+        return text(payload[0]) == "1"
+
+    name = keys.encode(sink)
+    args: list[Arg] = [
+        name, batch, where.name, keys.encode(where.queue), ttl_ms, messages, size, "1" if special else "0",
+        *elements,
+    ]  # fmt: skip
+    return Call("stage", manager.sink(name, stages=(where.name,)), args, parse)
+
+
+@dataclass(slots=True)
+class Published:
+    """What one call of a publication did, or what it found that has to be done first."""
+
+    messages: int = 0
+    more: bool = False
+    pending_batch: int = -1
+    pending: tuple[Stage, ...] = ()
+    missing: tuple[str, ...] = ()  # queues that the call must name as well
+
+
+def publish(
+    manager: ManagerKeys,
+    sink: str,
+    batch: int,
+    identity: str,
+    limit: int,
+    keep: bool,
+    stages: Sequence[Stage],
+    beside: Sequence[str] = (),
+) -> Call[Published]:
+    """Publish a batch, or go on with it."""
+
+    def parse(status: int, payload: Payload) -> Published:
+        if status == Status.KEYS_CHANGED:
+            return Published(missing=tuple(keys.decode(text(item)) for item in payload))
+        if status == Status.LOCK_LOST and payload[0] == b"pending":
+            names, queues = text(payload[2]).split(","), text(payload[3]).split(",")
+            pending = tuple(Stage(n, keys.decode(q)) for n, q in zip(names, queues, strict=True))
+            return Published(pending_batch=number(payload[1]), pending=pending)
+        if status != Status.CONTINUE:
+            _check(status, payload)
+        return Published(number(payload[0]), status == Status.CONTINUE)
+
+    name = keys.encode(sink)
+    paths = tuple(dict.fromkeys([*(stage.queue for stage in stages), *beside]))
+    manifest = ",".join(stage.name for stage in stages)
+    args: list[Arg] = [name, batch, identity, limit, len(paths), "1" if keep else "0", manifest]
+    return Call("stage_publish", manager.sink(name, paths, tuple(s.name for s in stages)), args, parse)
+
+
+def discard(
+    manager: ManagerKeys, sink: str, stages: Sequence[str], close: int | None = None, ttl_ms: int = 0
+) -> Call[int]:
+    """Throw stages away; with ``close`` no more are taken up to that batch."""
+
+    def parse(status: int, payload: Payload) -> int:
+        check(status)
+        return number(payload[0])
+
+    name = keys.encode(sink)
+    args: list[Arg] = [name, "" if close is None else close, ttl_ms, *stages]
+    return Call("stage_discard", manager.sink(name, stages=tuple(stages)), args, parse)
+
+
+@dataclass(slots=True)
+class Sink:
+    """What is known of a sink (``lua/lib/sink.lua``)."""
+
+    identity: str
+    committed: int
+    publishing: int | None
+    manifest: tuple[str, ...]
+    since_ms: int
+    stages: list[Stage]
+
+
+def sink(manager: ManagerKeys, name: str) -> Call[Sink]:
+    """State and stages of a sink."""
+
+    def parse(status: int, payload: Payload) -> Sink:
+        check(status)
+        publishing, manifest = text(payload[2]), text(payload[3])
+        stages = [
+            Stage(
+                text(payload[n]),
+                keys.decode(text(payload[n + 1])),
+                number(payload[n + 2]),
+                number(payload[n + 3]),
+            )
+            for n in range(5, len(payload), 4)
+        ]
+        return Sink(
+            text(payload[0]),
+            number(payload[1]),
+            None if publishing == "-" else int(publishing),
+            tuple(manifest.split(",")) if manifest else (),
+            number(payload[4]),
+            stages,
+        )
+
+    encoded = keys.encode(name)
+    return Call("stage_list", manager.sink(encoded), [encoded], parse, changes=False)

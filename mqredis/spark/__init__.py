@@ -1,0 +1,28 @@
+"""Queues as sources and sinks of Spark, batch and streaming, through PySpark's Data Source API.
+
+``spark.read.format("mqredis")`` finds this package by itself; :func:`register` does it explicitly. Needs the
+extra ``mqredis[spark]``; nothing else of mqredis imports pyspark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import pyspark.sql.streaming.datasource  # noqa: F401 - its presence is the test
+except ImportError as error:
+    raise ImportError(
+        "mqredis.spark needs PySpark 4.2 or newer with pyarrow: pip install 'mqredis[spark]'"
+    ) from error
+
+from mqredis.spark.admin import ClaimInfo, claims, recover, release
+from mqredis.spark.schema import SCHEMA, ddl
+from mqredis.spark.source import DefaultSource
+
+__all__ = ["SCHEMA", "ClaimInfo", "DefaultSource", "claims", "ddl", "recover", "register", "release"]
+
+
+def register(spark: Any) -> None:
+    """Make the format ``mqredis`` known to a session, also where the shim ``pyspark_mqredis`` is not
+    installed."""
+    spark.dataSource.register(DefaultSource)

@@ -1,0 +1,184 @@
+"""``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Takes nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from mqredis.client import QueueManager
+from mqredis.commands.common import Address
+from mqredis.spark import schema as columns
+from mqredis.spark.columns import Builder
+from mqredis.spark.connection import command, context_of, look, manager_of, targets, told, wanted_states
+from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
+from mqredis.spark.filters import Pushed
+from mqredis.spark.options import Options
+
+#: Ids that one partition of locked or delayed messages names at most.
+LISTED = 10_000
+
+
+@dataclass
+class Range(InputPartition):
+    """Available messages from one lookup id to before another, but none that came after the snapshot."""
+
+    place: Place
+    low: bytes
+    high: bytes
+    last: bytes
+    now_ms: int
+    without: frozenset[bytes]
+
+
+@dataclass
+class Listed(InputPartition):
+    """Messages by name: locked or delayed ones."""
+
+    place: Place
+    ids: list[bytes]
+    state: str
+    now_ms: int
+
+
+def pieces(options: Options, count: int) -> int:
+    """Into how many partitions ``count`` messages are cut."""
+    if count == 0:
+        return 0
+    fitting = -(-count // options.maxMessagesPerPartition)
+    least = options.minPartitions or (2 if count > 2_000 else 1)
+    return min(max(fitting, least), count)
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in the executors."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.schema = columns.nullable(schema)
+        self.json = columns.json_columns(self.schema, options.bodySchema)
+        self.pushed = Pushed()
+
+    # ---- driver ----------------------------------------------------------------------------------
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each range of lookup ids."""
+        with told():
+            found: list[InputPartition] = []
+            for name, path in targets(self.options):
+                found += self._plan(manager_of(self.options.address, name), name, path)
+            return found or [NOTHING]
+
+    def _plan(self, manager: QueueManager, name: str, path: str) -> list[InputPartition]:
+        states = self.pushed.states(wanted_states(self.options))
+        low, high = self.pushed.ids()
+        seen = look(manager, path)
+        place = Place(self.options.address, name, path, seen.generation)
+        found: list[InputPartition] = []
+        apart: set[bytes] = set()
+        for state in ("locked", "delayed"):
+            ids = _locked(manager, path) if state == "locked" else _delayed(manager, path)
+            apart.update(ids)
+            if state in states:
+                starts = range(0, len(ids), LISTED)
+                found += [Listed(place, ids[at : at + LISTED], state, seen.now_ms) for at in starts]
+        if "available" in states and seen.available:
+            bounds = self._bounds(manager, path, seen.available, hex_id(low))
+            for start, stop in zip(bounds, [*bounds[1:], b"+"], strict=True):
+                without = frozenset(lid for lid in apart if start <= lid and (stop == b"+" or lid < stop))
+                if start <= hex_id(high):
+                    found.append(Range(place, start, stop, seen.last.encode(), seen.now_ms, without))
+        return found
+
+    def _bounds(self, manager: QueueManager, path: str, count: int, low: bytes) -> list[bytes]:
+        key = part(manager, path, "a")
+        parts = pieces(self.options, count)
+        bounds = [low]
+        for n in range(1, parts):
+            at = n * count // parts
+            bounds += [lid for lid in command(manager, "ZRANGE", key, at, at) if lid > bounds[-1]]
+        return bounds
+
+    # ---- executors -------------------------------------------------------------------------------
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Record batches of one partition."""
+        with told():
+            if partition is NOTHING or not isinstance(partition, Range | Listed):
+                return
+            place = partition.place
+            manager = manager_of(place.url, place.manager)
+            wanted = [field.name for field in self.schema.fields]
+            extra = [columns.FIELDS[name] for name in sorted(self.pushed.columns() - set(wanted))]
+            shape = columns.arrow(StructType([*self.schema.fields, *extra]))
+            builder = Builder(shape, columns.arrow(self.json) if self.json.fields else None)
+            reader = Reader(manager, place, builder)
+            state = "available" if isinstance(partition, Range) else partition.state
+            for ids in self._pages(manager, partition):
+                batch = reader.batch(ids, state, strict=False, now_ms=partition.now_ms)
+                if batch is not None:
+                    batch = self.pushed.apply(batch)
+                    yield batch.select(wanted) if extra else batch
+
+    def _pages(self, manager: QueueManager, partition: Range | Listed) -> Iterable[list[bytes]]:
+        size = self.options.fetchSize
+        if isinstance(partition, Listed):
+            return (partition.ids[at : at + size] for at in range(0, len(partition.ids), size))
+        last, without = partition.last, partition.without
+
+        def keep(lid: bytes) -> bool:
+            return lid[2:] <= last and lid not in without
+
+        key = part(manager, partition.place.path, "a")
+        return walk(manager, key, partition.low, partition.high, size, keep)
+
+
+class PushingReader(BatchReader):
+    """A reader that takes filters. Spark refuses one while its setting for that is off, so it is chosen only
+    when on."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Keep the filters that are understood; Spark evaluates the rest."""
+        return list(self.pushed.push(filters))
+
+
+def reader(options: Options, schema: StructType) -> BatchReader:
+    """The reader that fits this Spark session: its planner loads the module of filter pushdown only when that
+    is on."""
+    on = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+    return PushingReader(options, schema) if on else BatchReader(options, schema)
+
+
+#: Spark wants at least one partition.
+NOTHING = InputPartition(None)
+
+
+def _locked(manager: QueueManager, path: str) -> list[bytes]:
+    """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
+    key, found = part(manager, path, "l"), []
+    states = part(manager, path, "s")
+    for at in range(0, command(manager, "ZCARD", key), 5_000):
+        ids = command(manager, "ZRANGE", key, at, at + 4_999)
+        kinds = command(manager, "HMGET", states, *ids) if ids else []
+        found += [
+            lid for lid, text in zip(ids, kinds, strict=True) if text and text.split(b" ")[5][:1] != b"S"
+        ]
+    return found
+
+
+def _delayed(manager: QueueManager, path: str) -> list[bytes]:
+    key, found = part(manager, path, "t"), []
+    for at in range(0, command(manager, "ZCARD", key), 5_000):
+        found += [m[1:] for m in command(manager, "ZRANGE", key, at, at + 4_999) if m[:1] == b"d"]
+    return found
+
+
+def address_of(place: Place) -> Address:
+    """The queue of a place, for a script call of this process."""
+    manager = manager_of(place.url, place.manager)
+    return Address(context_of(manager).keys, place.path, place.generation)

@@ -1,0 +1,106 @@
+"""One connection per process, broker and queue manager. Spark forks and reuses its Python workers, and
+pickles readers and writers, so nothing that is connected may live in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import mqredis
+from mqredis import Settings
+from mqredis.client import QueueManager
+from mqredis.commands.common import Address
+from mqredis.commands.pipelines import Backlog
+from mqredis.errors import InvalidArgument, MqError, QueueNotFound
+from mqredis.operations import pipelines
+from mqredis.operations.context import Context
+from mqredis.spark.options import Options, listed, path_of, split
+from mqredis.steps import Operation
+
+R = TypeVar("R")
+
+_managers: dict[tuple[int, str, str], QueueManager] = {}
+
+
+class SourceError(Exception):
+    """What Spark shows when the broker refused: Spark keeps only the text, so the status is part of it."""
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Put the status of a refusal into its text."""
+    try:
+        yield
+    except MqError as error:
+        status = int(error.status)
+        name = getattr(error.status, "name", type(error).__name__)
+        raise SourceError(f"mqredis {name} (0x{status:08X}): {error}") from error
+
+
+def manager_of(url: str, name: str) -> QueueManager:
+    """This process's client of a queue manager."""
+    key = (os.getpid(), url, name)
+    found = _managers.get(key)
+    if found is None:
+        if not url:
+            raise InvalidArgument("give the option url, or MQREDIS_URL to the driver and every executor")
+        found = _managers[key] = mqredis.connect(url, manager=name, settings=Settings.from_env(url=url))
+    return found
+
+
+def context_of(manager: QueueManager) -> Context:
+    """What operations need to know of a client."""
+    return manager._context
+
+
+def run(manager: QueueManager, operation: Operation[R]) -> R:
+    """Run an operation."""
+    return manager._run(operation)
+
+
+def command(manager: QueueManager, *args: str | bytes | int) -> Any:
+    """Run a plain read-only command."""
+    return manager._driver.command(*args)
+
+
+def address(manager: QueueManager, path: str, generation: str) -> Address:
+    """Where a queue's data are."""
+    return Address(context_of(manager).keys, path, generation)
+
+
+def look(manager: QueueManager, path: str, owner: str = "", bound: str = "", after: str = "") -> Backlog:
+    """How much is in a queue. Raises QueueNotFound."""
+    return run(manager, pipelines.look(context_of(manager), path, owner, bound, False, after))
+
+
+def targets(options: Options) -> list[tuple[str, str]]:
+    """Queue manager and path of every queue that the options name, in order. Raises QueueNotFound."""
+    found: list[tuple[str, str]] = []
+    for name in options.managers:
+        manager = manager_of(options.address, name)
+        names = {info.name for info in manager.queues()}
+        if options.queuePattern:
+            pattern = path_of(options.queuePattern, options.subQueue)
+            wanted = sorted(path for path in names if fnmatchcase(path, pattern))
+            if ";" not in pattern:
+                wanted = [path for path in wanted if ";" not in path]
+        else:
+            wanted = list(listed(options))
+            for path in wanted:
+                if path not in names:
+                    raise QueueNotFound(f"queue manager {name!r} has no queue {path!r}")
+        found += [(name, path) for path in wanted]
+    if not found:
+        where = ", ".join(options.managers)
+        raise QueueNotFound(
+            f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
+        )
+    return found
+
+
+def wanted_states(options: Options) -> tuple[str, ...]:
+    """States of the messages that a batch read shows."""
+    return split(options.states) or ("available", "locked", "delayed")

@@ -1,0 +1,118 @@
+"""Reading messages by their ids, a few thousand for each round trip, with plain read-only commands.
+
+A script would copy every body once more; what is read here is either claimed, so that nobody can change it,
+or a snapshot, in which a message that was received meanwhile is simply missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mqredis.client import QueueManager
+from mqredis.keys import QUEUE_PARTS
+from mqredis.spark.columns import Builder, Rows, expires_ms, has_large, is_special
+from mqredis.spark.connection import SourceError, command, context_of
+
+#: Rows of one record batch at most: Spark's own limit.
+BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue in a queue manager."""
+
+    url: str
+    manager: str
+    path: str
+    generation: str
+
+
+def part(manager: QueueManager, path: str, name: str) -> str:
+    """One key of a queue."""
+    return context_of(manager).keys.queue(path)[QUEUE_PARTS.index(name)]
+
+
+class Reader:
+    """Reads messages of one queue into record batches."""
+
+    def __init__(self, manager: QueueManager, place: Place, builder: Builder) -> None:
+        self.manager = manager
+        self.place = place
+        self.builder = builder
+        self._messages = part(manager, place.path, "m")
+        self._states = part(manager, place.path, "s")
+
+    def batch(
+        self, ids: Sequence[bytes], state: str, *, strict: bool, now_ms: int = 0
+    ) -> pa.RecordBatch | None:
+        """The messages of these ids. ``strict``: one that is missing is data loss; else it is left out, as is
+        what expired before ``now_ms``."""
+        if not ids:
+            return None
+        builder = self.builder
+        records: Sequence[bytes] = ()
+        states: Sequence[bytes | None] | None = None
+        if builder.with_records or not strict:
+            found: list[bytes | None] = command(self.manager, "HMGET", self._messages, *ids)
+            if strict:
+                if None in found:
+                    raise SourceError(
+                        f"mqredis: {found.count(None)} claimed messages of queue {self.place.path!r} are gone: the "
+                        "server has lost data. Start with a new checkpoint, or set failOnDataLoss=false"
+                    )
+                records = [record for record in found if record is not None]
+            else:
+                ids, records = _present(ids, found, now_ms)
+                if not ids:
+                    return None
+        if builder.with_states:
+            states = command(self.manager, "HMGET", self._states, *ids)
+        large: dict[bytes, bytes] = {}
+        if builder.with_body:
+            apart = [lid for lid, record in zip(ids, records, strict=True) if has_large(record)]
+            for at in range(0, len(apart), 64):  # each up to megabytes
+                some = apart[at : at + 64]
+                bodies = command(self.manager, "HMGET", self._messages, *[b"^" + lid for lid in some])
+                large.update((lid, body) for lid, body in zip(some, bodies, strict=True) if body is not None)
+        return builder.build(Rows(ids, records, states, large, self.place.manager, self.place.path, state))
+
+
+def _present(
+    ids: Sequence[bytes], records: Sequence[bytes | None], now_ms: int
+) -> tuple[list[bytes], list[bytes]]:
+    kept_ids: list[bytes] = []
+    kept: list[bytes] = []
+    for lid, record in zip(ids, records, strict=True):
+        if record is None:
+            continue
+        if is_special(record):
+            expires = expires_ms(record)
+            if expires is not None and expires <= now_ms:
+                continue
+        kept_ids.append(lid)
+        kept.append(record)
+    return kept_ids, kept
+
+
+def walk(
+    manager: QueueManager, key: str, low: bytes, high: bytes, size: int, keep: Callable[[bytes], bool] | None
+) -> Iterator[list[bytes]]:
+    """Pages of the ids in a position list from ``low`` to before ``high`` (b"+" for the end)."""
+    start = b"[" + low
+    stop = high if high == b"+" else b"(" + high
+    while True:
+        ids: list[bytes] = command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
+        if not ids:
+            return
+        yield [lid for lid in ids if keep(lid)] if keep else ids
+        if len(ids) < size:
+            return
+        start = b"(" + ids[-1]
+
+
+def hex_id(lookup_id: int) -> bytes:
+    """A lookup id as the store spells it."""
+    return b"%016x" % lookup_id

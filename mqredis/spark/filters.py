@@ -1,0 +1,127 @@
+"""Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``): which it need not repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import datasource as ds
+
+from mqredis.spark.schema import FIELDS
+
+#: Columns whose filters we evaluate: every scalar one of ours.
+_COLUMNS = frozenset(FIELDS) - {"properties"}
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ds.EqualTo: pc.equal,
+    ds.GreaterThan: pc.greater,
+    ds.GreaterThanOrEqual: pc.greater_equal,
+    ds.LessThan: pc.less,
+    ds.LessThanOrEqual: pc.less_equal,
+}
+_TEXT: dict[type, Callable[..., Any]] = {
+    ds.StringStartsWith: pc.starts_with,
+    ds.StringEndsWith: pc.ends_with,
+    ds.StringContains: pc.match_substring,
+}
+
+
+class Pushed:
+    """The filters of one read."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.kept)
+
+    def push(self, filters: Iterable[Any]) -> Iterable[Any]:
+        """Keep what we can evaluate; yield the rest, which Spark evaluates."""
+        for each in filters:
+            if _understood(each):
+                self.kept.append(each)
+            else:
+                yield each
+
+    def columns(self) -> set[str]:
+        """Columns that the filters look at."""
+        return {_column(each) for each in self.kept}
+
+    def states(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """States that can still match."""
+        for each in self.kept:
+            if _column(each) == "state":
+                if isinstance(each, ds.EqualTo):
+                    wanted = tuple(state for state in wanted if state == each.value)
+                elif isinstance(each, ds.In):
+                    wanted = tuple(state for state in wanted if state in each.value)
+        return wanted
+
+    def ids(self) -> tuple[int, int]:
+        """Lowest and highest lookup id that can still match, from filters on lookup_id and priority."""
+        low, high = 0, (1 << 63) - 1
+        for each in self.kept:
+            value = getattr(each, "value", None)
+            if _column(each) != "lookup_id" or isinstance(value, bool) or not isinstance(value, int):
+                continue
+            if isinstance(each, ds.EqualTo | ds.GreaterThan | ds.GreaterThanOrEqual):
+                low = max(low, value)
+            if isinstance(each, ds.EqualTo | ds.LessThan | ds.LessThanOrEqual):
+                high = min(high, value)
+        return low, high
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Only the rows that match. A comparison with a null is not a match, as in SQL."""
+        mask: Any = None
+        for each in self.kept:
+            one = _mask(each, batch.column(_column(each)))
+            mask = one if mask is None else pc.and_kleene(mask, one)
+        return batch if mask is None else batch.filter(mask)
+
+
+def _column(each: Any) -> str:
+    if isinstance(each, ds.Not):
+        return _column(each.child)
+    attribute = each.attribute
+    return str(attribute[0]) if len(attribute) == 1 else ""
+
+
+def _understood(each: Any) -> bool:
+    if isinstance(each, ds.Not):
+        return _understood(each.child)
+    kinds = (*_COMPARE, *_TEXT, ds.In, ds.IsNull, ds.IsNotNull)
+    if not isinstance(each, kinds) or _column(each) not in _COLUMNS:
+        return False
+    values = each.value if isinstance(each, ds.In) else (getattr(each, "value", None),)
+    return all(value is None or isinstance(value, str | int | bytes | datetime) for value in values)
+
+
+def _mask(each: Any, column: Any) -> Any:
+    value: Any = getattr(each, "value", None)
+    if isinstance(each, ds.Not):
+        return pc.invert(_mask(each.child, column))
+    if isinstance(each, ds.IsNull):
+        return column.is_null()
+    if isinstance(each, ds.IsNotNull):
+        return column.is_valid()
+    if isinstance(each, ds.In):
+        masks = [pc.equal(column, _scalar(value, column.type)) for value in each.value]
+        found = masks[0]
+        for one in masks[1:]:
+            found = pc.or_kleene(found, one)
+        return found
+    for kind, compare in _COMPARE.items():
+        if isinstance(each, kind):
+            return compare(column, _scalar(value, column.type))
+    for kind, match in _TEXT.items():
+        if isinstance(each, kind):
+            return match(column, pattern=value)
+    raise AssertionError(each)
+
+
+def _scalar(value: Any, kind: Any) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        value = value.astimezone()  # Spark hands instants over in the local time of the driver
+    return pa.scalar(value, kind)

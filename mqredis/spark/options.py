@@ -1,0 +1,186 @@
+"""Options of the data source: parsed once, on the driver, before a job starts. Every complaint names the
+option."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from mqredis import keys
+from mqredis.commands.common import subqueue_parts
+from mqredis.errors import InvalidArgument, InvalidName
+
+STATES = ("available", "locked", "delayed")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything a reader or writer may be told; see docs/spark.md for the table."""
+
+    url: str = ""
+    queueManager: str = ""
+    queueManagers: str = ""
+    queue: str = ""
+    queues: str = ""
+    queuePattern: str = ""
+    subQueue: str = ""
+    states: str = ""
+    selector: str = ""
+    includeHeaders: bool = True
+    includeBody: bool = True
+    bodySchema: str = ""
+    minPartitions: int = 0
+    maxMessagesPerPartition: int = 50_000
+    fetchSize: int = 5_000
+    readMode: str = "receive"
+    consumerName: str = ""
+    startingPosition: str = "earliest"
+    maxMessagesPerTrigger: int = 0
+    maxBytesPerTrigger: int = 0
+    pollTimeoutMs: int = 5_000
+    failOnDataLoss: bool = True
+    txnAppId: str = ""
+    txnVersion: int = -1
+    atomicPublishLimit: int = 100_000
+    stageTtlSeconds: int = 86_400
+
+    @property
+    def managers(self) -> tuple[str, ...]:
+        """Names of the queue managers."""
+        names = self.queueManagers or self.queueManager or os.environ.get("MQREDIS_MANAGER") or "default"
+        return tuple(dict.fromkeys(part.strip() for part in names.split(",")))
+
+    @property
+    def address(self) -> str:
+        """URL of the broker: the option, else ``MQREDIS_URL`` of the process that asks."""
+        return self.url or os.environ.get("MQREDIS_URL", "")
+
+
+#: Options by the lower-case names in which Spark hands them over.
+NAMES = {field.name.lower(): field for field in fields(Options)}
+_SPELLED = {"bodySchema": "body.schema"}
+#: Options that Spark adds for purposes of its own.
+_OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
+
+
+def spelled(name: str) -> str:
+    """An option as users write it."""
+    return _SPELLED.get(name, name)
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """Check and convert what Spark hands over. Raises InvalidArgument naming the option and what it may
+    be."""
+    values: dict[str, object] = {}
+    for key, text in given.items():
+        name = key.lower()
+        field = NAMES.get("bodyschema" if name == "body.schema" else name)
+        if field is None:
+            if name in _OF_SPARK:
+                continue
+            known = [spelled(each.name) for each in NAMES.values()]
+            near = difflib.get_close_matches(name, [each.lower() for each in known], 1, 0.7)
+            hint = next(
+                (f"; did you mean {each!r}?" for each in known if near and each.lower() == near[0]), ""
+            )
+            raise InvalidArgument(f"unknown option {key!r}{hint} (known: {', '.join(sorted(known))})")
+        values[field.name] = _value(spelled(field.name), str(field.type), str(text).strip())
+    options = Options(**values)  # type: ignore[arg-type]
+    _check(options)
+    return options
+
+
+def _value(name: str, kind: str, text: str) -> object:
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise InvalidArgument(f"option {name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if kind == "int":
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidArgument(f"option {name} must be a whole number, not {text!r}") from None
+        least = 0 if name in ("txnVersion", "pollTimeoutMs") else 1
+        if not least <= number < 1 << 53:
+            raise InvalidArgument(f"option {name} must be at least {least}, not {text}")
+        return number
+    return text
+
+
+def _check(options: Options) -> None:
+    if options.queueManager and options.queueManagers:
+        raise InvalidArgument("give either queueManager or queueManagers, not both")
+    for name in options.managers:
+        keys.check_name(name, "queueManager")
+    if options.readMode not in ("receive", "browse"):
+        raise InvalidArgument(f"option readMode must be receive or browse, not {options.readMode!r}")
+    if options.consumerName:
+        keys.check_name(options.consumerName, "consumerName")
+    if options.txnAppId:
+        keys.check_name(options.txnAppId, "txnAppId")
+    for state in split(options.states):
+        if state not in STATES:
+            raise InvalidArgument(f"option states may name {', '.join(STATES)}, not {state!r}")
+    if options.fetchSize > 7_000:
+        raise InvalidArgument("option fetchSize must be at most 7000")
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Parts of a list separated by commas."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def check_source(options: Options) -> None:
+    """What only a reader needs: exactly one of queue, queues, queuePattern."""
+    given = [name for name in ("queue", "queues", "queuePattern") if getattr(options, name)]
+    if len(given) != 1:
+        what = " and ".join(given) if given else "none of them"
+        raise InvalidArgument(f"give exactly one of the options queue, queues and queuePattern, not {what}")
+    for path in listed(options):
+        subqueue_parts(path)
+
+
+def check_stream(options: Options) -> None:
+    """What only a streaming reader needs."""
+    check_source(options)
+    position = options.startingPosition
+    if options.readMode == "receive":
+        if position != "earliest":
+            raise InvalidArgument(
+                "option startingPosition belongs to readMode=browse: a receive takes what is there"
+            )
+    elif options.consumerName:
+        raise InvalidArgument("option consumerName belongs to readMode=receive: a browse takes nothing")
+    elif position not in ("earliest", "latest") and not position.isdigit():
+        raise InvalidArgument(
+            f"option startingPosition must be earliest, latest or a SequentialID (the low 7 bytes of a lookup id), "
+            f"not {position!r}"
+        )
+
+
+def check_sink(options: Options) -> None:
+    """What only a writer needs."""
+    for name in ("queues", "queuePattern", "subQueue"):
+        if getattr(options, name):
+            raise InvalidArgument(
+                f"option {name} belongs to reading; a writer takes queue, or a column queue"
+            )
+    if len(options.managers) > 1:
+        raise InvalidArgument("a writer takes one queue manager: one unit of work does not span several")
+    if ";" in options.queue:
+        raise InvalidName("nobody sends to a subqueue: messages are moved there")
+    if options.queue:
+        keys.check_name(options.queue)
+
+
+def listed(options: Options) -> tuple[str, ...]:
+    """Paths of the queues that the options name; empty for a pattern."""
+    names = split(options.queues) if options.queues else (options.queue,) if options.queue else ()
+    return tuple(path_of(name, options.subQueue) for name in names)
+
+
+def path_of(name: str, sub: str) -> str:
+    """A queue's path with the subqueue of the option, unless the path names one itself."""
+    return f"{name};{sub}" if sub and sub != "main" and ";" not in name else name

@@ -1,0 +1,330 @@
+"""A destructive streaming read, exactly once with a checkpoint.
+
+Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims
+under (owner, sequence) what the logged offset names, and claims the same again after any crash. A claim is
+received cumulatively by whichever comes first: ``commit`` (which Spark may skip for ever), the next
+``latestOffset`` or the next claim, for what they are given as start is in Spark's commit log. docs/spark.md
+has the picture.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from mqredis.commands import pipelines as commands
+from mqredis.commands.common import Address
+from mqredis.commands.pipelines import Backlog
+from mqredis.errors import ClaimLost, QueueNotAvailable, QueueNotFound
+from mqredis.operations import pipelines
+from mqredis.spark import schema as columns
+from mqredis.spark.batch import NOTHING, address_of, pieces
+from mqredis.spark.columns import Builder
+from mqredis.spark.connection import SourceError, address, look, manager_of, run, targets, told
+from mqredis.spark.crash import point
+from mqredis.spark.fetch import Place, Reader
+from mqredis.spark.offsets import Offset, Plan, check_queues
+from mqredis.spark.options import Options
+from mqredis.spark.watch import Beacon, Idle
+from mqredis.steps import perform
+
+
+@dataclass
+class ClaimSlice(InputPartition):
+    """A part of a sealed claim."""
+
+    place: Place
+    owner: str
+    lineage: str
+    sequence: int
+    offset: int
+    count: int
+
+
+class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in one process of the driver for as long as the query runs; ``read`` runs in copies of it."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.schema = columns.nullable(schema)
+        self.json = columns.json_columns(self.schema, options.bodySchema)
+        self.initial: Offset | None = None
+        self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
+        self.received: dict[str, int] = {}
+        self.report: dict[str, Any] | None = None
+        self._open: tuple[Beacon, Idle] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    # ---- planning --------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins: behind what a named consumer has received already."""
+        with told():
+            if self.initial is None:
+                lineage = uuid.uuid4().hex
+                owner = self.options.consumerName or lineage
+                offset = Offset(owner, lineage)
+                for key, (name, path) in self._queues().items():
+                    seen = look(manager_of(self.options.address, name), path, owner)
+                    done = seen.claim.committed if seen.claim else 0
+                    offset.queues[key] = Plan(done, done, generation=seen.generation)
+                self.initial = offset
+            return self.initial.json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much one micro-batch takes at most."""
+        if self.options.maxMessagesPerTrigger:
+            return ReadMaxRows(self.options.maxMessagesPerTrigger)
+        if self.options.maxBytesPerTrigger:
+            return ReadMaxBytes(self.options.maxBytesPerTrigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take only what has been sent by now."""
+        with told():
+            self.bounds = {
+                key: look(manager_of(self.options.address, name), path).last
+                for key, (name, path) in self._queues().items()
+            }
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The next offset to log. Locks nothing; receives what is done; waits a while if there is nothing."""
+        with told():
+            begun = Offset.parse(start)
+            queues = self._queues()
+            check_queues(set(begun.queues), set(queues), bool(self.options.queuePattern))
+            self._hold(begun)
+            for key, plan in begun.queues.items():
+                self._receive(begun, key, plan)
+            seen = self._look(begun, queues)
+            if self.bounds is None and self.options.pollTimeoutMs and not _any(begun, seen):
+                waiting: dict[str, list[Address]] = {}
+                for key, (name, path) in queues.items():
+                    queue = address(manager_of(self.options.address, name), path, seen[key].generation)
+                    waiting.setdefault(name, []).append(queue)
+                if self._tools()[1].wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000):  # type: ignore[arg-type]
+                    seen = self._look(begun, queues)
+            return self._next(start, begun, seen, limit)
+
+    def _next(
+        self, start: dict[str, Any], begun: Offset, seen: dict[str, Backlog], limit: ReadLimit
+    ) -> dict[str, Any]:
+        unlimited = isinstance(limit, ReadAllAvailable)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        most_bytes = 0 if unlimited else self.options.maxBytesPerTrigger
+        shares = share({key: each.available for key, each in seen.items()}, rows)
+        offset, any_new = Offset(begun.owner, begun.lineage), False
+        for key, backlog in seen.items():
+            old = begun.queues.get(key) or Plan()
+            claim = backlog.claim
+            if claim and claim.lineage != begun.lineage and backlog.alive:
+                raise ClaimLost(commands.WHY["running"], why="running")
+            if key not in begun.queues and claim:
+                old = Plan(claim.committed, claim.committed)
+            bound = self.bounds.get(key, "") if self.bounds else ""
+            plan = Plan(old.sequence, old.first, old.wanted, old.most_bytes, old.bound, old.generation)
+            if (
+                claim
+                and old.sequence == old.first
+                and claim.sequence == old.sequence + 1
+                and claim.sealed != 2
+            ):
+                # A named consumer without its checkpoint: what it had claimed comes first.
+                plan = Plan(claim.sequence, old.first, claim.wanted, 0, bound, backlog.generation)
+                any_new = True
+            elif shares[key]:
+                plan = Plan(old.sequence + 1, old.first, shares[key], most_bytes, bound, backlog.generation)
+                any_new = True
+            offset.queues[key] = plan
+        taken = sum(
+            offset.queues[key].wanted for key in seen if offset.queues[key].sequence > _done(begun, key)
+        )
+        if self.report:
+            self.report["backlog"] = max(0, self.report["backlog"] - taken)
+        point("after-latest")
+        return offset.json() if any_new else start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Backlog and the age of the oldest message, for the progress of the query."""
+        return self.report
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Claim what the logged offset names; the same again if it was claimed before."""
+        with told():
+            begun, ending = Offset.parse(start), Offset.parse(end)
+            check_queues(set(ending.queues), set(self._queues()), bool(self.options.queuePattern))
+            self._hold(ending)
+            found: list[InputPartition] = []
+            for key, plan in ending.queues.items():
+                before = begun.queues.get(key)
+                if plan.sequence > (before.sequence if before else plan.first):
+                    found += self._claim(ending, key, plan)
+            point("after-claim")
+            return found or [NOTHING]
+
+    def _claim(self, offset: Offset, key: str, plan: Plan) -> list[InputPartition]:
+        name, _, path = key.partition("/")
+        manager = manager_of(self.options.address, name)
+        self._receive(offset, key, plan, plan.sequence - 1)
+        point("before-claim")
+        queue = address(manager, path, plan.generation)
+        first = plan.sequence == plan.first + 1 or not self.options.failOnDataLoss
+        wanted = (
+            offset.owner,
+            offset.lineage,
+            plan.sequence,
+            plan.wanted,
+            plan.most_bytes or None,
+            plan.bound,
+        )
+        try:
+            claimed = run(manager, pipelines.claim(queue, *wanted, first, between=lambda: point("mid-claim")))
+        except QueueNotAvailable:
+            if self.options.failOnDataLoss:
+                raise
+            return []
+        place = Place(self.options.address, name, path, plan.generation)
+        parts = pieces(self.options, claimed.count)
+        cuts = [n * claimed.count // parts for n in range(parts)] + [claimed.count]
+        return [
+            ClaimSlice(place, offset.owner, offset.lineage, plan.sequence, low, high - low)
+            for low, high in pairwise(cuts)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Receive everything up to this offset, or move it to the journal where the queue keeps one."""
+        with told():
+            offset = Offset.parse(end)
+            point("before-commit")
+            for key, plan in offset.queues.items():
+                self._receive(offset, key, plan)
+            point("after-commit")
+
+    def stop(self) -> None:
+        """Nothing: Spark rarely calls it, and a claim outlives the process by design."""
+
+    # ---- executors -------------------------------------------------------------------------------
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Record batches of a part of a claim."""
+        with told():
+            if not isinstance(partition, ClaimSlice):
+                return
+            place = partition.place
+            manager, queue = manager_of(place.url, place.manager), address_of(place)
+            builder = Builder(
+                columns.arrow(self.schema), columns.arrow(self.json) if self.json.fields else None
+            )
+            reader = Reader(manager, place, builder)
+            point("before-read")
+            done = 0
+            while done < partition.count:
+                count = min(self.options.fetchSize, partition.count - done)
+                who = (partition.owner, partition.lineage, partition.sequence)
+                ids = run(manager, perform(commands.claimed(queue, *who, partition.offset + done, count)))
+                if len(ids) != count:
+                    raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
+                batch = reader.batch(ids, "locked", strict=self.options.failOnDataLoss)
+                if batch is not None:
+                    yield batch
+                done += count
+                point("mid-read")
+
+    # ---- helpers ---------------------------------------------------------------------------------
+
+    def _tools(self) -> tuple[Beacon, Idle]:
+        if self._open is None:
+            self._open = (Beacon(), Idle())
+        return self._open
+
+    def _queues(self) -> dict[str, tuple[str, str]]:
+        return {f"{name}/{path}": (name, path) for name, path in targets(self.options)}
+
+    def _hold(self, offset: Offset) -> None:
+        if self.options.consumerName and offset.owner != self.options.consumerName:
+            raise SourceError(
+                f"mqredis: the checkpoint belongs to owner {offset.owner!r}, but consumerName is "
+                f"{self.options.consumerName!r}; use the same name, or a new checkpoint"
+            )
+        for name in self.options.managers:
+            self._tools()[0].hold(manager_of(self.options.address, name), offset.owner, offset.lineage)
+
+    def _receive(self, offset: Offset, key: str, plan: Plan, upto: int | None = None) -> None:
+        sequence = plan.sequence if upto is None else upto
+        if sequence <= max(plan.first, self.received.get(key, 0)):
+            return
+        name, _, path = key.partition("/")
+        manager = manager_of(self.options.address, name)
+        queue = address(manager, path, plan.generation)
+        try:
+            who = (offset.owner, offset.lineage, sequence)
+            run(manager, pipelines.commit(queue, *who, between=lambda: point("mid-commit")))
+        except QueueNotAvailable:
+            if self.options.failOnDataLoss:
+                raise
+        self.received[key] = sequence
+
+    def _look(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
+        seen: dict[str, Backlog] = {}
+        oldest, now = None, 0
+        for key, (name, path) in queues.items():
+            bound = self.bounds.get(key, "") if self.bounds else ""
+            try:
+                each = look(manager_of(self.options.address, name), path, begun.owner, bound)
+            except QueueNotFound:
+                if self.options.failOnDataLoss:
+                    raise
+                continue
+            seen[key] = each
+            now = max(now, each.now_ms)
+            if each.oldest_ms is not None:
+                oldest = each.oldest_ms if oldest is None else min(oldest, each.oldest_ms)
+        self.report = {
+            "backlog": sum(each.available for each in seen.values()),
+            "oldestAgeMs": 0 if oldest is None else max(0, now - oldest),
+            "queues": {key: each.available for key, each in seen.items()},
+        }
+        return seen
+
+
+def _done(begun: Offset, key: str) -> int:
+    plan = begun.queues.get(key)
+    return plan.sequence if plan else 0
+
+
+def _any(begun: Offset, seen: dict[str, Backlog]) -> bool:
+    """Is there anything to do: messages, or a claim of a named consumer that is still open?"""
+    for key, each in seen.items():
+        plan = begun.queues.get(key) or Plan()
+        if each.available or (each.claim and each.claim.sequence > max(each.claim.committed, plan.sequence)):
+            return True
+    return False
+
+
+def share(available: dict[str, int], limit: int) -> dict[str, int]:
+    """How many messages each queue gives to a micro-batch of ``limit`` (0: all), by its part of the
+    backlog."""
+    total = sum(available.values())
+    if not limit or total <= limit:
+        return available
+    shares = {key: count * limit // total for key, count in available.items()}
+    left = limit - sum(shares.values())
+    for key in sorted(available, key=lambda key: available[key] * limit % total, reverse=True)[:left]:
+        shares[key] += 1
+    return shares

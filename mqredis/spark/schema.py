@@ -1,0 +1,101 @@
+"""The columns of a queue, as documented in docs/spark.md. All are nullable: Spark is strict about the
+rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from mqredis.errors import InvalidArgument
+
+_STRING, _INT, _LONG, _TIME = StringType(), IntegerType(), LongType(), TimestampType()
+
+SCHEMA = StructType(
+    [
+        StructField("lookup_id", _LONG),
+        StructField("message_id", _STRING),
+        StructField("correlation_id", _STRING),
+        StructField("group_id", _STRING),
+        StructField("sequence", _INT),
+        StructField("priority", _INT),
+        StructField("label", _STRING),
+        StructField("body", BinaryType()),
+        StructField("content_type", _STRING),
+        StructField("properties", MapType(_STRING, _STRING)),
+        StructField("sent", _TIME),
+        StructField("arrived", _TIME),
+        StructField("expires", _TIME),
+        StructField("state", _STRING),
+        StructField("delivery_count", _INT),
+        StructField("abort_count", _INT),
+        StructField("move_count", _INT),
+        StructField("class", _INT),
+        StructField("reason", _STRING),
+        StructField("original_queue", _STRING),
+        StructField("original_lookup_id", _LONG),
+        StructField("response_queue", _STRING),
+        StructField("app_tag", _LONG),
+        StructField("queue", _STRING),
+        StructField("manager", _STRING),
+    ]
+)
+FIELDS = {field.name: field for field in SCHEMA.fields}
+#: Columns that come from the state record of a message.
+STATE_COLUMNS = frozenset({"delivery_count", "abort_count", "move_count"})
+
+
+def ddl(without: Collection[str] = ()) -> str:
+    """The schema as text for ``.schema(...)``."""
+    kept = [field for field in SCHEMA.fields if field.name not in without]
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in kept)
+
+
+def full(body_schema: str, headers: bool, with_body: bool) -> str:
+    """The schema of a source with these options, as text: Spark parses it, and hands it to the reader."""
+    hidden = set() if headers else {"properties"}
+    if not with_body:
+        hidden.add("body")
+    return ddl(hidden) + (f", {body_schema}" if body_schema else "")
+
+
+def json_columns(schema: StructType, body_schema: str) -> StructType:
+    """Those columns of a reader's schema that are decoded from JSON bodies. Raises InvalidArgument.
+
+    A reader's schema is ours, or what the user gave to ``.schema(...)``: any of our columns, and with the
+    option body.schema others.
+    """
+    found = []
+    for field in schema.fields:
+        own = FIELDS.get(field.name)
+        if own is None and not body_schema:
+            raise InvalidArgument(f"the source has no column {field.name!r}; it has {', '.join(FIELDS)}")
+        if own is None:
+            found.append(field)
+        elif own.dataType != field.dataType:
+            raise InvalidArgument(
+                f"column {field.name!r} is {own.dataType.simpleString()}, not {field.dataType.simpleString()}"
+            )
+    return StructType(found)
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same columns, all nullable."""
+    return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
+
+
+def arrow(schema: StructType) -> Any:
+    """The exact Arrow schema that Spark expects."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")

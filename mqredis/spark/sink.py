@@ -1,0 +1,252 @@
+"""``df.write`` and ``df.writeStream``: tasks lay messages aside, the driver publishes them as one unit of
+work.
+
+A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with
+a new driver. What is published is the manifest: the stages that Spark reports as done, in the order of
+partitions. A batch that was begun is finished by its stored manifest; one that was published is never
+published again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from mqredis import keys
+from mqredis.commands import pipelines as commands
+from mqredis.commands.pipelines import Stage
+from mqredis.errors import InvalidArgument, MessageTooLarge, QueueNotFound, TransactionUsage
+from mqredis.models import QueueInfo
+from mqredis.operations import pipelines
+from mqredis.spark import rows
+from mqredis.spark.connection import context_of, manager_of, run, told
+from mqredis.spark.crash import point
+from mqredis.spark.options import Options, check_sink
+from mqredis.steps import perform
+
+#: One call stages at most so many messages, or so many bytes.
+CALL_MESSAGES = 1_000
+CALL_BYTES = 2_097_152
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task has laid aside."""
+
+    sink: str
+    batch: int
+    identity: str
+    partition: int
+    stages: list[Stage] = field(default_factory=list)
+
+
+def check(options: Options, schema: StructType, overwrite: bool) -> None:
+    """Everything that can be wrong, before a job starts."""
+    check_sink(options)
+    if overwrite:
+        raise InvalidArgument("mqredis only appends: use mode('append') or outputMode('append')")
+    rows.check(schema, options.queue)
+    if options.queue:
+        targets(options, {options.queue})
+
+
+def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
+    """The queues to write to. Raises QueueNotFound, TransactionUsage."""
+    manager = manager_of(options.address, options.managers[0])
+    found = {}
+    for name in sorted(wanted):
+        keys.check_name(name)
+        try:
+            found[name] = manager.queue_info(name)
+        except QueueNotFound:
+            raise QueueNotFound(f"queue manager {options.managers[0]!r} has no queue {name!r}") from None
+        if found[name].topic:
+            raise TransactionUsage(
+                f"{name!r} is a topic: a unit of work is published to queues, not to topics"
+            )
+    return found
+
+
+class _Stager:
+    """One run of ``write``: fills stages, one for each queue."""
+
+    def __init__(self, options: Options, sink: str, batch: int, identity: str) -> None:
+        self.options = options
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        self.staged = Staged(sink, batch, identity, partition)
+        self.unique = f"{batch}-{uuid.uuid4().hex}"
+        self.manager = manager_of(options.address, options.managers[0])
+        self.encoder = rows.Encoder(options.queue, self.transaction)
+        self.targets: dict[str, QueueInfo] = {}
+        self.waiting: dict[str, _Waiting] = {}
+        self.done_before = False
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage everything; stops early if the batch has been published before."""
+        point("before-stage")
+        for batch in batches:
+            for queue, line, large in self.encoder.encode(batch):
+                waiting = self.waiting.get(queue)
+                if waiting is None:
+                    waiting = self._new(queue)
+                waiting.add(line, large)
+                if waiting.messages >= CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
+                    self._flush(waiting)
+            if self.done_before:
+                return self.staged
+            point("mid-stage")
+        for waiting in self.waiting.values():
+            self._flush(waiting)
+        point("after-stage")
+        return self.staged
+
+    def transaction(self, queue: str) -> str:
+        """The name of the unit of work, for messages of a transactional queue."""
+        if queue not in self.targets:
+            self.targets.update(targets(self.options, {queue}))
+        return f"{self.staged.sink}.{self.staged.batch}" if self.targets[queue].transactional else ""
+
+    def _new(self, queue: str) -> _Waiting:
+        most = self.targets[queue].max_message_bytes
+        stage = Stage(f"{self.unique}-{len(self.waiting)}", queue)
+        self.staged.stages.append(stage)
+        self.waiting[queue] = waiting = _Waiting(stage, most)
+        return waiting
+
+    def _flush(self, waiting: _Waiting) -> None:
+        if not waiting.messages or self.done_before:
+            return
+        call = commands.stage(
+            context_of(self.manager).keys,
+            self.staged.sink,
+            self.staged.batch,
+            waiting.stage,
+            self.options.stageTtlSeconds * 1000,
+            waiting.messages,
+            waiting.bytes,
+            waiting.special,
+            waiting.elements,
+        )
+        self.done_before = run(self.manager, perform(call))
+        waiting.clear()
+
+
+class _Waiting:
+    """Messages for one stage that are not sent yet."""
+
+    def __init__(self, stage: Stage, most: int) -> None:
+        self.stage = stage
+        self.most = most
+        self.clear()
+
+    def clear(self) -> None:
+        self.elements: list[bytes | str | int] = []
+        self.messages = self.bytes = 0
+        self.special = False
+
+    def add(self, line: bytes, large: bytes | None) -> None:
+        size = len(line) + 12  # the broker takes the priority off and puts 13 digits of arrival time in front
+        self.elements.append(line)
+        if large is not None:
+            self.elements.append(large)
+            size += len(large)
+        if size > self.most:
+            raise MessageTooLarge(
+                f"a message takes {size} bytes; queue {self.stage.queue!r} allows {self.most}"
+            )
+        self.messages += 1
+        self.bytes += size
+        self.special = self.special or line[1] in b"13579bdf"
+
+
+def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
+    """Publish what the tasks report, and clean up. Harmless when repeated."""
+    first = messages[0]
+    manager = manager_of(options.address, options.managers[0])
+    ordered = sorted(messages, key=lambda each: each.partition)
+    stages = [stage for each in ordered for stage in each.stages]
+    point("before-publish")
+    what = (first.sink, first.batch, first.identity, options.atomicPublishLimit, keep, stages)
+    run(manager, pipelines.publish(context_of(manager), *what, between=lambda: point("mid-publish")))
+    point("after-publish")
+    run(manager, pipelines.sweep(context_of(manager), first.sink, first.batch))
+    point("after-sweep")
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """``df.write``: one object, copied to the tasks and to the commit, so its sink is named here."""
+
+    def __init__(self, options: Options) -> None:
+        if bool(options.txnAppId) != (options.txnVersion >= 0):
+            raise InvalidArgument("give both options txnAppId and txnVersion, or neither")
+        self.options = options
+        self.sink = f"app-{options.txnAppId}" if options.txnAppId else f"job-{uuid.uuid4().hex}"
+        self.batch = options.txnVersion if options.txnAppId else 0
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage one partition."""
+        with told():
+            return _Stager(self.options, self.sink, self.batch, "-").write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: publish."""
+        with told():
+            staged = [each for each in messages if isinstance(each, Staged)]
+            if staged:
+                _publish(self.options, staged, bool(self.options.txnAppId))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """The job failed: nothing stays behind, and late tasks are refused."""
+        with told():
+            manager = manager_of(self.options.address, self.options.managers[0])
+            ttl = self.options.stageTtlSeconds * 1000
+            # With a name of its own a sink may be used again, for the same version: then it stays open.
+            close = not self.options.txnAppId
+            run(manager, pipelines.sweep(context_of(manager), self.sink, self.batch, close, ttl))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """``df.writeStream``: exactly once by query id and batch id. Made anew for each micro-batch and each
+    commit."""
+
+    def __init__(self, options: Options) -> None:
+        if options.txnVersion >= 0:
+            raise InvalidArgument(
+                "option txnVersion belongs to batch writes: a stream counts by its batch id"
+            )
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage one partition of a micro-batch."""
+        with told():
+            context = TaskContext.get()
+            query = context.getLocalProperty("sql.streaming.queryId") if context else None
+            batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+            if query is None or batch is None:
+                raise InvalidArgument("Spark gave the task no query id: it is not part of a micro-batch")
+            sink = f"app-{self.options.txnAppId}" if self.options.txnAppId else f"query-{query}"
+            return _Stager(self.options, sink, int(batch), query).write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """All tasks of the micro-batch are done: publish it, once."""
+        with told():
+            staged = [each for each in messages if isinstance(each, Staged)]
+            if staged:
+                _publish(self.options, staged, True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """The micro-batch failed: what its finished tasks laid aside goes; the rest goes with the next
+        publication."""
+        with told():
+            staged = [each for each in messages if isinstance(each, Staged)]
+            manager = manager_of(self.options.address, self.options.managers[0])
+            for each in staged:
+                names = [stage.name for stage in each.stages]
+                run(manager, perform(commands.discard(context_of(manager).keys, each.sink, names)))

@@ -1,0 +1,59 @@
+"""The data source ``mqredis``: what Spark asks first. Checks options on the driver; connects to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from mqredis.spark import batch, options, schema, sink, stream
+from mqredis.spark.connection import told
+from mqredis.spark.options import Options
+
+
+class DefaultSource(DataSource):
+    """Queues of mqredis as tables and streams. Options and columns: docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "mqredis"
+
+    def schema(self) -> str:
+        """All columns that the options ask for."""
+        with told():
+            parsed = self._parse()
+            options.check_source(parsed)
+            return schema.full(parsed.bodySchema, parsed.includeHeaders, parsed.includeBody)
+
+    def reader(self, schema: StructType) -> batch.BatchReader:
+        """A batch read."""
+        with told():
+            parsed = self._parse()
+            options.check_source(parsed)
+            return batch.reader(parsed, schema)
+
+    def streamReader(self, schema: StructType) -> stream.StreamReader:  # noqa: N802 - Spark's name
+        """A streaming read."""
+        with told():
+            parsed = self._parse()
+            options.check_stream(parsed)
+            return stream.reader(parsed, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """A batch write."""
+        with told():
+            parsed = self._parse()
+            sink.check(parsed, schema, overwrite)
+            return sink.BatchWriter(parsed)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """A streaming write."""
+        with told():
+            parsed = self._parse()
+            sink.check(parsed, schema, overwrite)
+            return sink.StreamWriter(parsed)
+
+    def _parse(self) -> Options:
+        return options.parse(dict(self.options))

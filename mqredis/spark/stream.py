@@ -1,0 +1,16 @@
+"""``spark.readStream.format("mqredis")``: which reader serves a query."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from mqredis.spark.browse import BrowseReader
+from mqredis.spark.options import Options
+from mqredis.spark.receive import ReceiveReader
+
+StreamReader = ReceiveReader | BrowseReader
+
+
+def reader(options: Options, schema: StructType) -> StreamReader:
+    """Destructive exactly-once, or taking nothing."""
+    return BrowseReader(options, schema) if options.readMode == "browse" else ReceiveReader(options, schema)

@@ -1,0 +1,76 @@
+"""What a streaming query keeps open in the driver's Python process: the subscription that shows that it
+lives, and the long poll of an idle query."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from mqredis.client import QueueManager
+from mqredis.commands.common import Address
+from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.keys import encode
+from mqredis.operations import pipelines
+from mqredis.spark.connection import context_of, manager_of, run
+
+
+class Beacon:
+    """A subscription for as long as this process lives, so that nobody takes its claims over meanwhile.
+
+    It only protects a named consumer from a second query; where it cannot be had, the newer query wins.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], Any] = {}
+
+    def hold(self, manager: QueueManager, owner: str, lineage: str) -> None:
+        """Subscribe, unless that stands."""
+        channel = context_of(manager).keys.claim_channel(encode(owner), lineage)
+        key = (context_of(manager).keys.tag, channel)
+        link = self._held.get(key)
+        try:
+            if link is not None and not link.can_read(0):
+                return
+            if link is not None:
+                link.disconnect()
+            link = manager._driver.backend.pubsub_connection()
+            link.send_command("SUBSCRIBE", channel)
+            link.read_response()
+            self._held[key] = link
+        except REDIS_ERRORS:
+            self._held.pop(key, None)
+
+
+class Idle:
+    """Waits until any queue of any manager holds a message, with one waiting reader for each manager."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._waits: dict[str, Future[bool]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def wait(self, url: str, queues: dict[str, Sequence[Address]], seconds: float) -> bool:
+        """Is there a message? At once, or within ``seconds``."""
+        if len(queues) == 1:
+            ((name, addresses),) = queues.items()
+            return _wait(manager_of(url, name), addresses, seconds)
+        if self._pool is None or self._pid != os.getpid():
+            self._pid, self._waits, self._pool = os.getpid(), {}, ThreadPoolExecutor(max(len(queues), 1))
+        for name, addresses in queues.items():
+            if name not in self._waits:
+                self._waits[name] = self._pool.submit(_wait, manager_of(url, name), addresses, seconds)
+        done, _ = wait(self._waits.values(), timeout=seconds, return_when=FIRST_COMPLETED)
+        for name, future in list(self._waits.items()):
+            if future in done:
+                del self._waits[name]
+        return any(future.result() for future in done)
+
+
+def _wait(manager: QueueManager, queues: Sequence[Address], seconds: float) -> bool:
+    found = False
+    with contextlib.suppress(TimeoutError):
+        found = run(manager, pipelines.any_available(context_of(manager), queues, seconds))
+    return found

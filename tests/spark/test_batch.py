@@ -1,0 +1,256 @@
+"""Batch reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.models import Outgoing
+
+pytestmark = pytest.mark.spark
+
+
+def read(spark: Any, options: dict[str, str], **more: str) -> Any:
+    return spark.read.format("mqredis").options(**options, **more).load()
+
+
+def test_a_read_shows_what_a_browse_shows_and_takes_nothing(spark, qm, options, fill):
+    queue = fill(count=5000)
+    queue.send(
+        Outgoing(
+            body=b"x" * 10_000, priority=7, label="big", correlation_id="c", message_id=b"\x01\xff", group_id="g",
+            sequence=4, properties={"a": 1, "b": "zwei", "c": None, "d": True, "e": 1.5, "f": b"\x00"},
+            app_tag=9, content_type="text/plain", time_to_be_received=3600.0, response_queue="replies",
+        )
+    )  # fmt: skip
+    rows = read(spark, options, queue="orders", minPartitions="3").collect()
+    browsed = list(queue.browse())
+    assert [row.lookup_id for row in rows] == [m.lookup_id for m in browsed]
+    assert [bytes(row.body) for row in rows] == [m.body for m in browsed]
+    assert [row.message_id for row in rows[1:]] == [m.message_id for m in browsed[1:]]
+    big, message = rows[0], browsed[0]
+    assert (big.message_id, big.correlation_id, big.group_id, big.sequence) == ("0x01ff", "c", "g", 4)
+    assert big.properties == {"a": "1", "b": "zwei", "c": None, "d": "true", "e": "1.5", "f": "00"}
+    assert (big.priority, big.label, big.app_tag, big.response_queue) == (7, "big", 9, "replies")
+    assert big.arrived.replace(tzinfo=None) == message.arrived_at.replace(tzinfo=None)
+    assert big.expires.replace(tzinfo=None) == message.expires_at.replace(tzinfo=None)
+    assert (big.state, big.queue, big.manager, big["class"]) == ("available", "orders", qm.name, 0)
+    assert qm.queue_info("orders").ready == 5001
+
+
+def test_locked_and_delayed_messages_have_their_state(spark, qm, options, fill):
+    queue = fill(count=10)
+    queue.send(b"later", delay=600.0)
+    lock = queue.lock(0)
+    counts = {
+        row.state: row["count"]
+        for row in read(spark, options, queue="orders").groupBy("state").count().collect()
+    }
+    assert counts == {"available": 9, "locked": 1, "delayed": 1}
+    locked = read(spark, options, queue="orders").where("state = 'locked'").collect()
+    assert [(row.lookup_id, row.delivery_count) for row in locked] == [(lock.lookup_id, 1)]
+    assert read(spark, options, queue="orders", states="delayed").count() == 1
+    lock.abort()
+
+
+def test_filters_are_pushed_down_and_true(spark, options, fill):
+    queue = fill(count=300)
+    for n in range(8):
+        queue.send(b"p", priority=n, label=f"label {n}")
+    frame = read(spark, options, queue="orders")
+    ids = sorted(row.lookup_id for row in frame.select("lookup_id").collect())
+    wanted = frame.where((frame.lookup_id > ids[10]) & (frame.lookup_id <= ids[20]))
+    plan = wanted._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan, plan
+    assert sorted(row.lookup_id for row in wanted.collect()) == ids[11:21]
+    assert frame.where("priority in (6, 7) and label like 'label%'").count() == 2
+    assert frame.where("not priority = 3").count() == 7
+    assert frame.where("label = 'label 5' or priority = 0").count() == 2
+    assert frame.where("arrived > timestamp'2020-01-01' and correlation_id is null").count() == 308
+
+
+def test_json_bodies_become_columns(spark, qm, options):
+    qm.create_queue("orders")
+    queue = qm.open("orders")
+    queue.send_many(
+        [b'{"n": 1, "who": "a"}', b'{\n "n": 2, "deep": {"x": [1, 2]}}', b"", b'{"n": 4, "more": 0}']
+    )
+    schema = "n INT, who STRING, deep STRUCT<x: ARRAY<BIGINT>>"
+    rows = read(spark, options, queue="orders", **{"body.schema": schema}).collect()
+    assert [(row.n, row.who) for row in rows] == [(1, "a"), (2, None), (None, None), (4, None)]
+    assert rows[1].deep.x == [1, 2]
+    queue.send_many([b"not json", b"[1]", b'{"n": "text"}', b'{"n": 8}'])
+    rows = read(spark, options, queue="orders", **{"body.schema": schema}).select("n", "body").collect()
+    assert [row.n for row in rows] == [1, 2, None, 4, None, None, None, 8]
+
+
+def test_a_schema_of_fewer_columns_is_honoured(spark, options, fill):
+    fill(count=20)
+    frame = (
+        spark.read.format("mqredis")
+        .schema("queue STRING, lookup_id BIGINT")
+        .options(**options, queue="orders")
+    )
+    rows = frame.load().collect()
+    assert len(rows) == 20
+    assert rows[0].asDict().keys() == {"queue", "lookup_id"}
+
+
+def test_several_queues_and_a_pattern(spark, qm, options, fill):
+    fill("a1", 10)
+    fill("a2", 20)
+    fill("b", 40)
+    assert read(spark, options, queues="a1,b").count() == 50
+    assert read(spark, options, queuePattern="a*").count() == 30
+    qm.open("b").move(qm.open("b").peek(0).lookup_id, qm.open("b;retry"))
+    assert read(spark, options, queue="b;retry").count() == 1
+    assert read(spark, options, queue="b", subQueue="retry").count() == 1
+
+
+def test_sql_finds_the_format_by_its_name(spark, options, fill):
+    fill(count=7)
+    text = ", ".join(f"{name} '{value}'" for name, value in {**options, "queue": "orders"}.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING mqredis OPTIONS ({text})")
+    assert spark.sql("SELECT count(*) AS n FROM orders").collect()[0].n == 7
+
+
+def write(frame: Any, options: dict[str, str], mode: str = "append", **more: str) -> None:
+    frame.write.format("mqredis").options(**options, **more).mode(mode).save()
+
+
+def test_a_write_arrives_whole_and_in_order(spark, qm, options):
+    qm.create_queue("target")
+    frame = spark.range(2500).selectExpr("cast(id as string) as body")
+    write(frame.repartition(1).sortWithinPartitions("body"), options, queue="target")
+    found = list(qm.open("target").browse())
+    assert [m.text for m in found] == sorted(str(n) for n in range(2500))
+    assert found[0].content_type == "text/plain; charset=utf-8"
+    assert keys_left(qm) == []
+
+
+def keys_left(qm: mqredis.QueueManager) -> list[str]:
+    link = qm._driver
+    found = link.command("KEYS", f"mq:{{{qm.name}}}:stage*")
+    return [key.decode() for key in found if link.command("HKEYS", key) != [b"closed"]]
+
+
+def test_every_field_of_a_message_can_be_written(spark, qm, options):
+    qm.create_queue("one")
+    qm.create_queue("two")
+    frame = spark.sql(
+        """SELECT cast('hello' AS BINARY) AS body, 'one' AS queue, 'l' AS label, 6 AS priority, 'm-1' AS
+        message_id, cast('c' AS BINARY) AS correlation_id, 'g' AS group_id, 2 AS sequence, true AS
+        last_in_group, map('a', '1', 'b', NULL) AS properties, 60.5D AS time_to_be_received, 'replies' AS
+        response_queue, 12L AS app_tag, 'text/x' AS content_type, false AS recoverable
+        UNION ALL SELECT cast(repeat('x', 9000) AS BINARY), 'two', NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL, NULL, NULL, NULL"""
+    )
+    write(frame, options)
+    one, two = qm.open("one").receive(0), qm.open("two").receive(0)
+    assert (one.body, one.label, one.priority, one.message_id, one.correlation_id) == (
+        b"hello",
+        "l",
+        6,
+        "m-1",
+        b"c",
+    )
+    assert (one.group_id, one.sequence, one.last_in_group, one.properties) == ("g", 2, True, {"a": "1"})
+    assert (one.expires_at - one.arrived_at).total_seconds() == 60.5
+    assert (one.response_queue, one.app_tag, one.content_type, one.recoverable) == (
+        "replies",
+        12,
+        "text/x",
+        False,
+    )
+    assert (two.body, two.priority, two.label) == (b"x" * 9000, 3, "")
+
+
+@pytest.mark.parametrize("limit", ["100000", "300"])
+def test_a_transactional_queue_takes_one_unit_of_work(spark, qm, options, limit):
+    qm.create_queue("target", transactional=True)
+    write(
+        spark.range(1000).selectExpr("cast(id as string) as body"),
+        options,
+        queue="target",
+        atomicPublishLimit=limit,
+    )
+    found = list(qm.open("target").browse())
+    assert sorted(int(m.text) for m in found) == list(range(1000))
+    assert [m.first_in_transaction for m in found] == [True] + [False] * 999
+    assert [m.last_in_transaction for m in found] == [False] * 999 + [True]
+
+
+def test_a_rerun_with_the_same_version_writes_nothing(spark, qm, options):
+    qm.create_queue("target")
+    frame = spark.range(50).selectExpr("cast(id as string) as body")
+    for version in ("1", "1", "2", "1"):
+        write(frame, options, queue="target", txnAppId="load", txnVersion=version)
+    assert qm.queue_info("target").messages == 100
+
+
+def test_a_failed_job_leaves_nothing(spark, qm, options):
+    qm.create_queue("target")
+    frame = spark.range(0, 4000, 1, 4).selectExpr(
+        "if(id = 3999, raise_error('boom'), cast(id as string)) as body"
+    )
+    with pytest.raises(Exception, match="boom"):
+        write(frame, options, queue="target")
+    assert qm.queue_info("target").messages == 0
+    assert keys_left(qm) == []
+
+
+def test_a_quota_fails_the_job_cleanly(spark, qm, options):
+    qm.create_queue("target", quota_messages=99)
+    frame = spark.range(100).selectExpr("cast(id as string) as body")
+    with pytest.raises(Exception, match="ENQUEUE_QUEUE_QUOTA"):
+        write(frame, options, queue="target")
+    assert qm.queue_info("target").messages == 0
+    assert keys_left(qm) == []
+    write(frame.limit(99), options, queue="target")
+    assert qm.queue_info("target").messages == 99
+
+
+def test_errors_come_before_a_job_starts(spark, qm, options, fill):
+    fill(count=1)
+    ok = spark.range(1).selectExpr("cast(id as string) as body")
+    for make, text in [
+        (lambda: read(spark, options, queue="none"), "has no queue 'none'"),
+        (lambda: read(spark, options), "exactly one of"),
+        (
+            lambda: read(spark, options, queue="orders", maxMesagesPerTrigger="1"),
+            "did you mean 'maxMessagesPerTrigger'",
+        ),
+        (
+            lambda: read(spark, options, queue="orders", minPartitions="x"),
+            "minPartitions must be a whole number",
+        ),
+        (
+            lambda: spark.read.format("mqredis").schema("a INT").options(**options, queue="orders").load(),
+            "no column 'a'",
+        ),
+        (lambda: write(ok, options, queue="none"), "has no queue 'none'"),
+        (lambda: write(ok, options), "option queue, or a column queue"),
+        (lambda: write(ok, options, "overwrite", queue="orders"), "only appends"),
+        (lambda: write(ok, options, queue="orders", txnAppId="a"), "both options txnAppId and txnVersion"),
+        (lambda: write(spark.range(1), options, queue="orders"), "needs a column body"),
+        (
+            lambda: write(ok.selectExpr("body", "1 as extra"), options, queue="orders"),
+            "no message field 'extra'",
+        ),
+        (
+            lambda: write(ok.selectExpr("body", "'x' as priority"), options, queue="orders"),
+            "column 'priority' must be",
+        ),
+    ]:
+        with pytest.raises(Exception, match=text):
+            attempt(make)
+
+
+def attempt(make: Callable[[], Any]) -> None:
+    """Read a frame to its end; a write has happened already."""
+    frame = make()
+    if frame is not None:
+        frame.count()
