@@ -1,4 +1,4 @@
-"""A queue manager with a test clock, on a real server and on fakeredis."""
+"""A queue manager with a test clock: a real server and fakeredis, the sync and the asyncio face."""
 
 from __future__ import annotations
 
@@ -13,34 +13,47 @@ from typing import Any
 import pytest
 
 import mqredis
+import mqredis.asyncio
 from mqredis import Settings
+from tests.msmq.kit import Loop, Proxy
 
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(params=["real", "fake"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[], mqredis.QueueManager]]:
-    """Makes clients of one fresh queue manager."""
-    name = f"msmq-{os.getpid()}-{next(_numbers)}"
-    real = request.param == "real"
-    url = request.getfixturevalue("redis_server").url if real else f"memory://{name}"
-    clients: list[mqredis.QueueManager] = []
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.close()
 
-    def make(**settings: Any) -> mqredis.QueueManager:
+
+@pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes clients of one fresh queue manager. At the end the doctor must find nothing wrong with it."""
+    store, face = request.param.split("-")
+    name = f"msmq-{os.getpid()}-{next(_numbers)}"
+    url = request.getfixturevalue("redis_server").url if store == "real" else f"memory://{name}"
+    clients: list[Any] = []
+
+    def make(**settings: Any) -> Any:
         chosen = Settings(**{"test_clock": True, "allow_volatile": True, **settings})
-        clients.append(mqredis.connect(url, manager=name, settings=chosen))
+        if face == "sync":
+            clients.append(mqredis.connect(url, manager=name, settings=chosen))
+        else:
+            thread = request.getfixturevalue("loop")
+            client = thread.call(mqredis.asyncio.connect, url, manager=name, settings=chosen)
+            clients.append(Proxy(client, thread))
         return clients[-1]
 
     yield make
-    with mqredis.connect(url, manager=name, settings=Settings(test_clock=True, allow_volatile=True)) as last:
-        findings = last.doctor().findings
+    findings = make().doctor().findings
     for client in reversed(clients):
         client.close()
     assert not [finding for finding in findings if finding.severity != "notice"]
 
 
 @pytest.fixture
-def qm(connect: Callable[[], mqredis.QueueManager]) -> mqredis.QueueManager:
+def qm(connect: Callable[..., Any]) -> Any:
     return connect()
 
 

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
 from mqredis import Access
 from mqredis.errors import IoTimeout
 
@@ -21,3 +30,71 @@ def drain(qm, name):
                 found.append(queue.receive(0))
             except IoTimeout:
                 return found
+
+
+class Loop:
+    """An event loop in a thread of its own, so that several calls may wait at once."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="msmq-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Run something on the loop and wait for what comes of it."""
+
+        async def run() -> Any:
+            result = function(*args, **named)
+            if inspect.isawaitable(result):
+                return await result
+            if hasattr(result, "__aiter__"):
+                return [item async for item in result]
+            return result
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+class Proxy:
+    """An object of the asyncio face that answers like its sync twin."""
+
+    def __init__(self, target: Any, loop: Loop) -> None:
+        self.__dict__.update(target=target, loop=loop)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.target, name)
+        if not callable(value):
+            return self._wrap(value)
+        return lambda *args, **named: self._call(value, *args, **named)
+
+    def _call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        plain = [unwrap(value) for value in args]
+        return self._wrap(self.loop.call(function, *plain, **{k: unwrap(v) for k, v in named.items()}))
+
+    def _wrap(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._wrap(item) for item in value]
+        if isinstance(value, BaseModel | Enum) or not type(value).__module__.startswith("mqredis"):
+            return value
+        return Proxy(value, self.loop)
+
+    def __enter__(self) -> Any:
+        return self._call(self.target.__aenter__)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        return self._call(self.target.__aexit__, kind, error, trace)
+
+
+def unwrap(value: Any) -> Any:
+    """What is behind a proxy, also in a list."""
+    if isinstance(value, list):
+        return [unwrap(item) for item in value]
+    return value.target if isinstance(value, Proxy) else value
