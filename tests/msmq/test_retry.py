@@ -214,3 +214,22 @@ def test_committed_messages_are_no_business_of_the_policy(qm):
     for lock in q.lock_many(2, 0):
         lock.commit()
     assert qm.info().messages == 0
+
+
+@pytest.mark.parametrize("final", ["poison", "dead_letter", "drop"])
+def test_poison_does_not_hold_up_its_group(qm, final):
+    policy = RetryPolicy(immediate=0, cycles=1, delay=10, final=final)
+    q = make(qm, group_exclusive=True, retry=policy)
+    for body in (b"1", b"2"):
+        q.send(body, group_id="g")
+    q.send(b"other", group_id="h")
+    fail(q, 1)
+    found = q.lock_many(5, 0)
+    assert {m.body for m in found} == {b"2", b"other"}
+    for lock in found:
+        lock.commit()
+    qm.advance_clock(11)
+    fail(q, 1)
+    assert qm.queue_info("q").ready == 0
+    q.send(b"3", group_id="g")
+    assert q.receive(0).body == b"3"
