@@ -23,7 +23,6 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import still_there
 from mqredis.operations.reach import reach
-from mqredis.operations.reach import reach
 from mqredis.operations.receive import locked, settle
 from mqredis.operations.wait import until_found
 from mqredis.steps import Call, Operation, perform
