@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -251,15 +251,15 @@ def decode(queue: str, incarnation: str, lookup_id: bytes, state: bytes, record:
 
 
 def _fill(values: dict[str, Any], head: Mapping[str, str], sent_ms: int) -> None:
-    for key, name in (("c", "correlation_id"), ("g", "group_id")):
-        if key in head:
-            values[name] = _identifier(head[key])
-    for key, name in _NUMBERS:
-        if key in head:
-            values[name] = int(head[key])
-    for key, name in _TEXTS:
-        if key in head:
-            values[name] = unescape(head[key])
+    others = False
+    for key, text in head.items():
+        found = _PLAIN.get(key)
+        if found:
+            values[found[0]] = found[1](text)
+        else:
+            others = True
+    if not others:
+        return
     if "z" in head:
         flags = int(head["z"])
         values["last_in_group"] = flags & 1 != 0
@@ -281,6 +281,11 @@ def _fill(values: dict[str, Any], head: Mapping[str, str], sent_ms: int) -> None
         values["original_arrived_at"] = time_at(int(head["B"]))
 
 
+_PLAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "m": ("message_id", _identifier),
+    "c": ("correlation_id", _identifier),
+    "g": ("group_id", _identifier),
+}
 _NUMBERS = (
     ("n", "sequence"),
     ("o", "offset"),
@@ -300,6 +305,8 @@ _TEXTS = (
     ("O", "original_queue"),
     ("R", "reason"),
 )
+_PLAIN |= {key: (name, int) for key, name in _NUMBERS}
+_PLAIN |= {key: (name, unescape) for key, name in _TEXTS}
 
 _DEFAULTS: dict[str, Any] = {
     name: info.default for name, info in Message.model_fields.items() if not info.is_required()

@@ -360,14 +360,11 @@ class Match(_Model):
     message_id: Identifier | None = None
     correlation_id: Identifier | None = None
     group_id: Identifier | None = None
-    sequence: int | None = Field(default=None, ge=1, le=999_999_999)
-    offset: int | None = Field(default=None, ge=0, le=999_999_999)
+    sequence: int | None = Field(default=None, ge=1, le=999_999_999, strict=True)
+    offset: int | None = Field(default=None, ge=0, le=999_999_999, strict=True)
     token: str | None = None
 
     def __init__(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            if isinstance(value, bool):
-                raise MatchOptionsError(f"match: {name} cannot be {value!r}", mqrc=2247)
         try:
             super().__init__(**fields)
         except ValidationError as error:

@@ -62,7 +62,10 @@ end
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
   local traced = reason == "receive" and string.find(q.flags, "j", 1, true)
-  for n = 1, #entries do traced = traced or record.flag(entries[n].rec, 1) end
+  for n = 1, #entries do
+    local rec = entries[n].rec
+    traced = traced or (record.flag(rec, 1) and record.asks(rec))
+  end
   if traced then
     trace.load()
     trace.plan(q, entries, reason)
@@ -85,9 +88,11 @@ function position.delete(q, entries, reason)
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
         special.load()
-        special.leave(q, e.lid, e.rec, false, reason)
-        special.gone(q, e.rec, reason)
-        traced = reason ~= "aborted"
+        special.leave(q, e.lid, e.rec)
+        if record.asks(e.rec) then
+          special.gone(q, e.rec, reason)
+          traced = reason ~= "aborted"
+        end
       end
     end
     if e.st then states[#states + 1] = e.lid end

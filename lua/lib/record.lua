@@ -23,10 +23,15 @@ end
 
 -- A system field of the head as text, or nothing.
 function record.field(rec, key)
-  local stop = string.find(rec, "\0", 15, true)
   local from = string.find(rec, "\3" .. key, 15, true)
-  if not from or from > stop then return end
+  if not from or from > string.find(rec, "\0", 15, true) then return end
   return string.match(rec, "^[^%z\1\3]*", from + 2)
+end
+
+-- Does a special message ask for more than to be found by its identifiers: for timers, traces, a dedup key?
+function record.asks(rec)
+  local head = string.sub(rec, 15, string.find(rec, "\0", 15, true))
+  return string.find(head, "\3[ajeAkDQuT]") ~= nil
 end
 
 -- When a special message expires, in ms since the epoch; nothing if it never does.

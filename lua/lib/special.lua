@@ -32,7 +32,9 @@ end
 
 -- The message stops being available: it is locked, taken or removed.
 function special.leave(q, lid, rec, locked)
-  if record.field(rec, "e") or record.field(rec, "D") then redis.call("ZREM", q.t, "e" .. lid, "d" .. lid) end
+  if record.asks(rec) and (record.field(rec, "e") or record.field(rec, "D")) then
+    redis.call("ZREM", q.t, "e" .. lid, "d" .. lid)
+  end
   index.load()
   index.drop(q, lid, rec)
   if string.find(q.flags, "x", 1, true) and not q.parent then

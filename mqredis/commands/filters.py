@@ -117,6 +117,21 @@ def matched(value: Identifier | None, what: str) -> str:
     return identifier(value, what) if value else ""
 
 
+def single(match: Match) -> bytes | None:
+    """The filter of a match that names one identifier and nothing else, the usual one; None for any other."""
+    if len(match.model_fields_set) != 1:
+        return None
+    (name,) = match.model_fields_set
+    key = _KEYS.get(name)
+    if key is None:
+        return None
+    value = matched(getattr(match, name), name)
+    try:
+        return f"\x03{key}{value}\0".encode() if value else b""
+    except UnicodeEncodeError:
+        raise InvalidArgument("an identifier to match holds a lone surrogate") from None
+
+
 def only(grouping: object) -> Grouping:
     """The grouping options of a call, checked. Raises MatchOptionsError."""
     if grouping is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mqredis import selector as selectors
-from mqredis.commands.filters import Filter, Member, matched, only
+from mqredis.commands.filters import Filter, Member, matched, only, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
 from mqredis.operations.context import Handle, Logical, UnitOfWork
@@ -45,6 +45,10 @@ def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: f
     """The filter of a plain read; the usual one, for any message, costs nothing."""
     if match is None and selector is None and handle.selector is None:
         return b""
+    if selector is None and handle.selector is None and isinstance(match, Match):
+        one = single(match)
+        if one is not None:
+            return one
     check_token(match, timeout)
     return wanted(handle, match, selector).text()
 
