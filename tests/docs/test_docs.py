@@ -1,0 +1,55 @@
+"""The documentation is true: generated pages are fresh, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from mqredis.cli.app import build
+from tools import script_docs
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+#: Pages whose Python blocks are programs, run from top to bottom as one.
+PROGRAMS = ["README.md", "docs/index.md"]
+
+
+def test_the_page_of_scripts_is_fresh() -> None:
+    assert script_docs.TARGET.read_text() == script_docs.render(), "python -m tools.script_docs"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MQREDIS_URL", f"memory://docs-{name}")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    assert blocks
+    module = types.ModuleType("example")  # workers look at annotations by the module of a function
+    monkeypatch.setitem(sys.modules, "example", module)
+    for block in blocks:
+        exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    told = re.findall(r"#> (.*)", "".join(blocks))
+    assert capsys.readouterr().out.splitlines() == told
+
+
+def test_the_command_line_page_names_every_command() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    actions = [action for action in build()._actions if isinstance(action.choices, dict)]
+    for name in actions[0].choices or ():
+        assert f"`{name}" in text, name
+
+
+def test_no_page_speaks_of_a_machine() -> None:
+    for page in [ROOT / "README.md", *PAGES]:
+        assert not re.search(r"/(work|tmp|home|root)/", page.read_text()), page

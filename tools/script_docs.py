@@ -1,0 +1,69 @@
+"""Write docs/scripts.md from the headers of the Lua scripts: ``python -m tools.script_docs [--check]``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from mqredis import scripts
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
+_ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+\+?\]|RETURNS|FLAGS)\s*(.*)$")
+HEAD = """# Scripts
+
+One script is one event and runs as one atomic step. This page is generated from the headers in `lua/`
+(`python -m tools.script_docs`); tests hold the headers together with the commands that call the scripts, the statuses
+they return and the keys they touch.
+
+KEYS is `message` (`meta sessions txs`, then eight keys per queue) or `admin` (`meta sessions txs queues handles idle`,
+then eight keys per queue); [Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
+and sequence, the latter empty where nothing is changed. Every reply begins with status, incarnation and history
+number. Any script may also answer SESSION_EXPIRED, TOKEN_REUSED, MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom`
+scripts run on a server that is at its memory limit.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name in scripts.names():
+        about: list[str] = []
+        rows: list[tuple[str, str]] = []
+        for line in (scripts.root() / f"{name}.lua").read_text().splitlines():
+            if not line.startswith("--") or line.startswith("---"):
+                break
+            match = _ROW.match(line)
+            if match:
+                rows.append((match[1], match[2]))
+            elif rows and line[2:].strip():
+                rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line[2:].strip()}")
+            elif line[2:].strip():
+                about.append(line[2:].strip())
+        parts.append(f"## {name}\n\n" + "\n".join(map(_escape, about)) + "\n\n| | |\n|---|---|\n")
+        parts[-1] += "".join(f"| `{kind}` | {_cell(kind, text)} |\n" for kind, text in rows)
+    return "\n".join(parts)
+
+
+def _escape(text: str) -> str:
+    return text.replace("<", "&lt;").replace("*", r"\*")
+
+
+def _cell(kind: str, text: str) -> str:
+    if kind.startswith("QUEUE"):
+        return _escape(text).replace("|", r"\|")
+    word, space, rest = text.partition(" ")
+    return f"`{word}`{space}{_escape(rest)}".replace("|", r"\|") if word else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with ``--check`` only say whether it is fresh."""
+    text = render()
+    if "--check" in arguments:
+        return 0 if TARGET.read_text() == text else 1
+    TARGET.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
