@@ -24,6 +24,8 @@ FROM_THE_FRAME = {"SESSION_EXPIRED", "TOKEN_REUSED", "MANAGER_NOT_FOUND", "SCHEM
 FROM_THE_CALLER = {"OPERATION_CANCELLED"}
 #: Not returned, but stored as the reply of another call.
 FOR_OTHERS = {"resolve": {"OPERATION_CANCELLED"}}
+#: Data pipelines have keys of their own; their scripts are called by the tests of mqredis.spark.
+PIPELINES = ("claim", "stage")
 _USED = re.compile(r"\bstatus\.([A-Z_]+)\b")
 _REQUIRED = re.compile(r'^--- require (?:lazy )?"(lib/[a-z_]+)"', re.MULTILINE)
 
@@ -129,8 +131,9 @@ def test_commands_and_headers_agree(calls: list[Call[Any]]) -> None:
 
 
 def test_the_walk_reaches_every_script(calls: list[Call[Any]]) -> None:
-    reached = {call.script for call in calls}
-    assert set(scripts.names()) - reached <= {"glance"}  # the drivers ask it when somebody waits for long
+    missed = set(scripts.names()) - {call.script for call in calls}
+    missed = {name for name in missed if not name.startswith(PIPELINES)}
+    assert missed <= {"glance"}  # the drivers ask it when somebody waits for long
 
 
 # ---- keys touched --------------------------------------------------------------------------------
