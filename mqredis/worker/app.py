@@ -11,6 +11,7 @@ from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
 from mqredis.worker.run import Running, Signals
+from mqredis.worker.schedule import Schedule
 
 H = TypeVar("H", bound=Handler)
 
@@ -44,6 +45,7 @@ class Worker:
         self._shutdown_seconds = shutdown_seconds
         self.health_file = health_file
         self.consumers: list[Consumer] = []
+        self.schedules: list[Schedule] = []
         self._running: Running | None = None
 
     def consumer(
@@ -95,6 +97,37 @@ class Worker:
 
         return register
 
+    def schedule(
+        self, name: str, when: str | float, queue: str, body: bytes | str = b"", **fields: Any
+    ) -> None:
+        """Send a message to the transactional ``queue`` at the times of ``when``, once each, however many workers run.
+
+        ``when``: a cron expression ("*/5 * * * *", "0 3 * * mon-fri"; UTC), or seconds between two times. Times at
+        which no worker ran are made up for by one message. ``fields`` are those of Outgoing.
+        """
+        schedule = Schedule(name, when, queue, body, fields)
+        self.schedules.append(schedule)
+        self.consumers.append(
+            consumer_of(
+                schedule.fire, (schedule.ticks,), retry=Retry(deliveries=0), create={"transactional": True}
+            )
+        )
+
+    def cron(self, when: str | float, *, name: str | None = None, **options: Any) -> Callable[[H], H]:
+        """Run a function at the times of ``when``, once each: a schedule with a queue and a consumer of its own.
+
+        ``name``: of the schedule (default: the function's). ``options`` are those of ``consumer``.
+        """
+
+        def register(handler: H) -> H:
+            chosen = name or handler.__name__
+            queue = f"schedule.{chosen}.runs"
+            self.consumer(queue, **{"create": {"transactional": True}, **options})(handler)
+            self.schedule(chosen, when, queue)
+            return handler
+
+        return register
+
     def run(
         self,
         *,
@@ -119,6 +152,7 @@ class Worker:
         running = self._running = Running(
             manager,
             self.consumers,
+            self.schedules,
             shutdown_seconds=self._shutdown_seconds,
             health_file=self.health_file,
             raise_errors=errors == "raise",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +43,17 @@ _LONGEST = 86_400.0
 class Loop:
     """Reads and handles for one consumer, in one thread."""
 
-    def __init__(self, running: Running, consumer: Consumer, queues: Sequence[Queue]) -> None:
+    def __init__(
+        self, running: Running, consumer: Consumer, queues: Sequence[Queue], judged: Collection[str] = ()
+    ) -> None:
         self.running = running
         self.consumer = consumer
         self.queues = list(queues)
         self.manager: QueueManager = running.manager
         self.transactional = queues[0]._handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
+        #: Queues whose own retry policy decides what becomes of failed messages.
+        self.judged = judged
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
 
@@ -139,7 +143,7 @@ class Loop:
             elif isinstance(error, Cancelled):
                 self._settle(lock.abort)
             else:
-                pause = self._pause(error, message.delivery_count)
+                pause = self._pause(queue, error, message.delivery_count)
                 self._settle(partial(lock.extend, pause) if pause else lock.abort)
                 if pause:
                     queue._handle.locks.pop(f"{lock.lookup_id:016x}", None)  # its lease is the pause now
@@ -191,7 +195,7 @@ class Loop:
                 self._reason(message, error)
                 self._reject_later(queue, message, self._why(error))
             return True
-        pause = self._pause(error, max(m.delivery_count for m in good))
+        pause = self._pause(queue, error, max(m.delivery_count for m in good))
         self._end(transaction.abort)
         self._rest(queue, good, pause)
         return True
@@ -201,7 +205,7 @@ class Loop:
         if pause <= 0:
             return
         try:
-            aside = self.running.open(f"{queue.name};retry")
+            aside = self.running.open(f"{queue.name};later")
             transaction = self.manager.transaction(lease=pause)
             for message in messages:
                 queue.move(message.lookup_id, aside, transaction=transaction)
@@ -234,7 +238,7 @@ class Loop:
         limit = self.consumer.retry.deliveries
         for message in messages:
             reason = ""
-            if 0 < limit < message.delivery_count:
+            if 0 < limit < message.delivery_count and message.queue not in self.judged:
                 reason = f"delivered {message.delivery_count - 1} times without an end"
             else:
                 try:
@@ -295,11 +299,13 @@ class Loop:
         return error
 
     def _is_over(self, error: BaseException, message: Message) -> bool:
-        if isinstance(error, (Cancelled, RetryLater)):
+        if isinstance(error, (Cancelled, RetryLater)) or message.queue in self.judged:
             return False
         return self.consumer.retry.over(message.delivery_count)
 
-    def _pause(self, error: BaseException, deliveries: int) -> float:
+    def _pause(self, queue: Queue, error: BaseException, deliveries: int) -> float:
+        if queue.name in self.judged:
+            return 0.0
         if isinstance(error, RetryLater) and error.seconds is not None:
             return min(max(error.seconds, 0.0), _LONGEST)
         return self.consumer.retry.pause(deliveries)

@@ -16,6 +16,7 @@ from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExist
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.loop import LOOK_SECONDS, Loop, Rate
+from mqredis.worker.schedule import Schedule
 
 log = logging.getLogger("mqredis.worker")
 
@@ -29,6 +30,7 @@ class Running:
         self,
         manager: QueueManager,
         consumers: Iterable[Consumer],
+        schedules: Iterable[Schedule] = (),
         *,
         shutdown_seconds: float,
         health_file: str | None = None,
@@ -37,6 +39,7 @@ class Running:
         self.manager = manager
         self.settings = manager._context.settings
         self.consumers = list(consumers)
+        self.schedules = list(schedules)
         self.keeper = Keeper()
         #: What waiting readers may be woken by.
         self.scope = object()
@@ -93,6 +96,8 @@ class Running:
 
     def prepare(self) -> None:
         """Create what a consumer said to create, and open its queues."""
+        for schedule in self.schedules:
+            schedule.begin(self.manager, self.stopping)
         for consumer in self.consumers:
             names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
             for name in names if consumer.create is not None else ():
@@ -106,7 +111,8 @@ class Running:
                     f"the queues of {consumer.name} (dead letters included) must be all transactional or none"
                 )
             queues = queues[: len(consumer.queues)]
-            self._loops += [Loop(self, consumer, queues) for _ in range(consumer.concurrency)]
+            judged = {q.name for q in queues if self.manager.queue_info(q.name).retry is not None}
+            self._loops += [Loop(self, consumer, queues, judged) for _ in range(consumer.concurrency)]
 
     def burst(self) -> None:
         """Handle what is there, and what comes of it, until nothing is left."""

@@ -1,0 +1,74 @@
+"""``mqredis worker | health``."""
+
+from __future__ import annotations
+
+import logging
+
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.exits import Exit
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    worker = command(subparsers, "worker", "run the worker of an application", _worker)
+    worker.add_argument("target", metavar="MODULE:NAME", help="where the Worker is, such as app:worker")
+    worker.add_argument("--processes", type=int, default=1, help="how many processes (default: 1)")
+    worker.add_argument("--burst", action="store_true", help="end when nothing is left to do")
+    worker.add_argument(
+        "--reload", action="store_true", help="start anew when the code changes (development)"
+    )
+    worker.add_argument(
+        "--shutdown", type=float, metavar="SECONDS", help="how long handlers may go on after SIGTERM"
+    )
+    worker.add_argument(
+        "--health-file", metavar="FILE", help="touched whenever the worker looked at its queues"
+    )
+    worker.add_argument("--quiet", action="store_true", help="log only what is wrong")
+    health = command(
+        subparsers, "health", "tell whether the broker answers, or whether a worker consumes", _health
+    )
+    health.add_argument("--consumer", metavar="FILE", help="the health file of a worker")
+    health.add_argument(
+        "--max-age",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how old its last look may be (default: 60)",
+    )
+
+
+def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a worker logs
+    from mqredis.worker import command as worker
+
+    if not arguments.quiet:
+        logging.getLogger("mqredis.worker").setLevel(logging.INFO)
+    code = worker.run(
+        arguments.target,
+        url=getattr(arguments, "url", None),
+        manager=getattr(arguments, "manager", None),
+        processes=arguments.processes,
+        burst=arguments.burst,
+        reload=arguments.reload,
+        shutdown_seconds=arguments.shutdown,
+        health_file=arguments.health_file,
+    )
+    return Exit.DONE if code == 0 else Exit.REFUSED
+
+
+def _health(arguments: Arguments, output: Output) -> Exit:
+    if arguments.consumer is None:
+        with open_manager(arguments) as qm:
+            info = qm.info()
+        output.line(f"{info.name} answers", manager=info.name, healthy=True)
+        return Exit.DONE
+    from mqredis.worker.command import age
+
+    seconds = age(arguments.consumer)
+    healthy = seconds is not None and seconds <= arguments.max_age
+    shown = "it has not looked yet" if seconds is None else f"its last look is {seconds:.1f} s old"
+    output.line(
+        f"{'consumes' if healthy else 'does not consume'}: {shown}",
+        healthy=healthy,
+        seconds_since_look=None if seconds is None else round(seconds, 3),
+    )
+    return Exit.DONE if healthy else Exit.REFUSED

@@ -1,0 +1,136 @@
+"""Several processes of one worker, and a new start of them when their code changes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+log = logging.getLogger("mqredis.worker")
+
+#: Pause before a process that died is started again, in seconds.
+_AGAIN_SECONDS = 1.0
+#: How often the files are looked at, in seconds.
+_LOOK_SECONDS = 0.5
+
+
+def supervise(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    processes: int,
+    *,
+    reload: bool = False,
+    once: bool = False,
+    health_file: str | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Run ``command`` so many times until SIGTERM or SIGINT, which every process gets; a second one kills.
+
+    A process that dies is started again, unless ``once``. With several processes each has a health file of its own:
+    ``health_file`` with ``.1``, ``.2`` and so on. Answers the exit code: 0, or the first that was not.
+    """
+    return _Supervisor(command, environment, processes, reload, once, health_file, folder or Path.cwd()).run()
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        processes: int,
+        reload: bool,
+        once: bool,
+        health_file: str | None,
+        folder: Path,
+    ) -> None:
+        self._command = list(command)
+        self._environment = dict(environment)
+        self._reload = reload
+        self._once = once
+        self._health = health_file
+        self._folder = folder
+        self._wake = threading.Event()
+        self._stops = 0
+        self._children: list[subprocess.Popen[bytes] | None] = [None] * processes
+        self._due = [0.0] * processes
+        self._code = 0
+
+    def run(self) -> int:
+        old = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            seen = self._times() if self._reload else {}
+            while not self._stops:
+                self._start()
+                if self._once and all(
+                    child is not None and child.poll() is not None for child in self._children
+                ):
+                    break
+                self._wake.wait(_LOOK_SECONDS)
+                if self._reload and (now := self._times()) != seen:
+                    log.warning("the code has changed: the worker starts anew")
+                    seen = now
+                    self._signal(signal.SIGTERM)
+                    self._collect()
+                    self._children = [None] * len(self._children)
+                    self._due = [0.0] * len(self._children)
+        finally:
+            self._collect()
+            for number, handler in old.items():
+                signal.signal(number, handler)
+        return self._code
+
+    def _start(self) -> None:
+        now = time.monotonic()
+        for n, child in enumerate(self._children):
+            if child is not None and child.poll() is None:
+                continue
+            if child is not None:
+                if self._once:
+                    self._code = self._code or abs(child.returncode)
+                    continue
+                if self._due[n] == 0.0:
+                    log.error("process %d ended with %d; it is started again", child.pid, child.returncode)
+                    self._due[n] = now + _AGAIN_SECONDS
+                if now < self._due[n]:
+                    continue
+            self._due[n] = 0.0
+            options = []
+            if self._health:
+                several = len(self._children) > 1
+                options = ["--health-file", f"{self._health}.{n + 1}" if several else self._health]
+            # A group of their own: Ctrl-C in a terminal reaches them through us, once.
+            self._children[n] = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
+                [*self._command, *options], env=self._environment, cwd=self._folder, process_group=0
+            )
+
+    def _signalled(self, *_: object) -> None:
+        self._stops += 1
+        self._signal(signal.SIGTERM)
+        self._wake.set()
+
+    def _signal(self, number: int) -> None:
+        for child in self._children:
+            if child is not None and child.poll() is None:
+                child.send_signal(number)
+
+    def _collect(self) -> None:
+        """Wait for their ends: each has its own deadline for what it is doing."""
+        for child in self._children:
+            if child is not None:
+                child.wait()
+
+    def _times(self) -> dict[str, int]:
+        """Every source file of the application, with the time of its last change."""
+        found: dict[str, int] = {}
+        for path in self._folder.rglob("*.py"):
+            if any(part.startswith(".") for part in path.relative_to(self._folder).parts):
+                continue
+            try:
+                found[str(path)] = path.stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
+        return found

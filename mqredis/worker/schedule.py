@@ -1,0 +1,78 @@
+"""Schedules: messages at certain times, once each, however many workers run.
+
+A schedule is one message, the tick, in a transactional queue of its own. It is delayed until the next time; whoever
+receives it sends, in the same transaction, the message that is due and the tick of the time after. So a time is served
+once or not yet, whatever dies when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+from mqredis.client import QueueManager
+from mqredis.errors import InvalidArgument, QueueExists, SharingViolation
+from mqredis.models import Access, Message, Share
+from mqredis.worker.cron import Cron, Every
+from mqredis.worker.unit import Unit
+
+#: How long to wait for another worker that is just setting the same schedule up, in seconds, and how often to look.
+_TRIES, _PAUSE = 100, 0.05
+
+
+class Schedule:
+    """One schedule of a worker."""
+
+    def __init__(
+        self, name: str, when: str | float, queue: str, body: bytes | str, fields: dict[str, Any]
+    ) -> None:
+        self.name = name
+        #: The queue of the tick.
+        self.ticks = f"schedule.{name}"
+        self._times = Cron(when) if isinstance(when, str) else Every(when)
+        self._queue = queue
+        self._body = body
+        self._fields = fields
+
+    def begin(self, manager: QueueManager, stopping: threading.Event) -> None:
+        """Send the first tick, unless there is one: by one worker, the others find the queue closed to them."""
+        with contextlib.suppress(QueueExists):
+            manager.create_queue(self.ticks, transactional=True)
+        for _ in range(_TRIES):
+            try:
+                with manager.open(self.ticks, Access.ALL, Share.DENY_RECEIVE) as queue:
+                    info = manager.queue_info(self.ticks)
+                    if info.messages == 0:
+                        now = clock(manager)
+                        slot = self._times.after(now)
+                        with manager.transaction() as transaction:
+                            queue.send(
+                                b"", transaction=transaction, properties={"slot": slot}, delay=slot - now
+                            )
+                return
+            except SharingViolation:
+                # Somebody reads it, so somebody has set it up; or is just doing it.
+                if manager.queue_info(self.ticks).messages or stopping.wait(_PAUSE):
+                    return
+        raise SharingViolation(f"schedule {self.name!r} is being set up by somebody who does not end")
+
+    def fire(self, tick: Message, tx: Unit) -> None:
+        """The tick is due: send what is scheduled, and the next tick."""
+        slot = tick.properties.get("slot")
+        if not isinstance(slot, (int, float)) or isinstance(slot, bool):
+            raise InvalidArgument(f"the tick of schedule {self.name!r} names no time")
+        now = max(clock(tx.manager), slot)
+        following = self._times.after(now)
+        fields = {**self._fields}
+        fields["properties"] = {**fields.get("properties", {}), "scheduled_for": slot}
+        tx.send(self._queue, self._body, **fields)
+        tx.send(self.ticks, b"", properties={"slot": following}, delay=following - now)
+
+
+def clock(manager: QueueManager) -> float:
+    """The broker's time in seconds since 1970; a test manager's clock may have been moved."""
+    now = manager._driver.clock_ms()
+    if manager._context.settings.test_clock:
+        now += int(manager._driver.command("HGET", manager._context.keys.own[0], "clock") or 0)
+    return now / 1000

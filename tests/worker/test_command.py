@@ -1,0 +1,128 @@
+"""``mqredis worker`` and ``mqredis health`` as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.cli import main
+from tests.support.server import RedisServer
+
+APP = """
+import os
+from mqredis.worker import Retry, Unit, Worker
+
+worker = Worker(manager="m")
+
+@worker.consumer("in", create={{}}, lease=1, retry=Retry(deliveries=2))
+def handle(body: bytes, tx: Unit):
+    if body == b"die":
+        os._exit(9)
+    tx.send("out", f"{marker} {{os.getpid()}} {{body.decode()}}")
+"""
+WAIT = 30.0
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(APP.format(marker="first"))
+    return tmp_path
+
+
+@pytest.fixture
+def out(redis_server: RedisServer) -> Iterator[mqredis.Queue]:
+    settings = mqredis.Settings(allow_volatile=True)
+    with mqredis.connect(redis_server.url, manager="m", settings=settings) as qm:
+        for name in ("in", "out"):
+            qm.create_queue(name)
+        with qm.open("out") as queue:
+            yield queue
+
+
+def send(out: mqredis.Queue, *bodies: bytes) -> None:
+    with out._manager.open("in") as queue:
+        queue.send_many(bodies)
+
+
+@pytest.fixture
+def run(app: Path, redis_server: RedisServer) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    started = []
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "MQREDIS_URL": redis_server.url,
+            "MQREDIS_ALLOW_VOLATILE": "1",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mqredis", *arguments], cwd=app, env=environment, stdout=subprocess.PIPE
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_burst(run, out):
+    send(out, b"1", b"2")
+    assert run("worker", "app:worker", "--burst").wait(WAIT) == 0
+    assert [message.text.split()[2] for message in out.receive_many(9, timeout=0)] == ["1", "2"]
+
+
+def test_term_ends_it(run, out, app):
+    process = run("worker", "app:worker", "--health-file", str(app / "alive"))
+    send(out, b"1")
+    out.receive(timeout=WAIT)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(WAIT) == 0
+    assert main(["health", "--consumer", str(app / "alive"), "--max-age", "600"]) == 0
+    assert main(["health", "--consumer", str(app / "nobody")]) == 1
+    os.utime(app / "alive", (0, 0))
+    assert main(["health", "--consumer", str(app / "alive")]) == 1
+
+
+def test_processes_that_die_are_started_again(run, out):
+    process = run("worker", "app:worker", "--processes", "2")
+    send(out, b"1")
+    out.receive(timeout=WAIT)
+    send(out, b"die")
+    pids: set[Any] = set()
+    # The killer comes back once after its lease, then it is rejected.
+    while out._manager.queue_info("in").messages:
+        send(out, b"x")
+        pids.add(out.receive(timeout=WAIT).text.split()[1])
+    assert len(pids) >= 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(WAIT) == 0
+
+
+def test_reload(run, out, app):
+    process = run("worker", "app:worker", "--reload")
+    send(out, b"1")
+    assert out.receive(timeout=WAIT).text.startswith("first ")
+    (app / "app.py").write_text(APP.format(marker="second"))
+    while True:
+        send(out, b"2")
+        if out.receive(timeout=WAIT).text.startswith("second "):
+            break
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(WAIT) == 0
+
+
+@pytest.mark.parametrize("target", ["app", "nothing:worker", "app:nothing", ":", "app:Worker"])
+def test_targets_that_are_no_worker(app, monkeypatch, target):
+    monkeypatch.chdir(app)
+    monkeypatch.syspath_prepend(str(app))
+    assert main(["worker", target]) == 2

@@ -1,0 +1,116 @@
+"""Schedules fire once a time, however many workers run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.testing import drain
+from mqredis.worker import Worker
+from mqredis.worker.cron import Cron, Every
+from mqredis.worker.schedule import clock
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "expression, now, following",
+    [
+        ("* * * * *", "2026-01-01T00:00:00", "2026-01-01T00:01:00"),
+        ("* * * * *", "2026-01-01T00:00:59", "2026-01-01T00:01:00"),
+        ("*/15 * * * *", "2026-01-01T00:46:00", "2026-01-01T01:00:00"),
+        ("30 3 * * *", "2026-01-01T03:30:00", "2026-01-02T03:30:00"),
+        ("0 0 29 2 *", "2026-01-01T00:00:00", "2028-02-29T00:00:00"),
+        ("0 9 * * mon-fri", "2026-01-02T10:00:00", "2026-01-05T09:00:00"),
+        ("0 9 * * 7", "2026-01-01T00:00:00", "2026-01-04T09:00:00"),
+        ("0 9 * * sun", "2026-01-01T00:00:00", "2026-01-04T09:00:00"),
+        ("0 0 13 * fri", "2026-01-10T00:00:00", "2026-01-13T00:00:00"),
+        ("5,10-12,50/5 1 1 jan,dec *", "2026-01-01T01:12:00", "2026-01-01T01:50:00"),
+        ("59 23 31 12 *", "2026-12-31T23:59:00", "2027-12-31T23:59:00"),
+    ],
+)
+def test_times_of_cron(expression, now, following):
+    assert Cron(expression).after(at(now)) == at(following)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *",
+     "a * * * *", "-1 * * * *", "1- * * * *", "² * * * *"],
+)  # fmt: skip
+def test_expressions_that_make_no_sense(expression):
+    with pytest.raises(mqredis.InvalidArgument):
+        Cron(expression)
+
+
+def test_a_time_that_never_comes():
+    with pytest.raises(mqredis.InvalidArgument, match="no time fits"):
+        Cron("0 0 30 2 *").after(0)
+
+
+def test_every():
+    assert Every(90).after(0) == 90
+    assert Every(90).after(91) == 180
+    with pytest.raises(mqredis.InvalidArgument):
+        Every(0.5)
+
+
+def burst(worker: Worker, qm) -> int:
+    return worker.run(burst=True, manager=qm, signals=False)
+
+
+def scheduled() -> Worker:
+    worker = Worker()
+    worker.schedule("hourly", 3600.0, "jobs", b"go", label="l")
+    return worker
+
+
+def test_two_workers_fire_once(qm):
+    qm.create_queue("jobs", transactional=True)
+    first, second = scheduled(), scheduled()
+    for _ in range(5):
+        burst(first, qm)
+        burst(second, qm)
+        qm.advance_clock(3600)
+    burst(second, qm)
+    with qm.open("jobs") as jobs:
+        messages = drain(jobs)
+    slots: list[Any] = [message.properties["scheduled_for"] for message in messages]
+    assert len(slots) == len(set(slots)) == 5
+    assert {b - a for a, b in pairwise(slots)} == {3600.0}
+    assert messages[0].label == "l"
+    assert qm.queue_info("schedule.hourly").messages == 1
+
+
+def test_what_was_missed_is_made_up_for_once(qm):
+    qm.create_queue("jobs", transactional=True)
+    worker = scheduled()
+    burst(worker, qm)
+    qm.advance_clock(10 * 3600 + 1)
+    burst(worker, qm)
+    burst(worker, qm)
+    with qm.open("jobs") as jobs:
+        assert len(drain(jobs)) == 1
+    assert qm.queue_info("schedule.hourly").delayed == 1
+
+
+def test_functions(qm):
+    worker = Worker()
+    seen: list[Any] = []
+
+    @worker.cron("0 * * * *", name="report")
+    def report(message):
+        seen.append(message.properties["scheduled_for"])
+
+    burst(worker, qm)
+    assert seen == []
+    due = Cron("0 * * * *").after(clock(qm))
+    qm.advance_clock(3600)
+    burst(worker, qm)
+    assert seen == [due]
