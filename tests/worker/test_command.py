@@ -28,7 +28,7 @@ def handle(body: bytes, tx: Unit):
         os._exit(9)
     tx.send("out", f"{marker} {{os.getpid()}} {{body.decode()}}")
 """
-WAIT = 30.0
+WAIT = 60.0
 
 
 @pytest.fixture
