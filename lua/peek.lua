@@ -67,10 +67,13 @@ if ARGV[7] ~= "" then
 end
 
 if ARGV[9] ~= "" then
-  search.load()
-  local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint)
-  if code then return finish(code) end
-  entries, place = found, stopped
+  entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]))
+  if not entries then
+    search.load()
+    local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint)
+    if code then return finish(code) end
+    entries, place = found, stopped
+  end
 elseif cursor == "R" and ARGV[6] == "current" then
   if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
   if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end

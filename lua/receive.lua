@@ -87,9 +87,12 @@ end
 local cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2)
 local entries, place
 if ARGV[11] ~= "" then
-  search.load()
-  entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
-  if code then return finish(code) end
+  entries = seek.direct(q, ARGV[11], from, count)
+  if not entries then
+    search.load()
+    entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
+    if code then return finish(code) end
+  end
 elseif hint and redis.call("ZSCORE", q.a, hint) then
   entries = position.read(q, { hint })
 elseif cursor == "R" then

@@ -114,11 +114,17 @@ def get(name: str) -> Script:
     # function, for each function and table that exists from the start costs every call.
     text = "\n".join(line for _, _, line in [*front, *own])
     near = [module for module in lazy if re.search(rf"\b{_word(module)}\b", text)]
+    # One that needs nothing but what is there from the start stands alone: it brings no others with it.
+    later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
+    alone = [module for module in near if _stands(module, eager, later)]
     lines: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
     for module in [*eager, *near]:
         lines += _parts(module)[0]
     lines += front
     lines += [("", 0, f"function {_word(m)}.load() end") for m in eager if f"{_word(m)}.load()" in text]
+    lines += [line for module in alone for line in _loader(module)]
+    near = [module for module in near if module not in alone]
+    lazy = [module for module in lazy if module not in alone]
     if near:
         lines.append(("", 0, "local function lazily()"))
         for module in [*inner, *(m for m in lazy if m not in near)]:
@@ -141,6 +147,14 @@ def get(name: str) -> Script:
     text = "\n".join(line for _, _, line in lines) + "\n"
     header = _header([line for _, _, line in own])
     return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
+
+
+def _stands(module: str, eager: list[str], later: set[str]) -> bool:
+    """Does a lazy module need only what exists from the start of a script?"""
+    if any(is_lazy or other not in eager for is_lazy, other in _requires(module, ())):
+        return False
+    text = "\n".join(line for _, _, line in _parts(module)[1])
+    return not any(re.search(rf"\b{re.escape(name)}\(", text) for name in later)
 
 
 def _word(module: str) -> str:

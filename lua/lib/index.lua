@@ -61,6 +61,15 @@ function index.drop(q, lid, rec)
   if #members > 0 then redis.call("ZREM", q.i, unpack(members)) end
 end
 
+-- Answers the usual filter, one identifier and nothing else: up to `count` ids behind `after`. Nothing if it asks for
+-- more (lib/search).
+function index.direct(q, text, after, count)
+  local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
+  if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
+    return index.range(q, key, id, after, count)
+  end
+end
+
 -- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.
 function index.range(q, key, id, after, count)
   local stem = key .. id .. "\0"

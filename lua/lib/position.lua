@@ -1,6 +1,7 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/record"
+--- require lazy "lib/index"
 --- require lazy "lib/special"
 --- require lazy "lib/trace"
 --- require "lib/quota"
@@ -43,8 +44,13 @@ function position.arrive(q, entries)
     local e = entries[n]
     local fate
     if record.flag(e.rec, 1) then
-      special.load()
-      fate = special.arrive(q, e.lid, e.rec, frame.now)
+      if position.named(q, e.rec) then
+        index.load()
+        index.add(q, e.lid, e.rec)
+      else
+        special.load()
+        fate = special.arrive(q, e.lid, e.rec, frame.now)
+      end
     end
     if fate == "expired" then
       gone[#gone + 1] = e
@@ -56,6 +62,22 @@ function position.arrive(q, entries)
   end
   if #add > 0 then redis.call("ZADD", q.a, unpack(add)) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
+end
+
+-- Is all that sets a message apart its identifiers? Then the index is all that comes and goes with it.
+function position.named(q, rec)
+  return not record.asks(rec) and not string.find(q.flags, "x", 1, true)
+end
+
+-- A message that is set apart stops being available.
+function position.leave(q, e, locked)
+  if position.named(q, e.rec) then
+    index.load()
+    index.drop(q, e.lid, e.rec)
+  else
+    special.load()
+    special.leave(q, e.lid, e.rec, locked)
+  end
 end
 
 -- Decide: may these entries leave for this reason? Else frame.missing names the queues their traces go to. Plain
@@ -87,9 +109,9 @@ function position.delete(q, entries, reason)
     if e.rec then
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
-        special.load()
-        special.leave(q, e.lid, e.rec)
+        position.leave(q, e, false)
         if record.asks(e.rec) then
+          special.load()
           special.gone(q, e.rec, reason)
           traced = reason ~= "aborted"
         end
@@ -129,10 +151,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     scores[#scores + 1] = e.lid
     states[#states + 1] = e.lid
     states[#states + 1] = record.text(st)
-    if record.flag(e.rec, 1) then
-      special.load()
-      special.leave(q, e.lid, e.rec, true)
-    end
+    if record.flag(e.rec, 1) then position.leave(q, e, true) end
     if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
   redis.call("ZREM", q.a, unpack(ids))

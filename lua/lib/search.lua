@@ -15,14 +15,11 @@ local search = { most = 1000 }
 -- at), a status that ends the call.
 function search.look(q, text, from, count, hint, taking)
   index.load()
-  local exclusive = taking and not q.parent and string.find(q.flags, "x", 1, true)
-  local simple = not exclusive and search.direct(q, text, from, count)
-  if simple then return simple end
   filter.load()
   local f = filter.parse(text)
   if f.grouped then group.load() end
   if f.G then return search.next(q, f) end
-  if exclusive then
+  if taking and not q.parent and string.find(q.flags, "x", 1, true) then
     f.x = true
     turn.load()
   end
@@ -34,18 +31,6 @@ function search.look(q, text, from, count, hint, taking)
   if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f["@"] or "", count) end
   if #found == 0 then return found, place end
   return search.taken(q, f, found)
-end
-
--- The usual question, one identifier and nothing else: the index alone answers it. Nothing if it is another question.
-function search.direct(q, text, from, count)
-  local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  if not key or string.find(id, "^smq%-") then return end
-  local ids = index.range(q, key, id, from, count)
-  local entries = position.read(q, ids)
-  for n = 1, #entries do
-    if search.expired(entries[n].rec) then return end
-  end
-  return entries
 end
 
 -- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there". The

@@ -1,6 +1,7 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require "lib/record"
+--- require lazy "lib/index"
 -- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
 -- under a cursor still has a "next".
 local seek = {}
@@ -24,6 +25,17 @@ function seek.available(q, after, count)
     after, page = ids[#ids], 128
   end
   return found
+end
+
+-- The entries that the index alone names for a filter; nothing if that takes more (lib/search).
+function seek.direct(q, text, after, count)
+  index.load()
+  local ids = index.direct(q, text, after, count)
+  local entries = ids and position.read(q, ids)
+  for n = 1, #(entries or "") do
+    if seek.expired(entries[n]) then return end
+  end
+  return entries
 end
 
 function seek.expired(e)
