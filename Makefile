@@ -126,9 +126,10 @@ docs: $(VENV)/.docs ## build the documentation into build/site
 wheel: $(VENV)/.dev ## build sdist and wheel into dist
 	@$(PY) -m build --outdir dist
 
-format: $(VENV)/.dev ## let ruff put the sources in order
+format: $(VENV)/.dev ## let ruff put the sources in order; write docs/scripts.md
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(PY) -m tools.script_docs
 
 clean: ## remove what was built
 	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache

@@ -1,4 +1,4 @@
--- Close a session: its slots and what they remember are gone.
+-- Close a session: its slots, what they remember, and its handles are gone.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
 -- KEYS admin
@@ -9,4 +9,5 @@
 local reply = frame.open()
 if reply then return reply end
 session.drop(ARGV[3])
+session.handles({ [ARGV[3]] = true })
 return frame.close({ status.OK })

@@ -38,9 +38,25 @@ function session.used(number)
   return last, ttl
 end
 
+-- Takes away the handles of sessions that are gone (a set of their numbers).
+function session.handles(gone)
+  local left, from = {}, 0
+  repeat
+    local page = redis.call("ZRANGE", KEYS[5], from, from + 499)
+    from = from + 500
+    for n = 1, #page do
+      if gone[string.match(page[n], "^[^|]*|(%d+)|")] then left[#left + 1] = page[n] end
+    end
+  until #page < 500
+  for at = 1, #left, 500 do
+    redis.call("ZREM", KEYS[5], unpack(left, at, math.min(at + 499, #left)))
+  end
+end
+
 -- Drops a few sessions that nobody used for their time to live.
 function session.sweep()
   local idle = redis.call("ZRANGEBYSCORE", KEYS[6], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
+  local gone, any = {}, false
   for n = 1, #idle do
     local used, ttl = session.used(idle[n])
     local until_ms = used + ttl
@@ -48,8 +64,10 @@ function session.sweep()
       redis.call("ZADD", KEYS[6], until_ms, idle[n])
     else
       session.drop(idle[n])
+      gone[idle[n]], any = true, true
     end
   end
+  if any then session.handles(gone) end
 end
 
 -- Ends a few transactions whose lease is over and that hold no message any more, so that nobody else comes by them: a

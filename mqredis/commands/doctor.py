@@ -11,7 +11,7 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 #: Elements that one call looks at, roughly: some tens of milliseconds of the server.
-BUDGET = 4000
+BUDGET = 2500
 #: Edits of one call.
 EDITS = 500
 

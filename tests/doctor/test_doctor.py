@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+import mqredis
 from mqredis import Outgoing
 from mqredis.commands import doctor as commands
 from mqredis.keys import ManagerKeys
 from tests.doctor.conftest import Patient
+from tests.support.backend import Backend
 
 Plant = Callable[[Patient], object]
 
@@ -305,6 +307,22 @@ def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
     assert {item.code for item in report.advice if item.severity == "notice"} >= left
     full.qm.doctor(repair=True)
     assert not {item.code for item in full.qm.doctor().advice} & left
+
+
+def test_handles_go_with_their_session_and_their_queue(patient: Patient, backend: Backend) -> None:
+    patient.qm.create_queue("a")
+    patient.qm.create_queue("b")
+    with mqredis.connect(backend.client(), manager=patient.qm.name) as other:
+        other.open("a")
+        other.open("a")
+        assert patient.raw.zcard(patient.key("handles")) == 2
+    assert patient.raw.zcard(patient.key("handles")) == 0
+    patient.qm.open("a"), patient.qm.open("b")
+    patient.qm.delete_queue("a")
+    assert patient.raw.zcard(patient.key("handles")) == 1
+    assert not {item.code for item in patient.qm.doctor().advice if item.severity == "notice"} & {
+        "handle.left"
+    }
 
 
 def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
