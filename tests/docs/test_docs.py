@@ -39,7 +39,7 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setitem(sys.modules, "example", module)
     for block in blocks:
         exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    told = re.findall(r"#> (.*)", "".join(blocks))
+    told = re.findall(r"# -> (.*)", "".join(blocks))
     assert capsys.readouterr().out.splitlines() == told
 
 
