@@ -20,6 +20,7 @@ from pathlib import Path
 
 _REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$')
 _FUNCTION = re.compile(r"^function ([a-z_]+\.[a-z_]+)\(")
+_COMMENT = re.compile(r"^\s*(--.*)?$")
 _MODULE = re.compile(r"^local ([a-z_]+) = \{")
 _STATUS_LINE = re.compile(r"^\s*([A-Z_]+) = (0x[0-9A-Fa-f]+),")
 _STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
@@ -144,6 +145,8 @@ def get(name: str) -> Script:
                 (f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end")
             )
     lines = _shake([*lines, *own])
+    # fakeredis reads a bundle anew for every call, so what is not code stays behind, but for the first line.
+    lines = [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
     text = "\n".join(line for _, _, line in lines) + "\n"
     header = _header([line for _, _, line in own])
     return Script(name, text, header, tuple((file, number) for file, number, _ in lines))

@@ -245,7 +245,7 @@ def test_a_broken_connection_is_survived(qm, queue, worker, started, backend):
 def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
     pauses: list[Any] = []
 
-    @worker.consumer("q", rate="100/s")
+    @worker.consumer("q", rate="40/s")
     def handle(message):
         pass
 
