@@ -14,8 +14,9 @@ from mqredis.keys import ManagerKeys
 #: What the scripts run (a test compares this with lua/), and what a connection needs.
 SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
-    "hstrlen", "publish", "pubsub|numsub", "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zrange",
-    "zrangebylex", "zrangebyscore", "zrem", "zremrangebylex", "zrevrangebylex", "zscore",
+    "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pexpire", "publish", "pubsub|numsub", "rpush",
+    "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zlexcount", "zrange", "zrangebylex", "zrangebyscore",
+    "zrem", "zremrangebylex", "zrevrangebylex", "zscore",
 )  # fmt: skip
 CONNECTION = (
     "evalsha",
@@ -29,7 +30,7 @@ CONNECTION = (
     "client|setname",
 )
 #: What the doctor runs besides, and what it reads of the server's settings.
-DOCTOR_COMMANDS = ("zscan", "type", "pttl", "persist", "scan", "dbsize", "info", "config|get")
+DOCTOR_COMMANDS = ("zscan", "type", "pttl", "scan", "dbsize", "info", "config|get")
 MONITOR_COMMANDS = ("exists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hstrlen", "time", "type", "zcard", "zrange",
                     "zrangebylex", "zrangebyscore", "zscore")  # fmt: skip
 

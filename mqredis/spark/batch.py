@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
+from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import command, context_of, look, manager_of, targets, told, wanted_states
@@ -63,6 +64,7 @@ class BatchReader(DataSourceReader):
         self.schema = columns.nullable(schema)
         self.json = columns.json_columns(self.schema, options.bodySchema)
         self.pushed = Pushed()
+        selection(options.selector or None)  # a wrong one is refused before a job starts
 
     # ---- driver ----------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class BatchReader(DataSourceReader):
             extra = [columns.FIELDS[name] for name in sorted(self.pushed.columns() - set(wanted))]
             shape = columns.arrow(StructType([*self.schema.fields, *extra]))
             builder = Builder(shape, columns.arrow(self.json) if self.json.fields else None)
-            reader = Reader(manager, place, builder)
+            reader = Reader(manager, place, builder, selection(self.options.selector or None))
             state = "available" if isinstance(partition, Range) else partition.state
             for ids in self._pages(manager, partition):
                 batch = reader.batch(ids, state, strict=False, now_ms=partition.now_ms)

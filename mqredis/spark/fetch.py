@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from mqredis import codec
 from mqredis.client import QueueManager
 from mqredis.keys import QUEUE_PARTS
+from mqredis.selector import Selector, header_of
 from mqredis.spark.columns import Builder, Rows, expires_ms, has_large, is_special
 from mqredis.spark.connection import SourceError, command, context_of
 
@@ -38,8 +40,11 @@ def part(manager: QueueManager, path: str, name: str) -> str:
 class Reader:
     """Reads messages of one queue into record batches."""
 
-    def __init__(self, manager: QueueManager, place: Place, builder: Builder) -> None:
+    def __init__(
+        self, manager: QueueManager, place: Place, builder: Builder, selector: Selector | None = None
+    ) -> None:
         self.manager = manager
+        self.selector = selector
         self.place = place
         self.builder = builder
         self._messages = part(manager, place.path, "m")
@@ -65,7 +70,7 @@ class Reader:
                     )
                 records = [record for record in found if record is not None]
             else:
-                ids, records = _present(ids, found, now_ms)
+                ids, records = self._selected(*_present(ids, found, now_ms))
                 if not ids:
                     return None
         if builder.with_states:
@@ -78,6 +83,18 @@ class Reader:
                 bodies = command(self.manager, "HMGET", self._messages, *[b"^" + lid for lid in some])
                 large.update((lid, body) for lid, body in zip(some, bodies, strict=True) if body is not None)
         return builder.build(Rows(ids, records, states, large, self.place.manager, self.place.path, state))
+
+    def _selected(
+        self, ids: Sequence[bytes], records: Sequence[bytes]
+    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        if self.selector is None:
+            return ids, records
+        kept = []
+        for lid, record in zip(ids, records, strict=True):
+            message = codec.decode(self.place.path, "", lid, b"", record)
+            if self.selector.matches(message.properties, header_of(message)):
+                kept.append((lid, record))
+        return [lid for lid, _ in kept], [record for _, record in kept]
 
 
 def _present(

@@ -145,6 +145,10 @@ def check_source(options: Options) -> None:
 def check_stream(options: Options) -> None:
     """What only a streaming reader needs."""
     check_source(options)
+    if options.selector:
+        raise InvalidArgument(
+            "option selector belongs to batch reads; filter a stream with where(), or receive from a queue of its own"
+        )
     position = options.startingPosition
     if options.readMode == "receive":
         if position != "earliest":

@@ -72,6 +72,17 @@ def test_filters_are_pushed_down_and_true(spark, options, fill):
     assert frame.where("arrived > timestamp'2020-01-01' and correlation_id is null").count() == 308
 
 
+def test_a_selector_selects_as_the_broker_does(spark, options, fill):
+    queue = fill(count=5)
+    queue.send(b"eu", properties={"region": "EU", "amount": 12.5}, priority=6)
+    queue.send(b"us", properties={"region": "US", "amount": 99.0})
+    for text in ("region = 'EU' AND amount BETWEEN 10 AND 20", "JMSPriority > 5 OR region LIKE 'U%'"):
+        rows = read(spark, options, queue="orders", selector=text).select("body").collect()
+        assert [bytes(row.body) for row in rows] == [m.body for m in queue.browse(selector=text)]
+    with pytest.raises(Exception, match="SELECTOR_SYNTAX"):
+        read(spark, options, queue="orders", selector="region = = 1").count()
+
+
 def test_json_bodies_become_columns(spark, qm, options):
     qm.create_queue("orders")
     queue = qm.open("orders")

@@ -1,0 +1,30 @@
+"""``mqredis pipeline ...``: data pipelines on Spark, for which the extra ``mqredis[spark]`` must be installed."""
+
+from __future__ import annotations
+
+import argparse
+
+from mqredis.cli.common import Output, common_options
+from mqredis.cli.exits import Exit
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand. Its own arguments are parsed by the pipelines: they need pyspark, this does not."""
+    parser = subparsers.add_parser(
+        "pipeline", help="archive, analyse, replay, migrate with Spark", add_help=False
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="archive --help tells more, and so on")
+    parser.set_defaults(run=pipeline)
+
+
+def pipeline(arguments: argparse.Namespace, output: Output) -> Exit:
+    """Hand over to the pipelines."""
+    try:
+        from mqredis.spark.pipelines import command
+    except ImportError as error:
+        output.error("NotInstalled", str(error))
+        return Exit.USAGE
+    given = {"--url": getattr(arguments, "url", None), "--manager": getattr(arguments, "manager", None)}
+    more = [word for name, value in given.items() if value for word in (name, value)]
+    command.main([*arguments.arguments, *more])
+    return Exit.DONE
