@@ -139,6 +139,8 @@ def scans(manager: Any, client: redis.Redis, size: int, count: int) -> dict[str,
         "body_bytes": size,
         "messages": count,
         "scanned_per_second": round(count / best),
+        "median_call_ms": round(statistics.median(calls) / 1000, 2),
+        "p95_call_ms": round(statistics.quantiles(calls, n=20)[-1] / 1000, 2),
         "longest_call_ms": round(max(calls) / 1000, 2),
         "browsed_per_second": round(count / browsed),
     }

@@ -8,7 +8,9 @@
 --   y handle whose marks count   Z interval of the co-operative marks in ms, "-" for ever; "" not in the set
 --   f letters: L logical order, A all messages, S all segments available, C complete message, W whole group,
 --     U unmarked only, H K set and h k take away handle and co-operative marks
-local filter = {}
+--
+-- share: of the time that a selector may take (lib/selector), since the rest of the call takes some, too.
+local filter = { share = 0.9 }
 
 function filter.parse(text)
   local stop = string.find(text, "\0", 1, true)
@@ -28,7 +30,9 @@ function filter.parse(text)
     local size, from = string.match(text, "^(%d+):()", at)
     at = from + tonumber(size)
     selector.load()
-    f.programs[#f.programs + 1] = selector.compile(string.sub(text, from, at - 1))
+    local program = selector.compile(string.sub(text, from, at - 1))
+    program.left = program.left * filter.share
+    f.programs[#f.programs + 1] = program
   end
   return f
 end

@@ -79,6 +79,12 @@ function sweep.unlink(q, locked)
   end
   local removed = q.messages - #entries
   if removed == 0 then return 0 end
+  -- Readers that wait for an identifier stay (lib/choose).
+  local readers = q.waiting and redis.call("ZRANGEBYLEX", q.i, "[w", "(x", "LIMIT", 0, 1000) or {}
+  for n = 1, #readers do
+    marks[#marks + 1] = 0
+    marks[#marks + 1] = readers[n]
+  end
   redis.call("UNLINK", q.a, q.m, q.s, q.t, q.i)
   if #fields > 0 then
     redis.call("HSET", q.m, unpack(fields))

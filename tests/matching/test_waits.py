@@ -193,6 +193,16 @@ def test_every_requester_gets_its_own_reply(broker):
     assert [wait.result().body for wait in waits] == [b"%d" % n for n in range(8)]
 
 
+def test_a_purge_forgets_no_reader(broker):
+    q = broker.queue()
+    put(q, "A", "B")
+    q.send("X")
+    reader = broker.beside(lambda: q.receive(10, match=by("c1")))
+    assert q.purge() == 3
+    put(q, "C:c1")
+    assert reader.result().body == b"C"
+
+
 def numbered(n):
     return Outgoing(body=b"%d" % n, correlation_id=f"c{n}")
 
