@@ -96,10 +96,10 @@ def test_long_tasks_keep_their_message(connect, queue, monkeypatch):
         renewed.release()
 
     monkeypatch.setattr(Locks, "_extend", counting)
-    holder, other = connect(lease=0.5), connect()
+    holder, other = connect(lease=2), connect()
     publish(holder, 1, queue)
     message = get(holder, "q")
-    for _ in range(6):  # each a third of the lease: twice the lease in all
+    for _ in range(4):  # each a third of the lease: more than the lease in all
         assert renewed.acquire(timeout=WAIT)
     assert get(other, "q") is None
     message.ack()
