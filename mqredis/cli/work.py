@@ -1,4 +1,4 @@
-"""``mqredis worker | health``."""
+"""``mqredis worker | exporter | health``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ def register(subparsers: Subparsers) -> None:
         "--health-file", metavar="FILE", help="touched whenever the worker looked at its queues"
     )
     worker.add_argument("--quiet", action="store_true", help="log only what is wrong")
+    exporter = command(subparsers, "exporter", "serve figures for Prometheus over HTTP", _exporter)
+    exporter.add_argument("--host", default="127.0.0.1")
+    exporter.add_argument("--port", type=int, default=9464)
+    exporter.add_argument("--pattern", metavar="GLOB", help="only queues that match")
     health = command(
         subparsers, "health", "tell whether the broker answers, or whether a worker consumes", _health
     )
@@ -35,6 +39,20 @@ def register(subparsers: Subparsers) -> None:
         metavar="SECONDS",
         help="how old its last look may be (default: 60)",
     )
+
+
+def _exporter(arguments: Arguments, output: Output) -> Exit:
+    from mqredis.prometheus import Exporter
+
+    with (
+        open_manager(arguments) as qm,
+        Exporter(qm, host=arguments.host, port=arguments.port, pattern=arguments.pattern) as exporter,
+    ):
+        host, port = exporter.address
+        output.line(f"http://{host}:{port}/metrics", url=f"http://{host}:{port}/metrics")
+        print(end="", flush=True)
+        exporter.wait()
+    return Exit.DONE
 
 
 def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a worker logs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import celery.exceptions
 import pytest
 
 import mqredis
@@ -59,15 +61,14 @@ def app(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: 
         monkeypatch.setenv(name, environment[name])
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("celery_app", None)
-    import celery_app
-
+    celery_app = importlib.import_module("celery_app")
     yield celery_app
     celery_app.app.close()
 
 
 @pytest.fixture
 def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def start(*options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-c", "2", *options]
@@ -118,3 +119,34 @@ def test_a_killed_worker_loses_no_task(app, worker, tmp_path, server):
     with mqredis.connect(server.tcp_url, settings=settings) as qm:
         while qm.queue_info("celery").messages:
             assert time.monotonic() < deadline + WAIT
+
+
+@pytest.fixture
+def own(start_server: Callable[..., RedisServer], environment: dict[str, str], request: Any) -> RedisServer:
+    """A broker that the test restarts; the results stay on the shared server."""
+    server = start_server(aof=request.param, tcp=True)
+    environment["TEST_BROKER"] = server.tcp_url.replace("redis://", "mqredis://")
+    return server
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["durable", "everything-lost"], indirect=True)
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_is_not_deaf_after_a_restart(own, app, worker, pool):
+    def add(x: int, y: int) -> Any:
+        with app.app.connection_for_write() as connection:  # a new one: the sender begins anew too
+            return app.add.apply_async((x, y), connection=connection)
+
+    worker("-P", pool)
+    assert add(1, 2).get(timeout=WAIT) == 3
+    own.restart(kill=True)
+    deadline = time.monotonic() + WAIT
+    result = add(3, 4)
+    while True:
+        try:
+            assert result.get(timeout=5) == 7
+        except celery.exceptions.TimeoutError:
+            # Where everything is lost, the task may have been sent before there was a queue again.
+            assert time.monotonic() < deadline
+            result = add(3, 4)
+        else:
+            break

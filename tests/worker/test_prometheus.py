@@ -1,0 +1,62 @@
+"""Figures for Prometheus."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+
+from mqredis.prometheus import CONTENT_TYPE, Exporter, render
+
+LINE = re.compile(r'^[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.e+-]+$')
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    wanted = ",".join(f'{key}="{label}"' for key, label in labels.items())
+    (line,) = [each for each in text.splitlines() if each.startswith(f"{name}{{{wanted}}} ")]
+    return float(line.rpartition(" ")[2])
+
+
+def test_figures(qm):
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send_many([b"x"] * 5)
+        queue.send(b"later", delay=60)
+        queue.receive()
+        queue.lock().reject()
+        qm.advance_clock(30)
+        held = queue.lock()
+        text = render(qm)
+        held.abort()
+    assert value(text, "mqredis_queue_messages", manager="w", queue="q", state="ready") == 2
+    assert value(text, "mqredis_queue_messages", manager="w", queue="q", state="delayed") == 1
+    assert value(text, "mqredis_queue_messages", manager="w", queue="q", state="locked") == 1
+    assert value(text, "mqredis_queue_lost_total", manager="w", queue="q", reason="rejected") == 1
+    assert 30 <= value(text, "mqredis_queue_oldest_ready_seconds", manager="w", queue="q") < 120
+    assert value(text, "mqredis_manager_messages", manager="w") == 4
+    for line in text.splitlines():
+        assert line.startswith("# ") or LINE.match(line), line
+
+
+def test_labels_are_escaped(qm):
+    qm.create_queue('a"b\\c')
+    text = render(qm)
+    assert 'queue="a\\"b\\\\c"' in text
+
+
+def test_over_http(qm):
+    qm.create_queue("q")
+    qm.create_queue("other")
+    with Exporter(qm, port=0, pattern="q") as exporter:
+        base = "http://{}:{}".format(*exporter.address)
+        with urllib.request.urlopen(base + "/metrics", timeout=30) as answer:  # noqa: S310 - our own server
+            assert answer.headers["Content-Type"] == CONTENT_TYPE
+            text = answer.read().decode()
+        assert 'queue="q"' in text
+        assert 'queue="other"' not in text
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            urllib.request.urlopen(base + "/secret", timeout=30)  # noqa: S310
+        missing.value.close()
+        assert missing.value.code == 404
