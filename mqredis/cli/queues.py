@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from typing import Any
 
@@ -61,6 +62,17 @@ def _properties(parser: argparse.ArgumentParser) -> None:
             group.add_argument(option, metavar="TEXT")
         else:
             group.add_argument(option, metavar="NUMBER", type=_number)
+    group.add_argument(
+        "--retry", type=_json, metavar="JSON", help='retry policy: {"immediate": 2, "cycles": 3, ...}'
+    )
+
+
+def _json(text: str) -> Any:
+    """A property that is an object, or "none"."""
+    try:
+        return "none" if text.lower() == "none" else json.loads(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is neither JSON nor 'none'") from None
 
 
 def _number(text: str) -> int | float | str:
@@ -74,7 +86,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _given(arguments: Arguments) -> dict[str, Any]:
-    values = {name: getattr(arguments, name) for name in _options()}
+    values = {name: getattr(arguments, name) for name in (*_options(), "retry")}
     return {name: None if value == "none" else value for name, value in values.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""``mqredis export | import``: a queue as JSON lines."""
+"""``mqredis export | import | redrive``: a queue as JSON lines, and the way back for dead letters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
 from mqredis.client import LockedMessage, Queue
 from mqredis.errors import InvalidArgument, IoTimeout
+from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
 #: Messages of one call.
@@ -32,6 +33,11 @@ def register(subparsers: Subparsers) -> None:
     back = command(subparsers, "import", "send the messages that export wrote", _import)
     back.add_argument("queue")
     back.add_argument("--file", type=Path, help="read from here instead of from standard input")
+    again = command(subparsers, "redrive", "put dead letters back into the queues they came from", _redrive)
+    again.add_argument("source", nargs="?", default=DEAD_LETTER, help=f"default: {DEAD_LETTER}")
+    again.add_argument("--to", metavar="QUEUE", help="into this queue instead")
+    again.add_argument("--limit", type=int, help="at most so many")
+    again.add_argument("--rate", type=float, metavar="PER_SECOND", help="no faster than this")
 
 
 def _export(arguments: Arguments, output: Output) -> Exit:
@@ -84,6 +90,13 @@ def _import(arguments: Arguments, output: Output) -> Exit:
             sent += len(alive)
     text = f"sent {sent} messages" + (f", {expired} had expired" if expired else "")
     output.line(text, queue=arguments.queue, messages=sent, expired=expired)
+    return Exit.DONE
+
+
+def _redrive(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        moved = qm.redrive(arguments.source, to=arguments.to, limit=arguments.limit, rate=arguments.rate)
+    output.line(f"put back {moved} messages", source=arguments.source, messages=moved)
     return Exit.DONE
 
 

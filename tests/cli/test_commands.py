@@ -161,6 +161,16 @@ def test_what_expired_meanwhile_is_not_sent_again(orders: Run) -> None:
     }
 
 
+def test_retry_policy_and_redrive(orders: Run) -> None:
+    policy = orders("queue", "set", "orders", "--retry", '{"immediate": 0, "cycles": 0}', "--json").rows[0][
+        "retry"
+    ]
+    assert (policy["immediate"], policy["cycles"]) == (0, 0)
+    orders("queue", "set", "orders", "--retry", "{", code=Exit.USAGE)
+    assert orders("queue", "set", "orders", "--retry", "none", "--json").rows[0]["retry"] is None
+    assert orders("redrive", "--json").rows[0]["messages"] == 0
+
+
 def test_throttle_quota_maintain_stats(orders: Run) -> None:
     orders("throttle", "on")
     assert "throttled" in orders("send", "orders", "x", code=Exit.REFUSED).err

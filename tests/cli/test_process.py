@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +101,23 @@ def test_a_closed_pipe_is_no_error(start: Start, redis_server: RedisServer, mana
             reader.stdout.close()
             assert reader.wait(30) == 0
         assert 0 < qm.queue_info("orders").messages < 256
+
+
+def test_a_terminal_gets_a_table_and_no_markup_of_strangers(redis_server: RedisServer, manager: str) -> None:
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders", label="[bold]x[/bold]")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mqredis", "queue", "list"],
+        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager, "COLUMNS": "200"},
+        stdout=theirs,
+    )
+    os.close(theirs)
+    assert process.wait(30) == 0
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "orders" in shown
+    assert "[bold]x[/bold]" in shown
 
 
 def test_completion_for_bash(start: Start) -> None:
