@@ -10,6 +10,7 @@
 --   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have
 --   B key id size            a large body without a record of its own
 --   X key member            an element that the index lacks
+--   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
@@ -73,7 +74,8 @@ function audit.element(out, at, part, member, value)
   local base = at - (string.find(audit.order, part, 1, true) - 1)
   local fine
   if part == "t" and string.find(member, "^[bk]") then
-    fine = true -- back from ;retry; the window of a dedup key
+    audit.row(out, "T", KEYS[at], member, value)
+    fine = true
   elseif part == "i" then
     fine = audit.indexed(base, member)
   else

@@ -15,6 +15,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import positions, records, strays, timers
+from mqredis.operations.policy_invariants import dedup
 from mqredis.operations.snapshot import Store
 
 TYPES = {
@@ -307,6 +308,7 @@ def hints(store: Store) -> Faults:
             continue
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
+        times += view.policies.values()
         text = view.fields.get("due", "")
         if times and (not _NUMBER.fullmatch(text) or float(text) > min(times)):
             edit = Edit("hset", view.keys["q"], "due", f"{max(0, min(times)):.0f}")
@@ -340,8 +342,8 @@ def waiters(store: Store) -> Faults:
 Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
-    meta_fields, key_types, key_names, queue_fields, records, positions, timers, strays, owners, claims, transactions,
-    queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
+    meta_fields, key_types, key_names, queue_fields, records, positions, timers, dedup, strays, owners, claims,
+    transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.
 CUT: frozenset[Check] = frozenset(

@@ -46,6 +46,8 @@ class QueueView:
     strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
     waiters: dict[str, float] = field(default_factory=dict)
     unindexed: set[bytes] = field(default_factory=set)  # elements that the index lacks
+    #: Timers of policies: ``b`` and an id that rests in ;retry, ``k`` and a dedup key.
+    policies: dict[bytes, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -131,6 +133,8 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
         view.bodies[_text(row[1])] = int(row[2])
     elif letter == "O":
         view.strays[part, row[1]] = _text(row[2])
+    elif letter == "T":
+        view.policies[row[1]] = float(row[2])
     elif letter == "X":
         view.unindexed.add(row[1])
     else:
