@@ -77,17 +77,17 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     # ---- publishing ------------------------------------------------------------------------------
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
-        priority = self._get_message_priority(message)
-        packed = pack(
-            message, priority, native_delay=self.native_delay, queue_ttl=self.store.life_spans.get(queue)
-        )
-        self.store.send(queue, packed)
+        self._send(queue, message)
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:
         for queue in {row[2] for row in self.get_table(exchange)}:
-            packed = pack(message, self._get_message_priority(message), native_delay=self.native_delay)
-            if not self.store.send(queue, packed):
+            if not self._send(queue, message):
                 self.store.unbind(exchange, queue=queue)
+
+    def _send(self, queue: str, message: dict[str, Any]) -> bool:
+        priority, life_span = self._get_message_priority(message), self.store.life_spans.get(queue)
+        packed = pack(message, priority, native_delay=self.native_delay, queue_ttl=life_span)
+        return self.store.send(queue, packed)
 
     # ---- queues and bindings ---------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Store:
     # ---- bindings --------------------------------------------------------------------------------
 
     def bind(self, exchange: str, row: Row) -> None:
-        """Add a binding: routing key, pattern, queue."""
+        """Add a binding: routing key, pattern, queue; and for senders the life span of the queue's messages."""
         if row in self.table(exchange):
             return
         name = BINDINGS + quote(exchange)
@@ -132,13 +132,13 @@ class Store:
             self.manager.create_queue(name)
         except QueueExists:
             pass
-        self._bindings(exchange).send(dumps(row))
+        self._bindings(exchange).send(dumps([*row, self.life_spans.get(row[2])]))
 
     def table(self, exchange: str) -> list[Row]:
         """All bindings of an exchange."""
         for _ in range(2):
             try:
-                return [_row(message.body) for message in self._bindings(exchange).browse()]
+                return [self._row(message.body) for message in self._bindings(exchange).browse()]
             except QueueNotAvailable:
                 self.forget("\0" + quote(exchange))
             except QueueNotFound:
@@ -152,7 +152,7 @@ class Store:
         try:
             table = self._bindings(exchange, quoted)
             for message in table.browse():
-                row = _row(message.body)
+                row = self._row(message.body)
                 if row[2] == queue and (routing_key is None or row[0] == routing_key):
                     try:
                         table.receive_by_lookup_id(message.lookup_id)
@@ -169,14 +169,15 @@ class Store:
                 found = self._handles["\0" + name] = self.manager.open(BINDINGS + name)
             return found
 
+    def _row(self, body: bytes) -> Row:
+        key, pattern, queue, life_span = loads(body)
+        if life_span is not None:
+            self.life_spans[queue] = float(life_span)
+        return str(key), str(pattern or ""), str(queue)
+
     def close(self) -> None:
         """End the client."""
         self.manager.close()
-
-
-def _row(body: bytes) -> Row:
-    key, pattern, queue = loads(body)
-    return str(key), str(pattern or ""), str(queue)
 
 
 class Locks:

@@ -102,6 +102,25 @@ def test_tasks_and_remote_control(app, worker, pool):
     assert process.wait(WAIT) == 0
 
 
+def test_events_arrive(app, worker):
+    worker("-E", "-P", "solo")
+    assert app.add.delay(1, 2).get(timeout=WAIT) == 3
+    with app.app.connection_for_read() as connection:
+        receiver = app.app.events.Receiver(connection, handlers={})
+
+        def succeeded(event: Any) -> None:
+            seen.append(event["type"])
+
+        seen: list[str] = []
+        receiver.handlers["task-succeeded"] = succeeded
+        with receiver.consumer_context() as (own, _, _):
+            result = app.add.delay(3, 4)
+            while not seen:
+                own.drain_events(timeout=WAIT)
+        assert result.get(timeout=WAIT) == 7
+    assert seen == ["task-succeeded"]
+
+
 def test_a_killed_worker_loses_no_task(app, worker, tmp_path, server):
     started = tmp_path / "started"
     first = worker()

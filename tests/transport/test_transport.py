@@ -71,6 +71,18 @@ def test_time_to_live_of_a_queue(connect):
     assert get(connection, "q") is None
 
 
+def test_senders_know_the_time_to_live_of_a_queue(connect):
+    options = {"settings": {"allow_volatile": True, "test_clock": True}}
+    declaring, sending = connect(**options), connect(**options)
+    exchange = kombu.Exchange("news", type="fanout")
+    kombu.Queue("news.1", exchange=exchange, message_ttl=5)(declaring.default_channel).declare()
+    kombu.Producer(sending.default_channel, exchange=exchange).publish("hello", declare=[exchange])
+    assert info(declaring, "news.1").ready == 1
+    sending.transport.store.manager.advance_clock(6)
+    assert get(declaring, "news.1") is None
+    assert info(declaring, "news.1").messages == 0
+
+
 def test_a_late_acknowledgement_does_no_harm(connect, queue, caplog):
     options = {"settings": {"allow_volatile": True, "test_clock": True}, "lease": 100}
     first, second = connect(**options), connect(**options)
