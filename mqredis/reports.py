@@ -57,10 +57,3 @@ class Report(BaseModel):
     def everything(self) -> tuple[Finding, ...]:
         """Findings and advice, worst first."""
         return self.findings + self.advice
-
-    @property
-    def exit_code(self) -> int:
-        """0 healthy, 1 the server deserves attention (warnings), 2 an invariant is broken."""
-        if not self.healthy:
-            return 2
-        return 1 if any(item.severity == "warning" and not item.repaired for item in self.advice) else 0
