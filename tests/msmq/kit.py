@@ -9,9 +9,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
-from mqredis import Access
+from mqredis import Access, Acknowledge
 from mqredis.errors import IoTimeout
 
 
@@ -30,6 +31,39 @@ def drain(qm, name):
                 found.append(queue.receive(0))
             except IoTimeout:
                 return found
+
+
+FULL_RECEIVE = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "admin"}
+NACK_RECEIVE = {"acknowledge": Acknowledge.NACK_RECEIVE, "administration_queue": "admin"}
+POS_ARRIVAL = {"acknowledge": Acknowledge.POSITIVE_ARRIVAL, "administration_queue": "admin"}
+POS_RECEIVE = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "admin"}
+
+
+def send(queue, text, **fields):
+    """Send one message for each letter."""
+    return [queue.send(letter.encode(), **fields) for letter in text]
+
+
+def send_in(qm, queue, text, **fields):
+    """The same in one transaction of its own."""
+    with qm.transaction() as tx:
+        return send(queue, text, transaction=tx, **fields)
+
+
+def read(queue):
+    """The letters of all available messages."""
+    return b"".join(m.body for m in queue.browse()).decode()
+
+
+def classes(qm, name="admin"):
+    """Receive everything, and tell only the classes."""
+    return [m.message_class for m in drain(qm, name)]
+
+
+def gone(queue):
+    """Nothing is available."""
+    with pytest.raises(IoTimeout):
+        queue.receive(0)
 
 
 class Loop:
