@@ -1,0 +1,209 @@
+"""Spark: rows a second of reads, writes and streams, as ratios to what the Data Source API itself can do.
+
+``python -m bench.spark [--rows N] [--runs N]``. The ceilings are an Arrow source and an Arrow sink in Python that do no
+work, measured in the same session; Spark's own range and Parquet sources stand beside them. The best run counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mqredis
+from tests.spark.config import CONFIG
+from tests.support.server import RedisServer
+
+BODY = 200
+ROWS = 200_000
+TRIGGER = 100_000
+
+
+def idle_source(rows: int) -> Any:
+    """A source and a sink that do nothing: the price of the API. A closure, so that workers get it by value."""
+    import pyarrow as pa
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        InputPartition,
+        WriterCommitMessage,
+    )
+
+    class Idle(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "idle"
+
+        def schema(self) -> str:
+            return "id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
+
+        def reader(self, schema: Any) -> Any:  # noqa: ARG002
+            return Reader()
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
+            return Writer()
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(n) for n in range(2)]
+
+        def read(self, partition: Any) -> Iterator[Any]:  # noqa: ARG002
+            size = 5_000
+            names = ["id", "queue", "label", "body", "priority"]
+            arrays = [
+                pa.array(range(size), pa.int64()),
+                pa.array(["orders"] * size),
+                pa.array([""] * size),
+                pa.array([b"x" * 200] * size, pa.binary()),
+                pa.array([3] * size, pa.int32()),
+            ]
+            for _ in range(rows // 2 // size):
+                yield pa.RecordBatch.from_arrays(arrays, names)
+
+    class Writer(DataSourceArrowWriter):
+        def write(self, iterator: Any) -> Any:
+            for _ in iterator:
+                pass
+            return Done()
+
+    class Done(WriterCommitMessage):
+        pass
+
+    return Idle
+
+
+def best(runs: int, work: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> float:
+    """Seconds of the fastest run."""
+    times = []
+    for _ in range(runs):
+        prepare()
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+class Bench:
+    """One session, one server."""
+
+    def __init__(self, spark: Any, server: RedisServer, rows: int, runs: int, folder: Path) -> None:
+        self.spark, self.rows, self.runs, self.folder = spark, rows, runs, folder
+        self.options = {"url": server.url, "queueManager": "bench", "queue": "orders"}
+        self.qm = mqredis.connect(server.url, manager="bench")
+        self.number = 0
+        spark.dataSource.register(idle_source(rows))
+
+    def empty(self) -> None:
+        """A new queue."""
+        if "orders" in {info.name for info in self.qm.queues()}:
+            self.qm.delete_queue("orders")
+        self.qm.create_queue("orders")
+
+    def filled(self) -> None:
+        """A new queue with messages."""
+        self.empty()
+        self.write(self.bodies())
+
+    def bodies(self) -> Any:
+        return self.spark.range(0, self.rows, 1, 2).selectExpr(f"cast(repeat('x', {BODY}) AS BINARY) AS body")
+
+    def write(self, frame: Any) -> None:
+        frame.write.format("mqredis").options(**self.options, atomicPublishLimit=self.rows).mode(
+            "append"
+        ).save()
+
+    def noop(self, frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    def stream(self) -> None:
+        self.number += 1
+        place = self.folder / f"stream{self.number}"
+        frame = (
+            self.spark.readStream.format("mqredis")
+            .options(**self.options, maxMessagesPerTrigger=TRIGGER)
+            .load()
+        )
+        writer = frame.select("lookup_id", "arrived", "priority", "body").writeStream.format("parquet")
+        writer = writer.option("path", str(place / "out")).option(
+            "checkpointLocation", str(place / "checkpoint")
+        )
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        self.last = [p for p in query.recentProgress if p["numInputRows"]]
+
+    def run(self) -> dict[str, float]:
+        """Rows a second of everything."""
+        spark, rows = self.spark, self.rows
+        columns = "lookup_id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
+        parquet = str(self.folder / "parquet")
+        self.bodies().write.mode("overwrite").parquet(parquet)
+        read = spark.read.format("mqredis")
+        self.filled()
+        found = {
+            "API ceiling, read": best(self.runs, lambda: self.noop(spark.read.format("idle").load())),
+            "API ceiling, write": best(
+                self.runs, lambda: self.bodies().write.format("idle").mode("append").save()
+            ),
+            "Parquet, read": best(self.runs, lambda: self.noop(spark.read.parquet(parquet))),
+            "range, read": best(self.runs, lambda: self.noop(self.bodies())),
+            "batch read, five columns": best(
+                self.runs, lambda: self.noop(read.schema(columns).options(**self.options).load())
+            ),
+            "batch read, all columns": best(
+                self.runs, lambda: self.noop(spark.read.format("mqredis").options(**self.options).load())
+            ),
+            "batch read, ids only": best(
+                self.runs,
+                lambda: self.noop(
+                    spark.read.format("mqredis").schema("lookup_id BIGINT").options(**self.options).load()
+                ),
+            ),
+            "DataFrame to queue, one unit of work": best(
+                self.runs, lambda: self.write(self.bodies()), self.empty
+            ),
+            "queue to Parquet, exactly once": best(self.runs, self.stream, self.filled),
+        }
+        return {name: rows / seconds for name, seconds in found.items()}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rows", type=int, default=ROWS)
+    arguments.add_argument("--runs", type=int, default=3)
+    arguments.add_argument("--json", action="store_true")
+    given = arguments.parse_args()
+    from pyspark.sql import SparkSession
+
+    checkout = Path(__file__).resolve().parents[1]
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(checkout), os.environ.get("PYTHONPATH", "")])
+    )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with RedisServer() as server, tempfile.TemporaryDirectory() as folder:
+        builder: Any = SparkSession.builder.master("local[2]").appName("mqredis bench")
+        for name, value in CONFIG.items():
+            if "JavaOptions" not in name:
+                builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        bench = Bench(spark, server, given.rows, given.runs, Path(folder))
+        rates = bench.run()
+        spark.stop()
+    if given.json:
+        print(json.dumps(rates))
+        return
+    for name, rate in rates.items():
+        ceiling = rates["API ceiling, write" if "to queue" in name else "API ceiling, read"]
+        print(f"{name:42} {rate:12,.0f} rows/s   {rate / ceiling:5.2f} of the ceiling")
+    steady = [p["numInputRows"] / p["durationMs"]["triggerExecution"] * 1000 for p in bench.last]
+    print("steady triggers of the stream, rows/s:", ", ".join(f"{rate:,.0f}" for rate in steady))
+
+
+if __name__ == "__main__":
+    main()
