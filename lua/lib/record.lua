@@ -4,7 +4,7 @@
 --         transaction, 8 large body kept under "^"id. head: "\3" key value for system fields, "\1" name "\2" value
 --         for properties. Special: the head holds a field the scripts must act on when the message comes or goes.
 -- state   deliveries aborts moves last_move_ms size kind owner fence
---         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id);
+--         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id), C claim;
 --         then P purge pending, V visible to peeks.
 local record = {}
 
