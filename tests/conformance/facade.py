@@ -135,7 +135,7 @@ class Broker:
 
     def client(self, **settings: Any) -> Any:
         """Another client of the same queue manager."""
-        chosen = Settings(**{"test_clock": True, **settings})
+        chosen = Settings(**{"test_clock": True, "allow_volatile": True, **settings})
         if self._thread is None:
             client = self._connect(manager=self.manager, settings=chosen)
         else:

@@ -107,7 +107,7 @@ def test_many_in_one_call(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % i) for i in range(300)])
     assert bodies(q.receive_many(3, 0)) == [b"0", b"1", b"2"]
-    rest = []
+    rest: list[bytes] = []
     while len(rest) < 297:
         rest += bodies(q.receive_many(256, 0))
     assert rest == [b"%d" % i for i in range(3, 300)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mqredis.errors import (
@@ -174,7 +176,7 @@ def test_body_comes_back_as_it_went_in(broker, body):
 
 def test_properties_come_back_as_they_went_in(broker):
     q = broker.queue()
-    fields = {
+    fields: dict[str, Any] = {
         "label": "Größe ☃ \x01\x02\x04",
         "content_type": "text/plain",
         "message_id": b"\x00\xff\x03",

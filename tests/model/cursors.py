@@ -125,10 +125,8 @@ class ModelCursor:
                     if timeout is not None and timeout <= 0:
                         raise MessageNotFound()
                     self.state = CursorState.WAIT_RECEIVE
-                    return self.handle.wait(
-                        timeout, destructive=True, cursor=self, unit=unit, tag=how["tag"], two_phase=two_phase,
-                        lease=lease,
-                    )  # fmt: skip
+                    how |= {"unit": unit, "two_phase": two_phase, "lease": lease}
+                    return self.handle.wait(timeout, destructive=True, cursor=self, **how)
                 position = found
                 self.place = found.lookup_id
             return self.handle.take(position, unit, two_phase=two_phase, lease=lease)

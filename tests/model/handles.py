@@ -218,7 +218,7 @@ class ModelQueue:
     def move(self, lookup_id: int, target: ModelQueue, *, transaction: Any = None) -> None:
         """Move Message (3.1.7.1.16) behind the checks of MQRR 3.1.4.10."""
         with self._step("receive") as store:
-            if not isinstance(target, ModelQueue) or target.closed or "move" not in ALLOWS[target.access]:
+            if target.closed or "move" not in ALLOWS[target.access]:
                 raise InvalidHandle()
             if target.queue.gone:
                 raise QueueNotAvailable()
