@@ -24,6 +24,9 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 NAMES = tuple(QUEUES)
 
+#: Stands for the transaction that an operation needs on its queue.
+FITTING = -1
+
 #: What may differ between two brokers that are both right: clocks, tokens, sizes of headers.
 LOOSE = {
     "token", "sent_at", "arrived_at", "expires_at", "last_moved_at", "created_at", "modified_at", "bytes",
@@ -58,9 +61,10 @@ class Runner:
         self.qm = qm
         self.queues: dict[str, Any] = {}
         self.units: list[Any] = []
+        self.open_units: list[Any] = []  # those we did not end; their lease may have run out
         self.locks: list[Any] = []
         self.cursors: list[Any] = []
-        self.ids: list[int] = []
+        self.ids: dict[str, list[int]] = {name: [] for name in QUEUES}
         self.sends = 0
         for name, properties in QUEUES.items():
             qm.create_queue(name, **properties)
@@ -87,21 +91,21 @@ class Runner:
     # ---- what a step can be -----------------------------------------------------------------------------
 
     def send(self, queue: str, unit: int | None, fields: dict[str, Any]) -> Any:
-        sent = self.queues[queue].send(transaction=self.unit(unit), **self.named(fields))
-        self.ids.append(sent.lookup_id)
+        sent = self.queues[queue].send(transaction=self.unit(unit, queue), **self.named(fields))
+        self.ids[queue].append(sent.lookup_id)
         return sent
 
     def send_many(self, queue: str, unit: int | None, many: list[dict[str, Any]]) -> Any:
         items = [Outgoing(**self.named(fields)) for fields in many]
-        sent = self.queues[queue].send_many(items, transaction=self.unit(unit))
-        self.ids += [s.lookup_id for s in sent]
+        sent = self.queues[queue].send_many(items, transaction=self.unit(unit, queue))
+        self.ids[queue] += [s.lookup_id for s in sent]
         return sent
 
     def receive(self, queue: str, unit: int | None) -> Any:
-        return self.queues[queue].receive(0, transaction=self.unit(unit))
+        return self.queues[queue].receive(0, transaction=self.unit(unit, queue))
 
     def receive_many(self, queue: str, unit: int | None, count: int) -> Any:
-        return self.queues[queue].receive_many(count, 0, transaction=self.unit(unit))
+        return self.queues[queue].receive_many(count, 0, transaction=self.unit(unit, queue))
 
     def peek(self, queue: str) -> Any:
         return self.queues[queue].peek(0)
@@ -116,14 +120,15 @@ class Runner:
         return found
 
     def by_id(self, how: str, queue: str, which: int, seek: Seek, unit: int | None, show: bool) -> Any:
-        lookup_id = self.ids[which % len(self.ids)] if self.ids else 1
+        ids = self.ids[queue]
+        lookup_id = ids[-1 - which % len(ids)] if ids else 1
         handle = self.queues[queue]
         if how == "peek":
             return handle.peek_by_lookup_id(lookup_id, seek=seek)
         if how == "lock":
             self.locks.append(handle.lock_by_lookup_id(lookup_id, seek=seek, lease=50))
             return self.locks[-1]
-        transaction = self.unit(unit)
+        transaction = self.unit(unit, queue)
         allow = show and transaction is not None
         return handle.receive_by_lookup_id(lookup_id, seek=seek, transaction=transaction, allow_peek=allow)
 
@@ -138,18 +143,24 @@ class Runner:
 
     def begin(self, lease: float) -> Any:
         self.units.append(self.qm.transaction(id=f"unit-{len(self.units)}", lease=lease))
+        self.open_units.append(self.units[-1])
         return len(self.units)
 
     def end_unit(self, which: int, how: str) -> Any:
-        return getattr(self.units[which % len(self.units)], how)() if self.units else None
+        if not self.units:
+            return None
+        unit = self.units[-1 - which % len(self.units)]
+        if how != "prepare" and unit in self.open_units:
+            self.open_units.remove(unit)
+        return getattr(unit, how)()
 
     def open_cursor(self, queue: str) -> Any:
         self.cursors.append(self.queues[queue].cursor())
         return len(self.cursors)
 
-    def use_cursor(self, which: int, how: str, unit: int | None) -> Any:
+    def use_cursor(self, which: int, queue: str, how: str, unit: int | None) -> Any:
         if not self.cursors:
-            return None
+            self.open_cursor(queue)
         cursor = self.cursors[which % len(self.cursors)]
         if how == "reset":
             return cursor.reset()
@@ -157,7 +168,7 @@ class Runner:
             self.locks.append(cursor.lock(0, lease=50))
             return self.locks[-1]
         if how == "receive":
-            return cursor.receive(0, transaction=self.unit(unit))
+            return cursor.receive(0, transaction=self.unit(unit, queue))
         return getattr(cursor, how)(0)
 
     def purge(self, queue: str) -> Any:
@@ -191,7 +202,14 @@ class Runner:
         self.sends += 1
         return fields | {"message_id": f"message-{self.sends:06}"}
 
-    def unit(self, which: int | None) -> Any:
+    def unit(self, which: int | None, queue: str) -> Any:
+        """None: no transaction; FITTING: what this queue needs; else one of those there ever were."""
+        if which == FITTING:
+            if not QUEUES[queue].get("transactional"):
+                return None
+            if not self.open_units:
+                self.begin(500.0)
+            return self.open_units[-1]
         return None if which is None or not self.units else self.units[which % len(self.units)]
 
 
@@ -218,34 +236,36 @@ MESSAGES = st.fixed_dictionaries(
         "app_tag": st.integers(0, 2**32 - 1),
     },
 )
-QUEUE = st.sampled_from(NAMES)
+QUEUE = st.sampled_from([*NAMES, "plain", "plain", "units", "units"])
 WHICH = st.integers(0, 7)
-UNIT = st.one_of(st.none(), WHICH)
+UNIT = st.sampled_from([None, FITTING, FITTING, FITTING, FITTING, 0, 1])
+READ_UNIT = st.sampled_from([None, None, None, FITTING, FITTING, FITTING, 0])
+CURSOR_CALLS = ["peek", "peek", "peek_next", "peek_next", "receive", "lock", "reset"]
 LEASE = st.sampled_from([5.0, 50.0, 500.0])
 KINDS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "send": (QUEUE, UNIT, MESSAGES),
     "send_many": (QUEUE, UNIT, st.lists(MESSAGES, min_size=1, max_size=4)),
-    "receive": (QUEUE, UNIT),
-    "receive_many": (QUEUE, UNIT, st.integers(1, 4)),
+    "receive": (QUEUE, READ_UNIT),
+    "receive_many": (QUEUE, READ_UNIT, st.integers(1, 4)),
     "peek": (QUEUE,),
     "lock": (QUEUE, LEASE),
     "lock_many": (QUEUE, st.integers(1, 4), LEASE),
     "by_id": (
-        st.sampled_from(["peek", "lock", "receive"]), QUEUE, WHICH, st.sampled_from(list(Seek)), UNIT,
+        st.sampled_from(["peek", "lock", "receive"]), QUEUE, WHICH, st.sampled_from(list(Seek)), READ_UNIT,
         st.booleans(),
     ),
     "end_lock": (WHICH, st.sampled_from(["commit", "abort", "reject"])),
     "extend_lock": (WHICH, LEASE),
     "begin": (LEASE,),
-    "end_unit": (WHICH, st.sampled_from(["commit", "abort", "prepare"])),
+    "end_unit": (WHICH, st.sampled_from(["commit", "commit", "abort", "abort", "prepare"])),
     "open_cursor": (QUEUE,),
-    "use_cursor": (WHICH, st.sampled_from(["peek", "peek_next", "receive", "lock", "reset"]), UNIT),
+    "use_cursor": (WHICH, QUEUE, st.sampled_from(CURSOR_CALLS), READ_UNIT),
     "purge": (QUEUE,),
     "recreate": (QUEUE,),
     "reopen": (QUEUE,),
     "change": (QUEUE, st.one_of(st.none(), st.integers(0, 5))),
-    "throttle": (st.booleans(),),
-    "manager_quota": (st.one_of(st.none(), st.integers(0, 12)),),
+    "throttle": (st.sampled_from([False, False, True]),),
+    "manager_quota": (st.one_of(st.none(), st.integers(0, 30)),),
     "pass_time": (st.sampled_from([1.0, 10.0, 100.0, 1000.0]),),
 }  # fmt: skip
 #: How often a kind is drawn: sends, reads and transactions lead to more states than the rest.

@@ -43,7 +43,7 @@ def test_fake_and_real_agree(redis_server):
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    @given(steps=st.lists(STEPS, min_size=5, max_size=60))
+    @given(steps=st.lists(STEPS, min_size=25, max_size=80))
     def agree(steps: list[Step]) -> None:
         manager = f"lockstep-{os.getpid()}-{next(_numbers)}"
         with redis_server.client() as real, fake_backend().client() as fake:
