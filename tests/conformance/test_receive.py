@@ -97,7 +97,7 @@ def test_delivery_count_tells_this_delivery(broker):
     send(q, "A")
     assert q.peek(0).delivery_count == 0
     with q.lock(0) as locked:
-        assert locked.delivery_count == 1
+        assert locked.message.delivery_count == 1
         locked.abort()
     assert q.peek(0).delivery_count == 1
     assert q.receive(0).delivery_count == 2
