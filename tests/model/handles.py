@@ -318,7 +318,7 @@ class ModelQueue:
         if not isinstance(taken, tuple):
             return taken
         self.locks.append(taken[1])
-        return ModelLocked(self.manager, *taken)
+        return ModelLocked(self, *taken)
 
     def _step(self, need: str) -> Any:
         return self.manager.step(lambda: self.usable(need))

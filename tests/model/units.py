@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mqredis.errors import (
     InvalidArgument,
+    InvalidHandle,
     LockLost,
     MessageNotFound,
     QueueNotAvailable,
@@ -13,9 +14,11 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Message, MessageClass
+from mqredis.status import Status
 from tests.model.adm import Lock, State, UnitOfWork
 
 if TYPE_CHECKING:
+    from tests.model.handles import ModelQueue
     from tests.model.manager import ModelManager
 
 
@@ -43,16 +46,15 @@ class ModelTransaction:
         with self.manager.step() as store:
             self._open().deadline = store.now() + self.manager.lease(lease)
 
-    def reject(self, message: Message) -> None:
+    def reject(self, queue: ModelQueue, message: Message) -> None:
         """Mark a message received in this transaction as rejected (MQRR 3.1.4.14)."""
-        with self.manager.step() as store:
+        with self.manager.step():
             unit = self._open()
             for op in unit.operations:
                 if op.kind == "dequeue" and op.position.lookup_id == message.lookup_id:
                     op.reason = MessageClass.NACK_RECEIVE_REJECTED
                     return
-            queue = store.queues.get(message.queue)
-            if queue is None or message.lookup_id not in queue.positions:
+            if message.lookup_id not in queue.queue.positions:
                 raise MessageNotFound()
             raise TransactionUsage()
 
@@ -72,8 +74,9 @@ class ModelTransaction:
 class ModelLocked:
     """A two-phase read: commit deletes, abort puts the message back, reject sends it away as rejected."""
 
-    def __init__(self, manager: ModelManager, message: Message, lock: Lock) -> None:
-        self.manager = manager
+    def __init__(self, handle: ModelQueue, message: Message, lock: Lock) -> None:
+        self.handle = handle
+        self.manager = handle.manager
         self.message = message
         self.lock = lock
 
@@ -100,10 +103,13 @@ class ModelLocked:
             store.end_lock(self._held(), **how)
 
     def _held(self) -> Lock:
+        if self.handle.closed:
+            raise InvalidHandle()
         if self.lock.position.queue.gone:
             raise QueueNotAvailable()
         if not self.lock.held:
-            raise LockLost()
+            again = self.lock.position.state is State.AVAILABLE
+            raise LockLost(status=Status.TRANSACTION_SEQUENCE if again else Status.LOCK_LOST)
         return self.lock
 
     def __enter__(self) -> Self:
