@@ -118,7 +118,7 @@ class AsyncHub:
         self._closed.set()
         self.ring_all()
         end = time.monotonic() + LEAVE_SECONDS
-        while self.board.listeners and time.monotonic() < end:
+        while self.board.listeners and time.monotonic() < end:  # noqa: ASYNC110 - at most a second, once
             await asyncio.sleep(0.002)  # they take back their registrations
         tasks, self._tasks = self._tasks, []
         for task in tasks:
