@@ -71,7 +71,8 @@ class ModelCursor:
         return self._dequeue(timeout, tag=tag, two_phase=True, lease=lease)
 
     def reset(self) -> None:
-        with self._step():
+        """Back to the start (MQAC 3.11.4.1.10). Asks nobody, so it works on a closed handle too."""
+        with self.handle.manager.step():
             self.place, self.state = START, CursorState.UNREAD
 
     def close(self) -> None:
@@ -113,7 +114,7 @@ class ModelCursor:
     def _dequeue(
         self, timeout: float | None, *, transaction: Any = None, two_phase: bool = False, **how: Any
     ) -> Any:
-        with self._step("receive"):
+        with self._step("receive", transaction):
             unit = self.handle.unit(transaction)
             lease = self.handle.manager.lease(how.get("lease"))
             if self.state is CursorState.READ:
@@ -137,14 +138,13 @@ class ModelCursor:
             raise MessageAlreadyReceived()
         return position
 
-    def _step(self, need: str = "peek") -> Any:
+    def _step(self, need: str = "peek", transaction: ModelTransaction | None = None) -> Any:
+        return self.handle.manager.step(lambda: self._check(need, transaction))
+
+    def _check(self, need: str, transaction: ModelTransaction | None) -> None:
+        """An overlapping call on a waiting cursor is refused (D15)."""
         if self.closed:
             raise InvalidHandle()
-        self.handle.usable(need)
-        return self.handle.manager.step(self._check)
-
-    def _check(self) -> None:
-        """An overlapping call on a waiting cursor is refused (D15)."""
-        self.handle.usable("peek")
+        self.handle.usable(need, transaction)
         if self.state in (CursorState.WAIT_PEEK, CursorState.WAIT_RECEIVE):
             raise IllegalCursorAction()

@@ -73,8 +73,8 @@ class ModelQueue:
     def send_many(self, items: Iterable[Any], *, transaction: ModelTransaction | None = None) -> list[Sent]:
         """All or nothing: one script decides before it applies (law 1)."""
         outs = [outgoing(item, {}) for item in items]
-        with self._step("send") as store:
-            unit = self.unit(transaction, check=False)
+        with self._step("send", transaction) as store:
+            unit = self.unit(transaction)
             room = 0
             for count, out in enumerate(outs):
                 store.admit(self.queue, out, unit, count, room)
@@ -97,7 +97,7 @@ class ModelQueue:
         match: Match | None = None,
     ) -> Message:
         """Dequeue Message (3.1.7.1.10)."""
-        with self._step("receive"):
+        with self._step("receive", transaction):
             return self._dequeue(timeout, unit=self.unit(transaction), tag=tag, match=match)
 
     def receive_many(
@@ -107,7 +107,7 @@ class ModelQueue:
         *,
         transaction: Any = None,
     ) -> list[Message]:
-        with self._step("receive"):
+        with self._step("receive", transaction):
             unit = self.unit(transaction)
             out = [self._dequeue(timeout, unit=unit)]
             while len(out) < max and (found := self.queue.seek(None, peek=False)) is not None:
@@ -149,11 +149,11 @@ class ModelQueue:
             return self.as_peeked(found) if found else self.wait(timeout, destructive=False)
 
     def browse(self, *, match: Match | None = None) -> Iterator[Message]:
-        """Every message a peek may see, in order."""
+        """Every available message in order; one that is locked but visible to peeks is not listed."""
         last: int | None = None
         while True:
             with self._step("peek"):
-                found = self.queue.seek(last, peek=True, wanted=wanted(match))
+                found = self.queue.seek(last, peek=False, wanted=wanted(match))
                 if found is None:
                     return
                 last = found.lookup_id
@@ -172,7 +172,7 @@ class ModelQueue:
     def receive_by_lookup_id(
         self, lookup_id: int, *, seek: Seek = Seek.CURRENT, transaction: Any = None, allow_peek: bool = False
     ) -> Message:
-        with self._step("receive"):
+        with self._step("receive", transaction):
             unit = self.unit(transaction)
             return self.take(self._at(lookup_id, seek, peek=False), unit, allow_peek=allow_peek)
 
@@ -217,16 +217,14 @@ class ModelQueue:
 
     def move(self, lookup_id: int, target: ModelQueue, *, transaction: Any = None) -> None:
         """Move Message (3.1.7.1.16) behind the checks of MQRR 3.1.4.10."""
-        with self._step("receive") as store:
+        with self._step("receive", transaction) as store:
             if target.closed or "move" not in ALLOWS[target.access]:
                 raise InvalidHandle()
             if target.queue.gone:
                 raise QueueNotAvailable()
-            unit = self.unit(transaction, check=False)
+            unit = self.unit(transaction)
             if target.queue is self.queue or target.queue not in self.queue.family():
                 raise InvalidArgument()
-            if unit is not None and not target.queue.properties.transactional:
-                raise TransactionUsage()
             position = self.queue.positions.get(lookup_id)
             if position is None:
                 raise MessageNotFound()
@@ -274,19 +272,22 @@ class ModelQueue:
 
     # ---- shared with cursors ----------------------------------------------------------------------------
 
-    def usable(self, need: str) -> None:
+    def usable(self, need: str, transaction: ModelTransaction | None = None) -> None:
+        """Of several errors the text puts none first: what the caller did comes before what others did."""
         if self.closed:
             raise InvalidHandle()
         if need not in ALLOWS[self.access]:
             raise AccessDenied()
+        if transaction is not None and transaction.finished:
+            raise TransactionSequence()
         if self.queue.gone:
             raise QueueNotAvailable()
 
-    def unit(self, transaction: ModelTransaction | None, *, check: bool = True) -> UnitOfWork | None:
-        """The open unit of work behind a transaction, fit for a receive from this queue."""
+    def unit(self, transaction: ModelTransaction | None) -> UnitOfWork | None:
+        """The open unit of work behind a transaction, fit for this queue."""
         if transaction is None:
             return None
-        if check and not self.queue.properties.transactional:
+        if not self.queue.properties.transactional:
             raise TransactionUsage()
         if not transaction.unit.open:
             raise TransactionSequence()
@@ -320,8 +321,8 @@ class ModelQueue:
         self.locks.append(taken[1])
         return ModelLocked(self, *taken)
 
-    def _step(self, need: str) -> Any:
-        return self.manager.step(lambda: self.usable(need))
+    def _step(self, need: str, transaction: ModelTransaction | None = None) -> Any:
+        return self.manager.step(lambda: self.usable(need, transaction))
 
 
 def wanted(match: Match | None) -> Any:

@@ -29,18 +29,19 @@ class ModelTransaction:
         self.manager = manager
         self.unit = unit
         self.id = unit.id
+        self.finished = False  # as its owner knows it
 
     def prepare(self) -> None:
         with self.manager.step():
-            self._open()
+            self._open(finish=not self.unit.open)
 
     def commit(self) -> None:
         with self.manager.step() as store:
-            store.commit(self._open())
+            store.commit(self._open(finish=True))
 
     def abort(self) -> None:
         with self.manager.step() as store:
-            store.abort(self._open())
+            store.abort(self._open(finish=True))
 
     def extend(self, lease: float | None = None) -> None:
         with self.manager.step() as store:
@@ -58,7 +59,8 @@ class ModelTransaction:
                 raise MessageNotFound()
             raise TransactionUsage()
 
-    def _open(self) -> UnitOfWork:
+    def _open(self, *, finish: bool = False) -> UnitOfWork:
+        self.finished = self.finished or finish
         if not self.unit.open:
             raise TransactionSequence()
         return self.unit
