@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mqredis.status import Status
+
 #: Milliseconds since 1970 of our days: what a clock put into the store.
 _TIME = re.compile(rb"1[6-9]\d{11}(?:\.0)?")
+#: A reply that says how long until the next timer.
+_WAITING = b" %d " % Status.WAITING
 #: Fields that are made up anew for every store.
 _RANDOM = {b"incarnation", b"run_id", b"clock"}
 
@@ -39,5 +43,6 @@ def _content(client: Any, key: bytes, kind: bytes) -> Any:
 
 
 def masked(value: bytes) -> bytes:
-    """The value with every time of our days as ``T``."""
-    return _TIME.sub(b"T", value)
+    """The value with every time of our days as ``T``, and without the milliseconds a kept reply tells."""
+    head, waiting, _ = value.partition(_WAITING)
+    return _TIME.sub(b"T", head + waiting)
