@@ -31,23 +31,10 @@ _WORDS = _PUBLISHED.split()
 #: Case id to basis.
 BASIS: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 
-_MOVES = "later: moves and subqueues"
-_TIMERS = "later: time to be received"
-_TRACES = "later: acknowledgements, journals, dead letters"
-
 #: Cases that no test stands for, with the reason.
 LEFT_OUT: dict[str, str] = {
     "G7": "not offered: a lock is not taken in a transaction, receive(transaction=...) holds it",
     "G12": "not offered: a lock is an object, there are no request ids to mistake",
     "H13": "not offered: peek takes no transaction",
     "H16": "not offered: commit has no retaining flag",
-    "J13": "later: multi-destination send",
-    "N23": "later: multi-destination send",
-    **dict.fromkeys(("F21", "J12", "M1", "M3", "M4", "M6", "M7", "M9", "M12", "M13", "M15", "M16"), _MOVES),
-    **dict.fromkeys(("K2", "K3", "K5", "K6", "K9", "K12", "K14"), _TIMERS),
-    **dict.fromkeys(
-        ("H19", "H20", "J10", "K11", "M10", "N1", "N2", "N4", "N5", "N7", "N8", "N10", "N11", "N13", "N14",
-         "N16", "N17", "N19", "N20"),
-        _TRACES,
-    ),
-}  # fmt: skip
+}
