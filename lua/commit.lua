@@ -1,4 +1,5 @@
--- End a transaction: commit makes what it sent appear and what it received go, abort undoes it; or prepare it.
+-- End a transaction: commit makes what it sent appear and what it received go, abort undoes it; or prepare it: could
+-- it be committed now?
 -- MS-MQDMPR 3.1.4.3 Transaction Prepare, 3.1.4.4 Transaction Commit, 3.1.4.5 Transaction Abort
 --
 -- KEYS message
@@ -39,11 +40,8 @@ local order = ARGV[5] ~= "prepare" and outcome.gather(t, ops, queues) or {}
 if not outcome.plan(order, ARGV[5] == "commit" and not late) then return frame.close(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-if ARGV[5] == "prepare" and not late then
-  outcome.mark(ops, queues)
-  frame.touch()
-  return frame.close({ status.OK })
-end
+-- What a prepare would mark nobody sees before the commit, which marks as well: operations may still follow.
+if ARGV[5] == "prepare" and not late then return frame.close({ status.OK }) end
 if ARGV[5] == "commit" and not late then
   outcome.mark(ops, queues)
   outcome.commit(order, queues)

@@ -93,7 +93,7 @@ if ARGV[11] ~= "" then
     entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
     if code then return finish(code) end
   end
-elseif hint and redis.call("ZSCORE", q.a, hint) then
+elseif hint and (cursor ~= "" or count == 1 and not queue.is(q, "x")) and redis.call("ZSCORE", q.a, hint) then
   entries = position.read(q, { hint })
 elseif cursor == "R" then
   entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}

@@ -4,8 +4,9 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
--- ARGV[3] lease  of a renewal, ms
--- ARGV[4+] settlement  three each: action (c commit, a abort, j reject, x extend), fence, id
+-- ARGV[3] generation  of the queue behind the handle
+-- ARGV[4] lease  of a renewal, ms
+-- ARGV[5+] settlement  three each: action (c commit, a abort, j reject, x extend), fence, id
 -- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by somebody else, "g" gone) of each lost lock
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
@@ -19,10 +20,10 @@
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
-if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 3)
 due.serve(q)
-local lost = not frame.missing and settle.all(q, 4, (#ARGV - 3) / 3, tonumber(ARGV[3]))
+local lost = not frame.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
 reply = frame.missing or { status.OK, "", 0, frame.now }
 for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
 quota.save(q)

@@ -208,8 +208,13 @@ def token(incarnation: str, lookup_id: str) -> str:
     return f"{incarnation}-{lookup_id}"
 
 
-def decode(queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes) -> Message:
-    """A message from the three elements a script answers."""
+def decode(
+    queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, *, taken: bool = False
+) -> Message:
+    """A message from the three elements a script answers.
+
+    ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
+    """
     lid = lookup_id.decode()
     stop = record.index(b"\0", 14)
     flag = int(record[13:14], 16)
@@ -242,11 +247,13 @@ def decode(queue: str, incarnation: str, lookup_id: bytes, state: bytes, record:
         _fill(values, head, sent_ms)
     if state:
         counts = state.split(b" ")
-        values["delivery_count"] = int(counts[0])
+        values["delivery_count"] = int(counts[0]) + taken
         values["abort_count"] = int(counts[1])
         values["move_count"] = int(counts[2])
         if counts[3] != b"0":
             values["last_moved_at"] = time_at(int(counts[3]))
+    elif taken:
+        values["delivery_count"] = 1
     return _construct(values)
 
 

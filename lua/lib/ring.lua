@@ -44,9 +44,10 @@ function ring.any(q, ids)
       if kind == "P" then
         ring.hand(q, slot, ids[at])
         ring.one(slot, mode)
-      else
-        if kind == "C" then redis.call("HSET", KEYS[2], slot .. "!", "h " .. ids[at]) end
-        if ring.one(slot, mode) then at = at + 1 end
+      elseif ring.one(slot, mode) then
+        -- Which message is meant: of two readers rung together, the one that waited longer gets the first.
+        redis.call("HSET", KEYS[2], slot .. "!", "h " .. ids[at])
+        at = at + 1
         if at > #ids then break end
       end
     end

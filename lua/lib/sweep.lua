@@ -6,7 +6,8 @@
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
--- Locked -> PurgePending for everything a reader holds. Uncommitted sends survive a purge (spec D18).
+-- Locked -> PurgePending for everything a reader holds; no peek sees it any more (spec D6). Uncommitted sends
+-- survive a purge (spec D18).
 function sweep.pending(q)
   local ids = redis.call("ZRANGE", q.l, 0, -1)
   for from = 1, #ids, 500 do
@@ -15,7 +16,8 @@ function sweep.pending(q)
     for n = 1, #entries do
       local st = entries[n].st
       if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true) then
-        st.kind = st.kind .. "P"
+        if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. entries[n].lid) end
+        st.kind = string.sub(st.kind, 1, 1) .. "P"
         states[#states + 1] = entries[n].lid
         states[#states + 1] = record.text(st)
       end

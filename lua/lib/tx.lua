@@ -11,8 +11,9 @@ local tx = { most = 1000 }
 function tx.open(id, fence)
   local text = redis.call("HGET", KEYS[3], id)
   if string.sub(fence, 1, 1) == "+" then
-    if text then return nil, status.TRANSACTION_SEQUENCE end
-    return { id = id, deadline = string.format("%.0f", frame.now + tonumber(fence)), count = 0,
+    local ended, last = string.match(text or "0 0 0", "^(%d+) %d+ (%d+)")
+    if tonumber(ended) > frame.now then return nil, status.TRANSACTION_SEQUENCE end
+    return { id = id, stale = tonumber(last), deadline = string.format("%.0f", frame.now + tonumber(fence)), count = 0,
       fence = string.format("%.0f", frame.history + 1), session = string.match(ARGV[1], "^%d+") }
   end
   if not text then return nil, status.TRANSACTION_SEQUENCE end
@@ -22,7 +23,10 @@ function tx.open(id, fence)
   return { id = id, deadline = deadline, fence = granted, count = tonumber(count), session = session }
 end
 
+-- Writes its record; what is left of a lapsed one with the same id goes.
 function tx.save(t)
+  for k = t.count + 1, t.stale or 0 do redis.call("HDEL", KEYS[3], t.id .. ":" .. k) end
+  t.stale = nil
   redis.call("HSET", KEYS[3], t.id, t.deadline .. " " .. t.fence .. " " .. t.count .. " " .. t.session)
 end
 

@@ -151,7 +151,7 @@ class Settled:
 
 def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
     """End two-phase reads (3.1.7.1.12)."""
-    args: list[Arg] = [lease_ms]
+    args: list[Arg] = [queue.generation, lease_ms]
     for settlement in settlements:
         args.extend(settlement)
 

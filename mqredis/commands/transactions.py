@@ -1,4 +1,4 @@
-"""begin.lua, commit.lua, renew.lua, reject.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5."""
+"""begin.lua, commit.lua, renew.lua, reject.lua, tx_sweep.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5."""
 
 from __future__ import annotations
 
@@ -52,6 +52,17 @@ def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> 
         return number(payload[0]) - number(payload[1])
 
     return Call("renew", manager.call(), [transaction, fence, lease_ms], parse)
+
+
+def sweep(manager: ManagerKeys) -> Call[bool]:
+    """Forget lapsed transactions; True if there may be more."""
+
+    def parse(status: int, _payload: Payload) -> bool:
+        if status != Status.CONTINUE:
+            check(status)
+        return status == Status.CONTINUE
+
+    return Call("tx_sweep", manager.call(), [], parse)
 
 
 def reject(queue: Address, transaction: str, fence: str, lookup_id: str) -> Call[None]:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as rx
 
 from mqredis import scripts
-from mqredis.drivers.bells import CHUNK, HEALTH_SECONDS, PROBE_SECONDS, Bell, Board, Ringer, choose, letter
+from mqredis.drivers.bells import (
+    CHUNK,
+    HEALTH_SECONDS,
+    LEAVE_SECONDS,
+    PROBE_SECONDS,
+    Bell,
+    Board,
+    Ringer,
+    choose,
+    letter,
+)
 from mqredis.drivers.session import Run, Slot, raw
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
@@ -45,6 +55,7 @@ class AsyncHub:
     async def listen(self, run: Run) -> Ringer:
         """Subscribe to the bell of the run's slot, unless that has happened."""
         run.listening = True
+        self.board.listeners.add(run)
         run.mark = self.board.journal.position
         mode = await self._mode()
         if mode != "poll":
@@ -80,10 +91,13 @@ class AsyncHub:
         nap, silent = board.nap(step, run.polling)
         board.waits[run] = (step, flag)
         try:
-            rung = board.journal.since(run.mark, step.scopes) or await _raised(flag, nap)
+            over = self._closed.is_set() or board.journal.since(run.mark, step.scopes)
+            rung = over or await _raised(flag, nap)
         finally:
             board.waits.pop(run, None)
         flag.clear()
+        if self._closed.is_set():
+            return Woken.CANCELLED
         if run.mark != board.journal.position:
             cancelled = board.journal.since(run.mark, step.scopes)
             run.mark = board.journal.position
@@ -100,9 +114,12 @@ class AsyncHub:
         self.board.ring_all()
 
     async def close(self) -> None:
-        """End the tasks; whoever waits looks once more and meets a closed driver."""
+        """End the tasks and the waits."""
         self._closed.set()
         self.ring_all()
+        end = time.monotonic() + LEAVE_SECONDS
+        while self.board.listeners and time.monotonic() < end:  # noqa: ASYNC110 - at most a second, once
+            await asyncio.sleep(0.002)  # they take back their registrations
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()

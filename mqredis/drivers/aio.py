@@ -153,6 +153,8 @@ class AsyncDriver:
                         run.ending = run.ending or not isinstance(raised, Exception)
             finally:
                 run.slot.session.give(run.slot)
+                if run.listening:
+                    self._hub.board.listeners.discard(run)
         finally:
             operation.close()
 
@@ -183,7 +185,10 @@ class AsyncDriver:
         return reply
 
     async def close(self) -> None:
-        """End the session and close every connection."""
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        if self.core.closed:
+            return
+        self.core.closed = True
         await self._hub.close()
         session = self.core.session
         if session is not None:

@@ -22,6 +22,8 @@ PROBE_SECONDS = 0.25
 HEALTH_SECONDS = 5.0
 #: A wait looks by itself only after so many re-check periods: one glance looks for all of them.
 PATIENCE = 5
+#: How long a closing driver lets its waits take back their registrations, in seconds.
+LEAVE_SECONDS = 1.0
 #: Queues in one glance, channels in one SUBSCRIBE.
 CHUNK = 64
 
@@ -87,6 +89,8 @@ class Board:
         self.by_slot: dict[str, Bell] = {}
         self.journal = Journal()
         self.waits: dict[Run, tuple[Wait, Flag]] = {}
+        #: Operations that wait now and then, from their first wait to their end.
+        self.listeners: set[Run] = set()
         self.denied = ""
 
     def bell(self, slot: str, channel: str, session: str = "") -> tuple[Bell, bool]:

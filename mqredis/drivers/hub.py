@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as rx
 
 from mqredis import scripts
-from mqredis.drivers.bells import CHUNK, HEALTH_SECONDS, PROBE_SECONDS, Bell, Board, Ringer, choose, letter
+from mqredis.drivers.bells import (
+    CHUNK,
+    HEALTH_SECONDS,
+    LEAVE_SECONDS,
+    PROBE_SECONDS,
+    Bell,
+    Board,
+    Ringer,
+    choose,
+    letter,
+)
 from mqredis.drivers.session import Run, Slot, raw
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
@@ -45,6 +55,7 @@ class Hub:
     def listen(self, run: Run) -> Ringer:
         """Subscribe to the bell of the run's slot, unless that has happened."""
         run.listening = True
+        self.board.listeners.add(run)
         run.mark = self.board.journal.position
         mode = self._mode()
         if mode != "poll":
@@ -80,11 +91,14 @@ class Hub:
         with self._lock:
             board.waits[run] = (step, flag)
         try:
-            rung = board.journal.since(run.mark, step.scopes) or flag.wait(nap)
+            over = self._closed.is_set() or board.journal.since(run.mark, step.scopes)
+            rung = over or flag.wait(nap)
         finally:
             with self._lock:
                 board.waits.pop(run, None)
         flag.clear()
+        if self._closed.is_set():
+            return Woken.CANCELLED
         if run.mark != board.journal.position:
             cancelled = board.journal.since(run.mark, step.scopes)
             run.mark = board.journal.position
@@ -103,9 +117,12 @@ class Hub:
             self.board.ring_all()
 
     def close(self) -> None:
-        """End the threads; whoever waits looks once more and meets a closed driver."""
+        """End the threads and the waits."""
         self._closed.set()
         self.ring_all()
+        end = time.monotonic() + LEAVE_SECONDS
+        while self.board.listeners and time.monotonic() < end:
+            time.sleep(0.002)  # they take back their registrations
         self._send("PING")  # its answer lets the reader see that it is over
         for thread in self._threads:
             if thread is not threading.current_thread():

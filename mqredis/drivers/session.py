@@ -15,6 +15,7 @@ from mqredis import scripts
 from mqredis.drivers.wire import as_text, bulk
 from mqredis.errors import (
     HistoryRolledBack,
+    InvalidHandle,
     InvariantBroken,
     ManagerNotFound,
     error_for,
@@ -129,6 +130,8 @@ class Core:
         self.shebang: bool | None = None
         self._variants: dict[str, tuple[str, str]] = {}
         self._gone: str = ""
+        #: The driver was closed: waits end, nothing new begins.
+        self.closed = False
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
@@ -210,6 +213,8 @@ class Core:
         """Raise what ended this driver for good, if anything has."""
         if self._gone:
             raise ManagerNotFound(self._gone)
+        if self.closed:
+            raise InvalidHandle(f"this connection to queue manager {self.keys.manager!r} is closed")
 
     def drop_session(self, session: Session) -> None:
         """Forget a session that the server no longer knows."""

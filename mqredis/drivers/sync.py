@@ -142,6 +142,8 @@ class Driver:
                         run.ending = run.ending or not isinstance(raised, Exception)
             finally:
                 run.slot.session.give(run.slot)
+                if run.listening:
+                    self._hub.board.listeners.discard(run)
         finally:
             operation.close()
 
@@ -172,7 +174,10 @@ class Driver:
         return reply
 
     def close(self) -> None:
-        """End the session and close every connection."""
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        if self.core.closed:
+            return
+        self.core.closed = True
         self._hub.close()
         session = self.core.session
         if session is not None:

@@ -31,9 +31,9 @@ class Context:
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
 
-    def messages(self, path: str, raw: Sequence[Raw]) -> list[Message]:
-        """Decode what a script answered."""
-        return [codec.decode(path, self.incarnation, *item) for item in raw]
+    def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
+        """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
+        return [codec.decode(path, self.incarnation, *item, taken=taken) for item in raw]
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ def receive(
     found = yield from _dequeue(place, timeout, "tx" if unit else "take", unit, "", tag)
     if unit:
         unit.touched(found.fence, place.handle)
-    return place.handle.context.messages(place.handle.path, found.messages)[0]
+    return place.handle.context.messages(place.handle.path, found.messages, taken=unit is None)[0]
 
 
 def lock(place: Place, timeout: float | None, lease: float | None, tag: str | None) -> Operation[Locks]:

@@ -54,7 +54,7 @@ def receive_by_lookup_id(
     )
     if unit:
         unit.touched(found.fence, handle)
-    return handle.context.messages(handle.path, found.messages)[0]
+    return handle.context.messages(handle.path, found.messages, taken=unit is None)[0]
 
 
 def lock_by_lookup_id(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqredis.commands import features, queues
+from mqredis.commands import features, queues, transactions
 from mqredis.commands import manager as commands
 from mqredis.commands.common import Address
 from mqredis.commands.manager import Resolution
@@ -55,8 +55,10 @@ def resolve(context: Context, token: object) -> Operation[Resolution]:
 
 
 def maintain(context: Context) -> Operation[int]:
-    """Serve every due timer of every queue; answers the number of calls it took."""
-    calls = 0
+    """Serve every due timer of every queue, forget lapsed transactions; answers the number of calls it took."""
+    calls = 1
+    while (yield from perform(transactions.sweep(context.keys))):
+        calls += 1
     for path in (yield from perform(features.orphans(context.keys))):
         calls += 1
         try:

@@ -67,7 +67,7 @@ def receive(
     found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     if unit:
         unit.touched(found.fence, handle)
-    return handle.context.messages(handle.path, found.messages)
+    return handle.context.messages(handle.path, found.messages, taken=unit is None)
 
 
 def lock(

@@ -202,7 +202,7 @@ class Settle(Step):
         return read.settle(world.address(self.queue), settlements, LEASE)
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
-        settle(world, call, answer, 1)
+        settle(world, call, answer, 2)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Bad input: a typed error that says what to do, before anything is written."""

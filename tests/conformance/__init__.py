@@ -1,0 +1,1 @@
+"""The published cases of the specification, one file per event, on every face and every store."""

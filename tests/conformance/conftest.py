@@ -1,0 +1,63 @@
+"""The ``broker`` of a conformance test: five kinds, and a doctor's visit at the end of every test."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import model
+from tests.conformance.facade import Broker, LoopThread
+
+KINDS = ("real-sync", "real-async", "fake-sync", "fake-async", "model-sync")
+
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "case(id, basis): published case of the specification; basis L, F n, P or C n (contested)"
+    )
+
+
+@pytest.fixture(scope="session")
+def loop_thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(kind: str, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A fresh queue manager. The doctor must have nothing to report when the test is over."""
+    made = make_broker(kind, request)
+    yield made
+    try:
+        findings = made.findings()
+    finally:
+        made.close()
+    assert not findings
+
+
+def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
+    store, face = kind.split("-")
+    manager = f"conformance-{os.getpid()}-{next(_numbers)}"
+    if store == "model":
+        return Broker(kind, model.connect, manager, None)
+    url = request.getfixturevalue("redis_server").url if store == "real" else f"memory://{manager}"
+    module = importlib.import_module("mqredis" if face == "sync" else "mqredis.asyncio")
+
+    def connect(**how: Any) -> Any:
+        return module.connect(url, **how)
+
+    thread = request.getfixturevalue("loop_thread") if face == "async" else None
+    return Broker(kind, connect, manager, thread)

@@ -1,0 +1,220 @@
+"""Elements of the abstract data model (MS-MQDMPR 3.1.1), as plain Python objects.
+
+Written from the specification and not from the Lua: a position list is a dict that is sorted when it is
+walked, states are named as in the text, nothing is indexed or cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from mqredis.models import Access, Message, MessageClass, Outgoing, QueueProperties, Share
+
+if TYPE_CHECKING:
+    from tests.model.store import Store
+
+#: What each access allows (3.1.1.17; ALL and ADMIN are the product's names for combinations).
+ALLOWS = {
+    Access.RECEIVE: {"receive", "peek"},
+    Access.SEND: {"send"},
+    Access.PEEK: {"peek"},
+    Access.MOVE: {"move"},
+    Access.ADMIN: {"receive", "peek", "send", "move"},
+    Access.ALL: {"receive", "peek", "send"},
+}
+
+
+class State(Enum):
+    """MessagePosition.State (3.1.1.11)."""
+
+    AVAILABLE = "available"
+    LOCKED = "locked"
+    DELETED = "deleted"
+    PURGE_PENDING = "purge pending"
+
+
+@dataclass(eq=False)
+class Stored:
+    """Message (3.1.1.12), with the counters of the wire format (MQRR 2.2.5.3)."""
+
+    out: Outgoing
+    lookup_id: int
+    message_id: Any
+    sent: float
+    arrived: float
+    due: float
+    expires: float | None
+    transaction_id: str | None = None
+    deliveries: int = 0
+    aborts: int = 0
+    moves: int = 0
+    last_moved: float | None = None
+    first: bool = False
+    last: bool = False
+    message_class: int = MessageClass.NORMAL
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Position:
+    """MessagePosition (3.1.1.11); ``holder`` is the transaction or the lock that took it."""
+
+    stored: Stored
+    queue: Queue
+    state: State = State.AVAILABLE
+    allow_peek: bool = False
+    holder: Any = None
+    sending: bool = False  # locked because it was sent in an open transaction
+    ready: bool = True  # waiters were told of it
+
+    @property
+    def lookup_id(self) -> int:
+        return self.stored.lookup_id
+
+
+@dataclass
+class Operation:
+    """TransactionalOperation (3.1.1.13)."""
+
+    kind: str  # enqueue, dequeue, move
+    position: Position
+    target: Queue | None = None
+    reason: int = MessageClass.ACK_RECEIVE
+
+
+@dataclass(eq=False)
+class UnitOfWork:
+    """Transaction (3.1.1.14), with the lease that ends it when its owner is gone."""
+
+    id: str
+    deadline: float
+    operations: list[Operation] = field(default_factory=list)
+    open: bool = True
+
+
+@dataclass(eq=False)
+class Lock:
+    """A two-phase read that is not ended yet."""
+
+    position: Position
+    deadline: float
+    held: bool = True
+
+
+@dataclass(eq=False)
+class Waiter:
+    """WaitingMessageReadOperation (3.1.1.10)."""
+
+    destructive: bool
+    handle: Any
+    tag: Any = None
+    cursor: Any = None
+    unit: UnitOfWork | None = None
+    lease: float | None = None
+    two_phase: bool = False
+    done: bool = False
+    value: Any = None
+    error: Exception | None = None
+
+
+class Queue:
+    """Queue (3.1.1.2); a subqueue has a parent and shares its properties and quota."""
+
+    def __init__(
+        self, store: Store, name: str, properties: QueueProperties, parent: Queue | None = None
+    ) -> None:
+        self.store = store
+        self.name = name
+        self.own = properties
+        self.parent = parent
+        self.created = self.modified = store.now()
+        self.positions: dict[int, Position] = {}
+        self.handles: list[Any] = []
+        self.waiters: list[Waiter] = []
+        self.gone = False
+
+    @property
+    def properties(self) -> QueueProperties:
+        return self.parent.properties if self.parent else self.own
+
+    def family(self) -> list[Queue]:
+        """The main queue and its subqueues: what shares one quota."""
+        main = self.parent or self
+        return [main, *(q for q in self.store.queues.values() if q.parent is main)]
+
+    def walk(self, after: int | None, *, forward: bool = True) -> Iterator[Position]:
+        """Positions in list order from behind ``after`` (None: the whole list)."""
+        ids = sorted(self.positions, reverse=not forward)
+        for lookup_id in ids:
+            if after is None or (lookup_id > after if forward else lookup_id < after):
+                yield self.positions[lookup_id]
+
+    def seek(
+        self, after: int | None, *, peek: bool, forward: bool = True, wanted: Any = None
+    ) -> Position | None:
+        """Seek Available Message Position (3.1.7.3.2); None stands for End and Start."""
+        for position in self.walk(after, forward=forward):
+            if self.acceptable(position, peek=peek) and (wanted is None or wanted(position)):
+                return position
+        return None
+
+    def acceptable(self, position: Position, *, peek: bool) -> bool:
+        """Is it Available, or Locked and open to peeks?"""
+        if position.state is State.AVAILABLE:
+            return position.stored.due <= self.store.now()
+        return peek and position.state is State.LOCKED and position.allow_peek
+
+
+#: The model does not know how a header is written, so it gives every message one of this size, in bytes.
+HEADER = 100
+
+
+def size(out: Outgoing) -> int:
+    """Bytes a message counts for."""
+    return HEADER + len(out.body)
+
+
+def violates(old_access: Access, old_share: Share, access: Access, share: Share) -> bool:
+    """The sharing table of Open Queue (3.1.7.1.5): does the old descriptor forbid the new one?"""
+    old_receives = "receive" in ALLOWS[old_access]
+    receives = "receive" in ALLOWS[access]
+    if old_share is Share.DENY_RECEIVE:
+        if old_receives:
+            return share is Share.DENY_RECEIVE or receives
+        return old_access is Access.PEEK and receives
+    return old_receives and share is Share.DENY_RECEIVE
+
+
+def as_message(position: Position) -> Message:
+    """What a reader gets to see of a position."""
+    stored, out = position.stored, position.stored.out
+    given = out.model_dump(
+        exclude={
+            "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
+            "message_id", "sequence", "offset",
+        }
+    )  # fmt: skip
+    store = position.queue.store
+    return Message(
+        **(given | stored.origin),
+        lookup_id=stored.lookup_id,
+        queue=position.queue.name,
+        message_id=stored.message_id,
+        sequence=out.sequence or 1,
+        offset=out.offset or 0,
+        token=f"model-{stored.lookup_id}",
+        sent_at=store.instant(stored.sent),
+        arrived_at=store.instant(stored.arrived),
+        expires_at=None if stored.expires is None else store.instant(stored.expires),
+        delivery_count=stored.deliveries,
+        abort_count=stored.aborts,
+        move_count=stored.moves,
+        last_moved_at=None if stored.last_moved is None else store.instant(stored.last_moved),
+        message_class=stored.message_class,
+        first_in_transaction=stored.first,
+        last_in_transaction=stored.last,
+        transaction_id=stored.transaction_id,
+    )

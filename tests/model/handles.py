@@ -1,0 +1,333 @@
+"""An open queue of the model (OpenQueueDescriptor, 3.1.1.16), with the face of the product."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
+
+from mqredis.errors import (
+    AccessDenied,
+    InvalidArgument,
+    InvalidHandle,
+    IoTimeout,
+    MessageLocked,
+    MessageNotFound,
+    OperationCancelled,
+    QueueNotAvailable,
+    TransactionSequence,
+    TransactionUsage,
+    WaiterNotFound,
+)
+from mqredis.models import Access, Match, Message, Outgoing, Seek, Sent, Share
+from tests.model.adm import (
+    ALLOWS,
+    Lock,
+    Operation,
+    Position,
+    Queue,
+    State,
+    UnitOfWork,
+    Waiter,
+    as_message,
+    size,
+)
+from tests.model.cursors import ModelCursor
+from tests.model.units import ModelLocked, ModelTransaction
+
+if TYPE_CHECKING:
+    from tests.model.manager import ModelManager
+
+
+def outgoing(body: Any, fields: dict[str, Any]) -> Outgoing:
+    """A checked message from what ``send`` was given."""
+    if isinstance(body, Outgoing):
+        return body
+    try:
+        return Outgoing(body=body, **fields)
+    except ValidationError as error:
+        raise InvalidArgument(str(error)) from None
+
+
+class ModelQueue:
+    """A handle."""
+
+    def __init__(self, manager: ModelManager, queue: Queue, access: Access, share: Share) -> None:
+        self.manager = manager
+        self.queue = queue
+        self.name = queue.name
+        self.access = access
+        self.share = share
+        self.cursors: list[ModelCursor] = []
+        self.locks: list[Lock] = []
+        self.closed = False
+        queue.handles.append(self)
+
+    # ---- sending ----------------------------------------------------------------------------------------
+
+    def send(self, body: Any = b"", *, transaction: ModelTransaction | None = None, **fields: Any) -> Sent:
+        return self.send_many([outgoing(body, fields)], transaction=transaction)[0]
+
+    def send_many(self, items: Iterable[Any], *, transaction: ModelTransaction | None = None) -> list[Sent]:
+        """All or nothing: one script decides before it applies (law 1)."""
+        outs = [outgoing(item, {}) for item in items]
+        with self._step("send", transaction) as store:
+            unit = self.unit(transaction)
+            room = 0
+            for count, out in enumerate(outs):
+                store.admit(self.queue, out, unit, count, room)
+                room += size(out)
+            return [self._sent(store.enqueue(self.queue, out, unit)) for out in outs]
+
+    def _sent(self, position: Position) -> Sent:
+        stored = position.stored
+        token = f"model-{stored.lookup_id}"
+        return Sent(lookup_id=stored.lookup_id, message_id=stored.message_id, token=token)
+
+    # ---- reading in order -------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        timeout: float | None = None,
+        *,
+        transaction: Any = None,
+        tag: Any = None,
+        match: Match | None = None,
+    ) -> Message:
+        """Dequeue Message (3.1.7.1.10)."""
+        with self._step("receive", transaction):
+            return self._dequeue(timeout, unit=self.unit(transaction), tag=tag, match=match)
+
+    def receive_many(
+        self,
+        max: int,  # noqa: A002
+        timeout: float | None = None,
+        *,
+        transaction: Any = None,
+    ) -> list[Message]:
+        with self._step("receive", transaction):
+            unit = self.unit(transaction)
+            out = [self._dequeue(timeout, unit=unit)]
+            while len(out) < max and (found := self.queue.seek(None, peek=False)) is not None:
+                out.append(self.take(found, unit))
+            return out
+
+    def lock(
+        self,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        tag: Any = None,
+        match: Match | None = None,
+    ) -> ModelLocked:
+        """Dequeue Message Begin (3.1.7.1.11)."""
+        with self._step("receive"):
+            return self._dequeue(
+                timeout, tag=tag, match=match, two_phase=True, lease=self.manager.lease(lease)
+            )
+
+    def lock_many(
+        self,
+        max: int,  # noqa: A002
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+    ) -> list[ModelLocked]:
+        with self._step("receive"):
+            span = self.manager.lease(lease)
+            out = [self._dequeue(timeout, two_phase=True, lease=span)]
+            while len(out) < max and (found := self.queue.seek(None, peek=False)) is not None:
+                out.append(self.take(found, None, two_phase=True, lease=span))
+            return out
+
+    def peek(self, timeout: float | None = None, *, match: Match | None = None) -> Message:
+        """Peek Message (3.1.7.1.15)."""
+        with self._step("peek"):
+            found = self.queue.seek(None, peek=True, wanted=wanted(match))
+            return self.as_peeked(found) if found else self.wait(timeout, destructive=False)
+
+    def browse(self, *, match: Match | None = None) -> Iterator[Message]:
+        """Every available message in order; one that is locked but visible to peeks is not listed."""
+        last: int | None = None
+        while True:
+            with self._step("peek"):
+                found = self.queue.seek(last, peek=False, wanted=wanted(match))
+                if found is None:
+                    return
+                last = found.lookup_id
+                message = self.as_peeked(found)
+            yield message
+
+    def _dequeue(self, timeout: float | None, *, match: Match | None = None, **how: Any) -> Any:
+        found = self.queue.seek(None, peek=False, wanted=wanted(match))
+        if found is None:
+            return self.wait(timeout, destructive=True, **how)
+        how.pop("tag", None)
+        return self.take(found, how.pop("unit", None), **how)
+
+    # ---- reading by lookup id (3.1.7.1.13) --------------------------------------------------------------
+
+    def receive_by_lookup_id(
+        self, lookup_id: int, *, seek: Seek = Seek.CURRENT, transaction: Any = None, allow_peek: bool = False
+    ) -> Message:
+        with self._step("receive", transaction):
+            unit = self.unit(transaction)
+            return self.take(self._at(lookup_id, seek, peek=False), unit, allow_peek=allow_peek)
+
+    def lock_by_lookup_id(
+        self, lookup_id: int, *, seek: Seek = Seek.CURRENT, lease: float | None = None
+    ) -> ModelLocked:
+        with self._step("receive"):
+            position = self._at(lookup_id, seek, peek=False)
+            return self.take(position, None, two_phase=True, lease=self.manager.lease(lease))
+
+    def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
+        with self._step("peek"):
+            return self.as_peeked(self._at(lookup_id, seek, peek=True))
+
+    def _at(self, lookup_id: int, seek: Seek, *, peek: bool) -> Position:
+        """Seek Available Message Position With Id (3.1.7.3.3), read as D3, D5 and D6 say."""
+        found: Position | None
+        if seek in (Seek.FIRST, Seek.LAST):
+            found = self.queue.seek(None, peek=peek, forward=seek is Seek.FIRST)
+        else:
+            anchor = self.queue.positions.get(lookup_id)
+            if anchor is None:
+                raise MessageNotFound()
+            if seek is not Seek.CURRENT:
+                found = self.queue.seek(lookup_id, peek=peek, forward=seek is Seek.NEXT)
+            elif self.queue.acceptable(anchor, peek=peek):
+                found = anchor
+            elif peek and anchor.state is State.LOCKED:
+                raise TransactionUsage()
+            else:
+                found = None
+        if found is None:
+            raise MessageNotFound()
+        return found
+
+    # ---- the rest of the face ---------------------------------------------------------------------------
+
+    def cursor(self) -> ModelCursor:
+        with self._step("peek"):
+            self.cursors.append(ModelCursor(self))
+            return self.cursors[-1]
+
+    def move(self, lookup_id: int, target: ModelQueue, *, transaction: Any = None) -> None:
+        """Move Message (3.1.7.1.16) behind the checks of MQRR 3.1.4.10."""
+        with self._step("receive", transaction) as store:
+            if target.closed or "move" not in ALLOWS[target.access]:
+                raise InvalidHandle()
+            if target.queue.gone:
+                raise QueueNotAvailable()
+            unit = self.unit(transaction)
+            if target.queue is self.queue or target.queue not in self.queue.family():
+                raise InvalidArgument()
+            position = self.queue.positions.get(lookup_id)
+            if position is None:
+                raise MessageNotFound()
+            if position.state is not State.AVAILABLE:
+                raise MessageLocked()
+            if unit is None:
+                store.relocate(position, target.queue)
+            else:
+                position.state, position.holder = State.LOCKED, unit
+                unit.operations.append(Operation("move", position, target.queue))
+
+    def purge(self) -> int:
+        with self._step("receive") as store:
+            return store.purge(self.queue)
+
+    def cancel(self, tag: Any) -> None:
+        """Cancel Waiting Message Read Request (3.1.7.1.17): every handle's waiters are searched."""
+        with self._step("peek") as store:
+            for waiter in self.queue.waiters:
+                if waiter.tag is not None and waiter.tag == tag:
+                    store.end_wait(waiter, OperationCancelled())
+                    return
+            raise WaiterNotFound()
+
+    def close(self) -> None:
+        """Close Queue (3.1.7.1.6); all waiters end and unended two-phase reads are given back (D23)."""
+        with self.manager.step() as store:
+            if self.closed:
+                return
+            self.closed = True
+            for waiter in [w for w in self.queue.waiters if w.handle is self]:
+                store.end_wait(waiter, OperationCancelled())
+            for lock in [held for held in self.locks if held.held]:
+                store.end_lock(lock, delete=False)
+            for cursor in self.cursors:
+                cursor.closed = True
+            self.queue.handles.remove(self)
+            store.forget_subqueue(self.queue)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- shared with cursors ----------------------------------------------------------------------------
+
+    def usable(self, need: str, transaction: ModelTransaction | None = None) -> None:
+        """Of several errors the text puts none first: what the caller did comes before what others did."""
+        if self.closed:
+            raise InvalidHandle()
+        if need not in ALLOWS[self.access]:
+            raise AccessDenied()
+        if transaction is not None and transaction.finished:
+            raise TransactionSequence()
+        if self.queue.gone:
+            raise QueueNotAvailable()
+
+    def unit(self, transaction: ModelTransaction | None) -> UnitOfWork | None:
+        """The open unit of work behind a transaction, fit for this queue."""
+        if transaction is None:
+            return None
+        if not self.queue.properties.transactional:
+            raise TransactionUsage()
+        if not transaction.unit.open:
+            raise TransactionSequence()
+        return transaction.unit
+
+    def take(self, position: Position, unit: UnitOfWork | None, **how: Any) -> Any:
+        return self._wrap(self.manager.store.take(position, unit, **how))
+
+    def as_peeked(self, position: Position) -> Message:
+        return as_message(position)
+
+    def wait(self, timeout: float | None, **how: Any) -> Any:
+        """Wait For New Message (3.1.7.3.1): the lock on the store is released while this waits."""
+        store = self.manager.store
+        waiter = Waiter(handle=self, **how)
+        self.queue.waiters.append(waiter)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not waiter.done:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                store.end_wait(waiter, IoTimeout())
+                break
+            store.changed.wait(left)
+        if waiter.error is not None:
+            raise waiter.error
+        return self._wrap(waiter.value)
+
+    def _wrap(self, taken: Any) -> Any:
+        if not isinstance(taken, tuple):
+            return taken
+        self.locks.append(taken[1])
+        return ModelLocked(self, *taken)
+
+    def _step(self, need: str, transaction: ModelTransaction | None = None) -> Any:
+        return self.manager.step(lambda: self.usable(need, transaction))
+
+
+def wanted(match: Match | None) -> Any:
+    """A predicate on positions: everything that is given must agree."""
+    if match is None:
+        return None
+    given = {k: v for k, v in match.model_dump().items() if v is not None}
+    return lambda position: all(getattr(as_message(position), k) == v for k, v in given.items())

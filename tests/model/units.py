@@ -1,0 +1,122 @@
+"""Transaction and locked message of the model, with the face of the product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    LockLost,
+    MessageNotFound,
+    QueueNotAvailable,
+    TransactionSequence,
+    TransactionUsage,
+)
+from mqredis.models import Message, MessageClass
+from mqredis.status import Status
+from tests.model.adm import Lock, State, UnitOfWork
+
+if TYPE_CHECKING:
+    from tests.model.handles import ModelQueue
+    from tests.model.manager import ModelManager
+
+
+class ModelTransaction:
+    """A unit of work; its context manager commits on success and aborts on error."""
+
+    def __init__(self, manager: ModelManager, unit: UnitOfWork) -> None:
+        self.manager = manager
+        self.unit = unit
+        self.id = unit.id
+        self.finished = False  # as its owner knows it
+
+    def prepare(self) -> None:
+        with self.manager.step():
+            self._open(finish=not self.unit.open)
+
+    def commit(self) -> None:
+        with self.manager.step() as store:
+            store.commit(self._open(finish=True))
+
+    def abort(self) -> None:
+        with self.manager.step() as store:
+            store.abort(self._open(finish=True))
+
+    def extend(self, lease: float | None = None) -> None:
+        with self.manager.step() as store:
+            self._open().deadline = store.now() + self.manager.lease(lease)
+
+    def reject(self, queue: ModelQueue, message: Message) -> None:
+        """Mark a message received in this transaction as rejected (MQRR 3.1.4.14)."""
+        with self.manager.step():
+            unit = self._open()
+            for op in unit.operations:
+                if op.kind == "dequeue" and op.position.lookup_id == message.lookup_id:
+                    op.reason = MessageClass.NACK_RECEIVE_REJECTED
+                    return
+            if message.lookup_id not in queue.queue.positions:
+                raise MessageNotFound()
+            raise TransactionUsage()
+
+    def _open(self, *, finish: bool = False) -> UnitOfWork:
+        self.finished = self.finished or finish
+        if not self.unit.open:
+            raise TransactionSequence()
+        return self.unit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.unit.open:
+            (self.abort if kind else self.commit)()
+
+
+class ModelLocked:
+    """A two-phase read: commit deletes, abort puts the message back, reject sends it away as rejected."""
+
+    def __init__(self, handle: ModelQueue, message: Message, lock: Lock) -> None:
+        self.handle = handle
+        self.manager = handle.manager
+        self.message = message
+        self.lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+    def commit(self) -> None:
+        self._end(delete=True)
+
+    def abort(self) -> None:
+        self._end(delete=False)
+
+    def reject(self) -> None:
+        self._end(delete=True, reason=MessageClass.NACK_RECEIVE_REJECTED)
+
+    def extend(self, lease: float | None = None) -> None:
+        if lease is not None and lease <= 0:
+            raise InvalidArgument("a lease is longer than 0 seconds")
+        with self.manager.step() as store:
+            self._held().deadline = store.now() + self.manager.lease(lease)
+
+    def _end(self, **how: Any) -> None:
+        with self.manager.step() as store:
+            store.end_lock(self._held(), **how)
+
+    def _held(self) -> Lock:
+        if self.handle.closed:
+            raise InvalidHandle()
+        if self.lock.position.queue.gone:
+            raise QueueNotAvailable()
+        if not self.lock.held:
+            again = self.lock.position.state is State.AVAILABLE
+            raise LockLost(status=Status.TRANSACTION_SEQUENCE if again else Status.LOCK_LOST)
+        return self.lock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.lock.held and self.lock.position.state is not State.DELETED:
+            (self.abort if kind else self.commit)()
