@@ -1,5 +1,4 @@
--- End a transaction: commit makes what it sent appear and what it received go, abort undoes it; or prepare it: could
--- it be committed now?
+-- End a transaction: commit makes what it sent appear and what it received go, abort undoes it; or prepare it.
 -- MS-MQDMPR 3.1.4.3 Transaction Prepare, 3.1.4.4 Transaction Commit, 3.1.4.5 Transaction Abort
 --
 -- KEYS message
