@@ -24,6 +24,8 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
+#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
+NEVER = float(1 << 52)
 _META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
@@ -309,6 +311,7 @@ def hints(store: Store) -> Faults:
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
         times += view.policies.values()
+        times = [at for at in times if at < NEVER]
         text = view.fields.get("due", "")
         if times and (not _NUMBER.fullmatch(text) or float(text) > min(times)):
             edit = Edit("hset", view.keys["q"], "due", f"{max(0, min(times)):.0f}")

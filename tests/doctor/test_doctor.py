@@ -53,6 +53,14 @@ def test_everything_lapsed_is_healthy_before_and_after_maintenance(full: Patient
     assert full.codes() == set()
 
 
+def test_timers_that_never_ring_are_no_timers(patient: Patient) -> None:
+    patient.qm.create_queue("a")
+    patient.qm.open("a").send(b"x", dedup_key="k", dedup_window=60)
+    assert patient.codes() == set()
+    patient.qm.maintain()
+    assert patient.codes() == set()
+
+
 def test_many_queues(patient: Patient) -> None:
     for n in range(60):
         patient.qm.create_queue(f"q{n}")
