@@ -1,0 +1,141 @@
+"""Readers and writers without a session: what Spark would call, called directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+import mqredis
+from mqredis.spark import options as parsing
+from mqredis.spark.receive import ReceiveReader, share
+from mqredis.spark.schema import SCHEMA
+from mqredis.spark.sink import BatchWriter
+
+pytestmark = pytest.mark.spark
+
+NARROW = StructType([StructField("queue", SCHEMA["queue"].dataType), StructField("body", BinaryType())])
+
+
+def make(options: dict[str, str], **more: str) -> ReceiveReader:
+    return ReceiveReader(parsing.parse({**options, "pollTimeoutMs": "0", **more}), NARROW)
+
+
+def take(reader: ReceiveReader, start: dict[str, Any], limit: int = 0) -> tuple[dict[str, Any], list[bytes]]:
+    """One micro-batch, without its commit."""
+    end = reader.latestOffset(start, ReadMaxRows(limit) if limit else ReadAllAvailable())
+    rows = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return end, [body for batch in rows for body in batch.column("body").to_pylist()]
+
+
+def test_several_queue_managers(redis_server, options):
+    with (
+        mqredis.connect(redis_server.url, manager="one") as one,
+        mqredis.connect(redis_server.url, manager="two") as two,
+    ):
+        for number, manager in enumerate((one, two)):
+            manager.create_queue("orders")
+            manager.open("orders").send_many([b"%d" % number] * 30)
+        given = {"url": redis_server.url, "queueManagers": "one,two", "queue": "orders"}
+        reader = make(given)
+        end, bodies = take(reader, reader.initialOffset(), 20)
+        assert sorted(bodies) == [b"0"] * 10 + [b"1"] * 10
+        end, bodies = take(reader, end)
+        assert len(bodies) == 40
+        reader.commit(end)
+        assert [manager.queue_info("orders").messages for manager in (one, two)] == [0, 0]
+        waiting = make({**given, "pollTimeoutMs": "300"})
+        assert waiting.latestOffset(end, ReadAllAvailable()) == end
+        two.open("orders").send(b"late")
+        assert take(waiting, end)[1] == [b"late"]
+
+
+def test_what_is_received_goes_to_the_journal(qm, options, fill):
+    fill(count=600, journaling=True)
+    reader = make(options, queue="orders")
+    end, bodies = take(reader, reader.initialOffset())
+    assert len(bodies) == 600
+    reader.commit(end)
+    assert qm.queue_info("orders").messages == 0
+    assert qm.queue_info("orders;journal").messages == 600
+    assert qm.doctor().findings == ()
+
+
+def test_a_purge_leaves_claims_readable_and_ends_with_them(qm, options, fill):
+    queue = fill(count=300)
+    reader = make(options, queue="orders")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(100))
+    parts = reader.partitions(start, end)
+    assert queue.purge() == 200
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 100
+    assert qm.doctor().findings == ()
+    reader.commit(end)
+    assert qm.queue_info("orders").messages == 0
+
+
+def test_a_deleted_queue_is_data_loss(qm, options, fill):
+    fill(count=10)
+    fill("other", 10)
+    reader = make(options, queue="orders")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    qm.delete_queue("orders")
+    qm.create_queue("orders")
+    with pytest.raises(Exception, match="QUEUE_NOT_AVAILABLE"):
+        reader.partitions(start, end)
+    careless = make(options, queue="orders", failOnDataLoss="false")
+    assert [row for part in careless.partitions(start, end) for row in careless.read(part)] == []
+
+
+def test_claims_are_healthy_and_outlive_their_client(qm, options, fill):
+    fill(count=1000)
+    reader = make(options, queue="orders")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(700))
+    reader.partitions(start, end)
+    assert qm.doctor().findings == ()
+    assert (qm.queue_info("orders").locked, qm.queue_info("orders").ready) == (700, 300)
+    later = {**end, "queues": {key: {**plan, "s": 3} for key, plan in end["queues"].items()}}
+    other = make(options, queue="orders")
+    with pytest.raises(Exception, match="another time"):
+        other.partitions(start, later)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_publication_is_healthy(qm, options, transactional):
+    qm.create_queue("target", transactional=transactional)
+    given = {**options, "queue": "target", "atomicPublishLimit": "100", "txnAppId": "load", "txnVersion": "0"}
+    writer = BatchWriter(parsing.parse(given))
+    schema = pa.schema([("body", pa.binary()), ("correlation_id", pa.string())])
+    rows = {"body": [b"x" * (5000 if n % 7 == 0 else 5) for n in range(450)], "correlation_id": ["c"] * 450}
+    staged = writer.write(iter([pa.RecordBatch.from_pydict(rows, schema=schema)]))
+    assert qm.queue_info("target").messages == 0
+    assert qm.doctor().findings == ()
+    writer.commit([staged])
+    writer.commit([staged])
+    assert [m.body for m in qm.open("target").browse()] == rows["body"]
+    assert qm.doctor().findings == ()
+    assert qm.open("target").peek(0, match=mqredis.Match(correlation_id="c")).body == rows["body"][0]
+
+
+def test_an_aborted_job_takes_no_late_task(qm, options):
+    qm.create_queue("target")
+    writer = BatchWriter(parsing.parse({**options, "queue": "target"}))
+    rows = [pa.RecordBatch.from_pydict({"body": [b"x"]})]
+    staged = writer.write(iter(rows))
+    writer.abort([None])
+    with pytest.raises(Exception, match="this task is late"):
+        writer.write(iter(rows))
+    with pytest.raises(Exception, match="staged messages are gone"):
+        writer.commit([staged])
+    assert qm.queue_info("target").messages == 0
+
+
+def test_a_trigger_is_shared_by_backlog():
+    assert share({"a": 300, "b": 100}, 100) == {"a": 75, "b": 25}
+    assert share({"a": 1, "b": 0, "c": 2}, 2) == {"a": 1, "b": 0, "c": 1}
+    assert share({"a": 5}, 0) == {"a": 5}
