@@ -14,10 +14,10 @@ local filter = { share = 0.9 }
 
 function filter.parse(text)
   local stop = string.find(text, "\0", 1, true)
-  local f = { f = "", among = {}, programs = {} }
+  local f = { f = "", any = {}, programs = {} }
   for key, value in string.gmatch(string.sub(text, 1, stop - 1), "\3(.)([^\3]*)") do
     if key == "h" then
-      f.among[#f.among + 1] = value
+      f.any[#f.any + 1] = value
     else
       f[key] = value
     end

@@ -5,6 +5,7 @@
 --- require lazy "lib/group"
 --- require lazy "lib/index"
 --- require lazy "lib/mark"
+--- require lazy "lib/among"
 --- require lazy "lib/turn"
 -- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
 -- the filter names one, else by a scan. One call looks at no more than `search.most` records.
@@ -86,11 +87,12 @@ function search.admits(q, f, lid, rec)
 end
 
 function search.scan(q, f, from, count)
+  among.load()
   local sure = #f.programs == 0 and not f.grouped and (f.i or f.m or f.c or f.g or not f.named)
   local found, left, page = {}, search.most, sure and count or 64
   while left > 0 do
     page = math.min(page, left)
-    local ids, more = search.candidates(q, f, from, page)
+    local ids, more = among.ids(q, f, from, page)
     if #ids == 0 then return found end
     local recs = redis.call("HMGET", q.m, unpack(ids))
     for n = 1, #ids do
@@ -105,65 +107,4 @@ function search.scan(q, f, from, count)
     left, page = left - #ids, 250
   end
   return found, from
-end
-
--- Ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
-function search.candidates(q, f, from, count)
-  local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))
-  if f.i or (own and #own == 16) then
-    local ids = f.i and {} or index.range(q, "m", f.m, from, count)
-    local more = #ids == count
-    if own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
-      ids[#ids + 1] = own
-      table.sort(ids)
-    end
-    return ids, more
-  end
-  local ids
-  if f.m then
-    ids = index.range(q, "m", f.m, from, count)
-  elseif f.c then
-    ids = index.range(q, "c", f.c, from, count)
-  elseif f.g and f.n then
-    return search.beyond(q, f, from), false
-  elseif f.g then
-    ids = index.range(q, "g", f.g, from, count)
-  elseif #f.among > 0 then
-    return search.merge(q, f, from, count)
-  elseif from == "" then
-    ids = redis.call("ZRANGE", q.a, 0, count - 1)
-  else
-    ids = redis.call("ZRANGEBYLEX", q.a, "(" .. from, "+", "LIMIT", 0, count)
-  end
-  return ids, #ids == count
-end
-
--- A place in a group is held by few messages: all of them, in delivery order.
-function search.beyond(q, f, from)
-  group.load()
-  local all, ids = group.members(q, f.g, f.n, f.o), {}
-  for n = 1, #all do
-    if all[n] > from then ids[#ids + 1] = all[n] end
-  end
-  return ids
-end
-
--- Candidates from several index ranges, one of which every match is in.
-function search.merge(q, f, from, count)
-  local seen, ids, more, limit = {}, {}, false, nil
-  local each = math.max(1, math.floor(count / #f.among))
-  for n = 1, #f.among do
-    local part = index.range(q, string.sub(f.among[n], 1, 1), string.sub(f.among[n], 2), from, each)
-    if #part == each then
-      more = true
-      if not limit or part[each] < limit then limit = part[each] end
-    end
-    for k = 1, #part do
-      if not seen[part[k]] then ids[#ids + 1] = part[k] end
-      seen[part[k]] = true
-    end
-  end
-  table.sort(ids)
-  while limit and #ids > 0 and ids[#ids] > limit do ids[#ids] = nil end
-  return ids, more
 end

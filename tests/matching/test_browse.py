@@ -28,9 +28,6 @@ def at_end(browser, **how):
     assert caught.value.mqrc == 2033
 
 
-# ---- order ---------------------------------------------------------------------------------------------------
-
-
 @ibm("D3")
 def test_the_highest_priority_among_the_matches(broker):
     q = broker.queue()
