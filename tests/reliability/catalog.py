@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = ("schedules_bar",)
+MODULES = ("schedules_bar", "kills_bar")
 
 
 def load() -> None:
