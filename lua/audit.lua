@@ -7,6 +7,7 @@
 -- ARGV[4] budget  elements of this call, roughly
 -- RETURNS OK place of the next call or "", now in ms, history, then rows (lib/audit)
 -- RETURNS MANAGER_NOT_FOUND
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/audit"
 -- Not frame.open: a manager whose own fields are damaged must still be shown.

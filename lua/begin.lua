@@ -6,6 +6,7 @@
 -- ARGV[4] lease  ms
 -- RETURNS OK fence, deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/tx"
 local reply = frame.open()

@@ -4,6 +4,7 @@
 -- KEYS message
 -- QUEUE[1+] the queues
 -- RETURNS OK per queue "1" (look now) or "0", then ms until its next timer or -1
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"

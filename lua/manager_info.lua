@@ -3,6 +3,7 @@
 --
 -- KEYS admin
 -- RETURNS OK queues, sessions, open transactions, then fields and values
+-- FLAGS allow-oom
 --- require "lib/frame"
 local reply = frame.open()
 if reply then return reply end

@@ -5,6 +5,7 @@
 -- KEYS admin
 -- ARGV[3] channel  of a doorbell
 -- RETURNS OK names of commands that are refused, in lower case; none where the server cannot tell (before Redis 7)
+-- FLAGS allow-oom
 local refused = { status.OK, "", 0 }
 if not redis.acl_check_cmd then return refused end
 local hash, zset = KEYS[1], KEYS[6]

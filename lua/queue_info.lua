@@ -4,6 +4,7 @@
 -- KEYS admin
 -- QUEUE[1+] the queues
 -- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/handle"

@@ -11,6 +11,7 @@
 -- RETURNS OK generation, flags, largest message in bytes
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS SHARING_VIOLATION
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/handle"

@@ -3,6 +3,7 @@
 --
 -- KEYS admin
 -- RETURNS OK names
+-- FLAGS allow-oom
 --- require "lib/frame"
 local reply = frame.open()
 if reply then return reply end

@@ -8,6 +8,7 @@
 -- ARGV[5+] property  name and value, in turn
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/wake"

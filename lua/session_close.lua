@@ -4,6 +4,7 @@
 -- KEYS admin
 -- ARGV[3] session  number
 -- RETURNS OK
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/session"
 local reply = frame.open()

@@ -12,6 +12,7 @@
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SESSION_EXPIRED
 -- RETURNS MANAGER_NOT_FOUND
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/session"
 local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq")

@@ -5,6 +5,7 @@
 -- QUEUE[1] the topic
 -- RETURNS OK per subscription: encoded name of the queue, text of lib/subscription
 -- RETURNS QUEUE_NOT_FOUND
+-- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
 local reply = frame.open()

@@ -15,17 +15,21 @@ function settle.all(q, at, count, lease)
   for n = 1, count do ids[n] = ARGV[at + n * 3 - 1] end
   local entries = position.read(q, ids)
   for n = 1, #entries do held[entries[n].lid] = entries[n] end
+  -- More leases were over than one call serves: those that are left are lost all the same.
+  local overdue = q.due and q.due <= frame.now
   for n = 1, count do
     local action, fence, lid = ARGV[at + n * 3 - 3], ARGV[at + n * 3 - 2], ids[n]
     local e = held[lid]
-    if e and e.st and string.sub(e.st.kind, 1, 1) == "L" and e.st.fence == fence then
+    if e and e.st and string.sub(e.st.kind, 1, 1) == "L" and e.st.fence == fence
+      and not (overdue and settle.lapsed(q, lid)) then
       -- A purged message leaves as purged, whatever its reader says.
       local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 1, true) and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil
     else
       lost[#lost + 1] = lid
-      lost[#lost + 1] = not e and "g" or (not e.st or string.sub(e.st.kind, 1, 1) == "-") and "a" or "f"
+      lost[#lost + 1] = not e and "g" or (not e.st or e.st.fence == fence or string.sub(e.st.kind, 1, 1) == "-")
+        and "a" or "f"
     end
   end
   position.may_leave(q, done.c, "receive")
@@ -46,4 +50,9 @@ function settle.all(q, at, count, lease)
     frame.touch()
   end
   return lost
+end
+
+function settle.lapsed(q, lid)
+  local deadline = redis.call("ZSCORE", q.l, lid)
+  return deadline and tonumber(deadline) <= frame.now
 end

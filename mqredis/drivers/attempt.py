@@ -46,6 +46,7 @@ class Attempt:
         "deadline",
         "detour",
         "floor",
+        "loads",
         "lost",
         "maybe",
         "pause",
@@ -67,6 +68,8 @@ class Attempt:
         self.pause = core.settings.retry_pause_seconds
         self.floor = 0
         self.renewals = 0
+        #: How often the server did not have the script: the first time is no failure that patience must cover.
+        self.loads = 0
         #: The request of the present try may have left this process.
         self.sent = False
         #: An earlier try may have been carried out.
@@ -157,7 +160,9 @@ class Attempt:
                 f"{self.where} is a node of a cluster and does not hold this manager; use redis+cluster://"
             )
         if fault is Fault.NOSCRIPT:
-            self._in_time(error, now)
+            self.loads += 1
+            if self.loads > 1:
+                self._in_time(error, now)
             return Next.LOAD
         if fault is Fault.ASK:
             self._in_time(error, now)

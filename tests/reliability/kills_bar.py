@@ -194,7 +194,9 @@ def killed_server(run: Run) -> None:
         run.counts["kills"] = kills
 
 
-@bar("cut file", "the append-only file cut at any byte of a unit of work: it is there as a whole or not at all")
+@bar(
+    "cut file", "the append-only file cut at any byte of a unit of work: it is there as a whole or not at all"
+)
 def cut_file(run: Run) -> None:
     """Cut the file inside the last commit, start the server on the rest."""
     with RedisServer(aof=True, options={"appendfsync": "always"}) as server:

@@ -39,7 +39,9 @@ class Reader:
     def create(self, path: str, **properties: Any) -> None:
         values = QueueProperties(**properties).model_dump()
         self._admin += 1
-        answer = self.wire.volley([fire(queues.create(self.keys, path, values), Place(f"1.{900 + self._admin}"))])
+        answer = self.wire.volley(
+            [fire(queues.create(self.keys, path, values), Place(f"1.{900 + self._admin}"))]
+        )
         self.addresses[path] = Address(self.keys, path, answer[0].value)
 
     def call(self, call: Call[Any], place: Place) -> Any:

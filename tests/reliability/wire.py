@@ -91,6 +91,8 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
+    __del__ = close
+
     def sha(self, name: str) -> str:
         found = self._shas.get(name)
         if found is None:

@@ -61,6 +61,8 @@ class Proxy:
         self.down = False
         #: The last requests, the refused and the lost ones included.
         self.log: deque[Request] = deque(maxlen=100_000)
+        #: Length of the last answers in bytes.
+        self.answers: deque[int] = deque(maxlen=1000)
         self.rules: tuple[Rule, ...] = ()
         self.links: set[_Link] = set()
         self.connections = 0
@@ -303,6 +305,7 @@ class _Link:
             rule.struck()
 
     async def _reply(self, frame: bytes, rule: Rule | None) -> None:
+        self.proxy.answers.append(len(frame))
         try:
             await self._give(frame, rule)
         finally:  # the client may leave in the middle
