@@ -182,7 +182,10 @@ class Engine:
         if answer.refused:
             raise Broken(f"resolve was refused: {answer.value}")
         outcome = answer.value.outcome
-        if outcome != ("done" if id(shot) in ride.carried else "never"):
+        done = id(shot) in ride.carried
+        if done and outcome == "never" and int(shot.answers[0].raw[0]) == Status.KEYS_CHANGED:
+            done = False  # it asked for more keys, and did and kept nothing
+        if outcome != ("done" if done else "never"):
             raise Broken(f"{shot.call.script} is said to be {outcome}")
         if outcome == "never":
             ride.never.add(id(shot))

@@ -77,7 +77,7 @@ class Wire:
 
     def __init__(self, server: RedisServer, texts: dict[str, str] | None = None) -> None:
         self.path: Path = server.socket_path
-        self.texts = texts or {}
+        self.texts = {} if texts is None else texts
         self._shas: dict[str, str] = {}
         self.calls = 0
         self.connect()

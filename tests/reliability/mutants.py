@@ -1,0 +1,96 @@
+"""Small changes of the Lua that a test suite must notice: conditions flipped, writes dropped, keys swapped, off by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from mqredis import scripts
+
+#: The files that the quick suite of the mutation bar exercises. Waiting, matching, journals and topics have suites of
+#: their own, which need the faces.
+FILES = (
+    "lib/frame", "lib/queue", "lib/quota", "lib/record", "lib/position", "lib/due", "lib/lapse", "lib/release",
+    "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
+    "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
+    "queue_create", "queue_delete", "queue_open", "queue_close", "maintain",
+)  # fmt: skip
+
+_CONDITIONS = (
+    (r" == ", " ~= "), (r" ~= ", " == "), (r" <= ", " < "), (r" >= ", " > "), (r"(?<![-<>=~]) < ", " <= "),
+    (r"(?<![-<>=~]) > ", " >= "), (r" and ", " or "), (r" or ", " and "), (r"\bnot ", ""),
+    (r"\btrue\b", "false"), (r"\bfalse\b", "true"), (r" \+ 1\b", " + 2"), (r" - 1\b", " - 2"),
+    (r"(?<=[\w)\]]) \+ (?=[a-z])", " - "), (r"(?<=[\w)\]]) - (?=[a-z])", " + "),
+)  # fmt: skip
+_KEYS = (
+    (r"\bq\.a\b", "q.l"), (r"\bq\.l\b", "q.a"), (r"\bq\.m\b", "q.s"), (r"\bq\.s\b", "q.m"), (r"\bq\.t\b", "q.i"),
+    (r"KEYS\[2\]", "KEYS[3]"), (r"KEYS\[3\]", "KEYS[2]"),
+)  # fmt: skip
+_WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
+_CALL = re.compile(
+    r"^\s*(position\.(delete|arrive|lock|finish)|quota\.(add|save)|frame\.touch|release\.unlock|tx\.(add|save)|"
+    r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under)|lapse\.\w+|due\.serve)\(.*\)$"
+)
+_NOT_CODE = re.compile(r"^\s*(--|local [a-z_]+ = \{\}|$)")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one line."""
+
+    file: str
+    number: int
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"lua/{self.file}.lua:{self.number}: {self.before.strip()}  =>  {self.after.strip() or '(nothing)'}"
+
+
+@cache
+def text_of(file: str) -> list[str]:
+    return (scripts.root() / f"{file}.lua").read_text().splitlines()
+
+
+def mutants() -> Iterator[Mutant]:
+    """All of them, in the order of the files."""
+    for file in FILES:
+        for number, line in enumerate(text_of(file), 1):
+            if not _NOT_CODE.match(line):
+                for after in _changes(line):
+                    yield Mutant(file, number, line, after)
+
+
+def _changes(line: str) -> Iterator[str]:
+    code = line.partition(" --")[0]
+    if _WRITE.match(code) or _CALL.match(code):
+        yield ""
+    for pattern, new in (*_CONDITIONS, *_KEYS):
+        for found in re.finditer(pattern, code):
+            if code[: found.start()].count('"') % 2 == 0:
+                yield code[: found.start()] + new + code[found.end() :]
+
+
+class Bundles(dict[str, str]):
+    """The bundles of all scripts with one mutant in them, made when asked for."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__()
+        self.mutant = mutant
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """The bundle, or nothing if the mutant is not part of it."""
+        file, script = f"lua/{self.mutant.file}.lua", scripts.get(name)
+        lines = script.text.split("\n")
+        changed = False
+        for at, (where, number) in enumerate(script.lines):
+            if where == file and number == self.mutant.number:
+                lines[at] = _inlined(self.mutant.after)
+                changed = True
+        return "\n".join(lines) if changed else default
+
+
+def _inlined(line: str) -> str:
+    return re.sub(r"\bstatus\.([A-Z_]+)\b", lambda m: str(scripts.statuses()[m[1]]), line)
