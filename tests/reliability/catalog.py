@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = ("schedules_bar", "kills_bar", "cuts_bar", "waits_bar", "server_bar", "mutation_bar")
+MODULES = (
+    "schedules_bar",
+    "kills_bar",
+    "cuts_bar",
+    "waits_bar",
+    "server_bar",
+    "soak_bar",
+    "mutation_bar",
+)
 
 
 def load() -> None:

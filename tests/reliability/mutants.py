@@ -1,4 +1,4 @@
-"""Small changes of the Lua that a test suite must notice: conditions flipped, writes dropped, keys swapped, off by one."""
+"""Small changes of the Lua that tests must notice: conditions flipped, writes dropped, keys swapped, off by one."""
 
 from __future__ import annotations
 

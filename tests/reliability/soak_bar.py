@@ -1,0 +1,188 @@
+"""Bars: nothing is left behind by messages that are gone; hostile names, properties, selectors and tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import Any
+
+import mqredis
+from mqredis import MqError, Outgoing, Settings
+from mqredis.keys import ManagerKeys, decode, encode
+from mqredis.selector.parser import parse
+from tests.reliability.bar import Run, bar
+from tests.reliability.store import Reader
+from tests.support.server import RedisServer
+
+#: Messages of one lap over all queues.
+LAP = 1000
+
+
+def _lap(
+    qm: mqredis.QueueManager, queues: list[mqredis.Queue], unit: mqredis.Queue, dice: random.Random
+) -> None:
+    """Every way in which a message can leave."""
+    for q in queues:
+        ways = [dice.choice("treaplxmd") for _ in range(LAP // len(queues))]
+        for way in set(ways):
+            items = [_item(way, dice) for _ in range(ways.count(way))]
+            q.send_many(items)
+            if way == "t":
+                q.receive_many(len(items), 0)
+            elif way in "re":
+                for locked in q.lock_many(len(items), 0, lease=5):
+                    (locked.commit if way == "e" else locked.reject)()
+            elif way == "a":
+                for locked in q.lock_many(len(items), 0, lease=5):
+                    locked.abort()
+            elif way == "l":
+                q.lock_many(len(items), 0, lease=5)
+            elif way == "m":
+                sub = qm.open(q.name + ";s")
+                while (found := next(iter(q.browse()), None)) is not None:
+                    q.move(found.lookup_id, sub)
+                    break
+                sub.close()
+    for outcome in ("commit", "abort", "lapse"):
+        work = qm.transaction(lease=5)
+        unit.send_many([b"x"] * 20, transaction=work)
+        if outcome != "lapse":
+            getattr(work, outcome)()
+    qm.advance_clock(10)
+    qm.maintain()
+    with qm.transaction() as work:
+        unit.receive_many(20, 0, transaction=work)
+    qm.advance_clock(100)
+    qm.maintain()
+    for info in qm.queues():
+        if info.name.startswith("q"):
+            with qm.open(info.name) as q:
+                q.purge()
+
+
+def _item(way: str, dice: random.Random) -> Outgoing:
+    body = b"x" * dice.choice((10, 100, 5000))
+    if way == "x":
+        return Outgoing(body=body, time_to_be_received=5.0)
+    if way == "d":
+        return Outgoing(body=body, delay=8.0, correlation_id="c", properties={"n": 1})
+    return Outgoing(body=body, correlation_id=f"c{dice.randrange(9)}")
+
+
+@bar("leaks", "after any number of messages the key space is as before, and so is the memory")
+def leaks(run: Run) -> None:
+    """Laps over all queues; the store after each lap must look like the store after the first."""
+    messages = run.size(400_000, 3 * LAP)
+    settings = Settings(test_clock=True, allow_volatile=True, wake="poll")
+    with RedisServer() as server:
+        with mqredis.connect(server.url, manager="r", settings=settings) as qm:
+            for n in range(5):
+                qm.create_queue(f"q{n}")
+            qm.create_queue("t", transactional=True)
+            queues, unit = [qm.open(f"q{n}") for n in range(5)], qm.open("t")
+            shape: dict[str, int] = {}
+            first = 0
+            with server.client() as raw:
+                for lap in range(max(3, messages // LAP)):
+                    _lap(qm, queues, unit, run.dice("lap", lap))
+                    if lap == 1:
+                        shape, first = _shape(raw), _memory(raw)
+                now, last = _shape(raw), _memory(raw)
+            assert now == shape, f"{now} is left, {shape} was there after the second lap"
+            report = qm.doctor()
+            assert report.healthy, report.findings[:3]
+        run.counts.update({"messages": max(3, messages // LAP) * LAP, "keys": len(shape)})
+        run.counts["memory grew percent"] = round(100 * (last - first) / first, 2)
+        assert last <= first * 1.05, f"memory grew from {first} to {last}"
+
+
+def _shape(raw: Any) -> dict[str, int]:
+    """Every key of the queues with the number of its elements. Slots of the session stay, one each."""
+    out = {}
+    for key in raw.keys("mq:*"):
+        out[key.decode()] = raw.hlen(key) if raw.type(key) == b"hash" else raw.zcard(key)
+    return {key: n for key, n in out.items() if not key.endswith(":sessions")}
+
+
+def _memory(raw: Any) -> int:
+    return int(raw.info("memory")["used_memory_dataset"])
+
+
+# ---- hostile input -------------------------------------------------------------------------------
+
+_PIECES = (
+    "{", "}", "*", "?", "[", "]", "\r\n", "\n", "\0", ":", ";", ",", "|", "%", "'", '"', "\\", "a", "é", "e\u0301",
+    "\u202e", "\u200b",
+    "(", ")", " LIKE ", " ESCAPE ", "%_", " AND ", " NOT ", " IN (", "1e400", "-", "9" * 30, " BETWEEN ", " IS NULL",
+    "\ud800", "\x01", "\x04", "q", "JMSPriority", " = ", " <> ", ".5", "$", "\U0001f600",
+)  # fmt: skip
+
+
+def _hostile(dice: random.Random) -> str:
+    return "".join(dice.choice(_PIECES) for _ in range(dice.choice((1, 2, 3, 8, 40, 200))))
+
+
+@bar(
+    "hostile input",
+    "names, properties, selectors and tokens of any kind: typed errors, no foreign key, no slow one",
+)
+def hostile(run: Run) -> None:
+    """Random texts made of everything that has a meaning somewhere."""
+    parse("a = 1")  # its grammar is built on first use
+    cases, dice, slowest = run.size(2_000_000, 3000), run.dice("hostile"), 0.0
+    with RedisServer() as server:
+        reader = Reader(server)
+        with mqredis.connect(server.url, manager="r", settings=Settings(wake="poll")) as qm:
+            qm.create_queue("q")
+            q = qm.open("q")
+            for case in range(3):  # scripts are joined and loaded on first use
+                with contextlib.suppress(MqError):
+                    _try(qm, q, "warm", case)
+            for case in range(cases):
+                text = _hostile(dice)
+                began = time.perf_counter()
+                try:
+                    what = _try(qm, q, text, case)
+                except MqError as error:
+                    what = type(error).__name__
+                slowest = max(slowest, time.perf_counter() - began)
+                run.add(what)
+            report = qm.doctor()
+            assert report.healthy, report.findings[:3]
+        keys = reader.wire.command("KEYS", "*")
+        foreign = [key for key in keys if not key.startswith(b"mq:{r}:")]
+        assert not foreign, foreign[:3]
+    assert slowest < 1.0, f"a case took {slowest:.2f} s"
+    run.counts.update({"cases": cases, "slowest ms": round(1000 * slowest, 1)})
+
+
+def _try(qm: mqredis.QueueManager, q: mqredis.Queue, text: str, case: int) -> str:
+    """One use of a text; what came of it."""
+    if case % 50 == 0:
+        qm.create_queue(text)
+        assert qm.queue_info(text).messages == 0
+        qm.delete_queue(text)
+        return "queues made"
+    if case % 50 == 1:
+        q.send(
+            text.encode("utf-8", "surrogatepass"),
+            properties={text[:40]: text},
+            correlation_id=text,
+            label=text,
+        )
+        found = q.receive(0)
+        assert found.properties == {text[:40]: text}, "a property came back changed"
+        assert (found.correlation_id, found.label) == (text, text), "a field came back changed"
+        return "messages sent"
+    if case % 50 == 2:
+        qm.resolve(text)
+        return "tokens resolved"
+    if case % 2:
+        parse(text)
+        return "selectors read"
+    keys = ManagerKeys(text)
+    name = encode(text)
+    assert decode(name) == text
+    assert keys.tag.count("{") == keys.tag.count("}") == 1
+    return "names accepted"
