@@ -21,7 +21,8 @@ def marked() -> dict[str, str]:
 
 
 def features() -> set[str]:
-    names = re.findall(r"^def (test_\w+)\(", FEATURES.read_text(), re.MULTILINE)
+    text = "\n".join(path.read_text() for path in FEATURES)
+    names = re.findall(r"^def (test_\w+)\(", text, re.MULTILINE)
     assert all(named(name) for name in names)
     return {case for name in names for case in named(name)}
 
