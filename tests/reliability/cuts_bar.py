@@ -65,7 +65,7 @@ class Player:
         # What the stage had open is of no more use; its locks went with the queues.
 
     def state(self, stage: Stage) -> list[Any]:
-        return drive(Stage(self.plain, stage.name).state())  # type: ignore[no-any-return]
+        return drive(Stage(self.plain, stage.name).state())
 
     def measure(self, name: str) -> list[tuple[int, int]]:
         """Play it undisturbed: what it answers and leaves behind, and the sizes of its requests and answers."""
