@@ -55,6 +55,7 @@ class _Supervisor:
         self._folder = folder
         self._wake = threading.Event()
         self._stops = 0
+        self._told: set[int] = set()
         self._children: list[subprocess.Popen[bytes] | None] = [None] * processes
         self._due = [0.0] * processes
         self._code = 0
@@ -115,12 +116,15 @@ class _Supervisor:
     def _signal(self, number: int) -> None:
         for child in self._children:
             if child is not None and child.poll() is None:
+                self._told.add(child.pid)
                 child.send_signal(number)
 
     def _collect(self) -> None:
         """Wait for their ends: each has its own deadline for what it is doing."""
         for child in self._children:
             if child is not None:
+                if child.pid not in self._told and child.poll() is None:
+                    child.send_signal(signal.SIGTERM)  # it was started while the others were told
                 child.wait()
 
     def _times(self) -> dict[str, int]:
