@@ -7,7 +7,7 @@ attributes of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelli
 from __future__ import annotations
 
 from datetime import datetime
-from enum import Enum, IntEnum, IntFlag
+from enum import STRICT, Enum, IntEnum, IntFlag
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -67,7 +67,7 @@ class MessageClass(IntEnum):
     NACK_RECEIVE_REJECTED = 0xC004
 
 
-class Acknowledge(IntFlag):
+class Acknowledge(IntFlag, boundary=STRICT):
     """Which acknowledgements the sender wants (MC-MQAC 2.2.2.11)."""
 
     NONE = 0
@@ -81,7 +81,7 @@ class Acknowledge(IntFlag):
     FULL_RECEIVE = 14
 
 
-class Journal(IntFlag):
+class Journal(IntFlag, boundary=STRICT):
     """Source journaling (PROPID_M_JOURNAL)."""
 
     NONE = 0

@@ -9,6 +9,7 @@ from mqredis.errors import IoTimeout
 from mqredis.models import Mark, Match, Message
 from mqredis.operations import browser as operations
 from mqredis.operations.browser import Browse, Browsing
+from mqredis.operations.context import unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,7 +72,7 @@ class Browser:
 
         Raises MessageAlreadyReceived (2034) if somebody was faster, AccessDenied, TransactionUsage.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._queue._run(operations.take(self._browsing, unit))
 
     async def unlock(self) -> None:

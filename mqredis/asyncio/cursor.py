@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.models import Message
 from mqredis.operations import cursor as operations
+from mqredis.operations.context import unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,7 +38,7 @@ class Cursor:
 
         Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._queue._run(operations.receive(self._place, timeout, unit, tag))
 
     async def lock(

@@ -14,7 +14,7 @@ from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, MqError
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, groups, lookup, peek, queue, receive, send
-from mqredis.operations.context import Handle, lease_of
+from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.receive import Locks
 from mqredis.steps import Operation
 
@@ -51,7 +51,7 @@ class Queue:
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse).
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._run(send.send(self._handle, body, fields, unit))
 
     async def send_many(
@@ -61,7 +61,7 @@ class Queue:
 
         Outside a transaction a refused batch leaves the batches before it in the queue. Raises as ``send``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._run(send.send_many(self._handle, items, unit))
 
     async def send_group(
@@ -77,7 +77,7 @@ class Queue:
         Bodies beyond ``segment_bytes`` are sent in segments. Up to 256 messages appear together; more do so in a
         transaction. Raises as ``send``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._run(groups.send_group(self._handle, items, group_id, segment_bytes, unit))
 
     def group(self, group_id: Identifier | None = None) -> GroupWriter:
@@ -104,7 +104,7 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
         is not transactional).
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return await self._run(operation)
@@ -120,7 +120,7 @@ class Queue:
         selector: str | None = None,
     ) -> list[Message]:
         """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._run(receive.receive(self._handle, max, timeout, unit, None, match, selector))
 
     async def receive_group(
@@ -137,7 +137,7 @@ class Queue:
         A message without a group is a group of one. ``match`` and ``selector`` are about its first message.
         Raises as ``receive``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return await self._run(groups.receive_group(self._handle, timeout, unit, tag, match, selector))
 
     async def groups(
@@ -236,7 +236,7 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        settling = receive.Settling([("c", lock.fence, f"{lock.lookup_id:016x}") for lock in settle])
+        settling = receive.settling(self._handle, settle)
         try:
             locks = await self._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
@@ -262,7 +262,7 @@ class Queue:
 
         Raises MessageNotFound, TransactionUsage.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         operation = lookup.receive_by_lookup_id(self._handle, lookup_id, seek, unit, allow_peek)
         return await self._run(operation)
 
@@ -292,8 +292,8 @@ class Queue:
 
         Raises MessageNotFound, MessageLocked, InvalidArgument (queues not related), TransactionUsage.
         """
-        unit = transaction._unit if transaction else None
-        await self._run(queue.move(self._handle, lookup_id, target._handle, unit))
+        unit = unit_of(transaction)
+        await self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self) -> int:
         """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mqredis.models import Identifier, Sent
 from mqredis.operations import groups as operations
+from mqredis.operations.context import unit_of
 from mqredis.operations.groups import Writing
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class GroupWriter:
         Raises GroupInconsistent when the group has ended, or when its messages are not all sent in a unit of work
         or all outside one (2245); and as ``Queue.send``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._queue._run(operations.write(self._writing, body, fields, last, segment, unit))
 
     def close(self) -> None:

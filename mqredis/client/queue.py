@@ -13,7 +13,7 @@ from mqredis.client.locked import LockedMessage
 from mqredis.errors import IoTimeout, MqError
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, groups, lookup, peek, queue, receive, send
-from mqredis.operations.context import Handle, lease_of
+from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.receive import Locks
 from mqredis.steps import Operation
 
@@ -50,7 +50,7 @@ class Queue:
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse).
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._run(send.send(self._handle, body, fields, unit))
 
     def send_many(
@@ -60,7 +60,7 @@ class Queue:
 
         Outside a transaction a refused batch leaves the batches before it in the queue. Raises as ``send``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._run(send.send_many(self._handle, items, unit))
 
     def send_group(
@@ -76,7 +76,7 @@ class Queue:
         Bodies beyond ``segment_bytes`` are sent in segments. Up to 256 messages appear together; more do so in a
         transaction. Raises as ``send``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._run(groups.send_group(self._handle, items, group_id, segment_bytes, unit))
 
     def group(self, group_id: Identifier | None = None) -> GroupWriter:
@@ -103,7 +103,7 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
         is not transactional).
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
@@ -119,7 +119,7 @@ class Queue:
         selector: str | None = None,
     ) -> list[Message]:
         """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._run(receive.receive(self._handle, max, timeout, unit, None, match, selector))
 
     def receive_group(
@@ -136,7 +136,7 @@ class Queue:
         A message without a group is a group of one. ``match`` and ``selector`` are about its first message.
         Raises as ``receive``.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         return self._run(groups.receive_group(self._handle, timeout, unit, tag, match, selector))
 
     def groups(
@@ -228,7 +228,7 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        settling = receive.Settling([("c", lock.fence, f"{lock.lookup_id:016x}") for lock in settle])
+        settling = receive.settling(self._handle, settle)
         try:
             locks = self._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
@@ -254,7 +254,7 @@ class Queue:
 
         Raises MessageNotFound, TransactionUsage.
         """
-        unit = transaction._unit if transaction else None
+        unit = unit_of(transaction)
         operation = lookup.receive_by_lookup_id(self._handle, lookup_id, seek, unit, allow_peek)
         return self._run(operation)
 
@@ -282,8 +282,8 @@ class Queue:
 
         Raises MessageNotFound, MessageLocked, InvalidArgument (queues not related), TransactionUsage.
         """
-        unit = transaction._unit if transaction else None
-        self._run(queue.move(self._handle, lookup_id, target._handle, unit))
+        unit = unit_of(transaction)
+        self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
     def purge(self) -> int:
         """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many."""

@@ -9,7 +9,7 @@ from mqredis import codec
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Member
 from mqredis.commands.read import Raw
-from mqredis.errors import AccessDenied, InvalidHandle, MqError, TransactionSequence
+from mqredis.errors import AccessDenied, InvalidArgument, InvalidHandle, MqError, TransactionSequence
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
 from mqredis.operations.checks import seconds
@@ -134,6 +134,24 @@ class UnitOfWork:
         self.fence = fence
         for path in handle.address.family:
             self.paths[path] = None
+
+
+def unit_of(transaction: object) -> UnitOfWork | None:
+    """The unit of work behind what a caller gave as ``transaction``."""
+    if transaction is None:
+        return None
+    unit = getattr(transaction, "_unit", None)
+    if not isinstance(unit, UnitOfWork):
+        raise InvalidArgument(f"transaction must be a mqredis Transaction, not {type(transaction).__name__}")
+    return unit
+
+
+def handle_of(queue: object) -> Handle:
+    """The handle behind what a caller gave as a queue."""
+    handle = getattr(queue, "_handle", None)
+    if not isinstance(handle, Handle):
+        raise InvalidArgument(f"an open mqredis Queue is needed, not {type(queue).__name__}")
+    return handle
 
 
 def lease_of(context: Context, lease: float | None) -> int:

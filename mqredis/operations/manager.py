@@ -44,6 +44,8 @@ def set_quota(context: Context, messages: object, bytes_: object) -> Operation[N
 def advance_clock(context: Context, by: object) -> Operation[None]:
     """Move the clock of a test manager."""
     ms = round(seconds(by, "seconds") * 1000)
+    if ms < 0:
+        raise InvalidArgument(f"the clock only moves forward, not by {by!r:.40} seconds")
     yield from perform(commands.update(context.keys, "clock", str(ms)))
 
 

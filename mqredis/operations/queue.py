@@ -22,6 +22,7 @@ from mqredis.errors import (
     error_for,
 )
 from mqredis.models import Access, QueueInfo, QueueProperties, Share
+from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection
@@ -104,8 +105,10 @@ def delete(context: Context, name: object) -> Operation[int]:
         beside += [path for path in outside if path not in beside]
 
 
-def listing(context: Context, pattern: str | None) -> Operation[list[QueueInfo]]:
+def listing(context: Context, pattern: object) -> Operation[list[QueueInfo]]:
     """All queues whose name matches a glob pattern, sorted by name."""
+    if pattern is not None and not isinstance(pattern, str):
+        raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
     names = yield from perform(commands.names(context.keys))
     if pattern is not None:
         names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
@@ -201,11 +204,14 @@ def purge(handle: Handle) -> Operation[int]:
     return removed
 
 
-def cancel(handle: Handle, tag: str) -> Operation[None]:
+def cancel(handle: Handle, tag: object) -> Operation[None]:
     """End the wait of a reader by its tag (3.1.7.1.17)."""
     if handle.closed:
         raise InvalidHandle(f"this handle of queue {handle.path!r} is closed")
-    yield from perform(read.cancel(handle.address, keys.encode(tag), int(Status.OPERATION_CANCELLED)))
+    chosen = checks.tag(tag)
+    if chosen is None:
+        raise InvalidArgument("cancel takes the tag of a waiting reader, not None")
+    yield from perform(read.cancel(handle.address, keys.encode(chosen), int(Status.OPERATION_CANCELLED)))
 
 
 def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Operation[None]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
-from mqredis.errors import InvalidHandle, LockLost
+from mqredis.errors import InvalidArgument, InvalidHandle, LockLost
 from mqredis.models import Match, Message
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import Handle, UnitOfWork, handle_of, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.wait import until_found
@@ -40,6 +41,17 @@ class Settling:
         _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
         self.lost.update(lookup_id for lookup_id, _ in lost)
+
+
+def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
+    """The commits of these locks, which must be of the same queue."""
+    settlements: list[Settlement] = []
+    for lock in locks:
+        owner = getattr(lock, "_queue", None)
+        if owner is None or handle_of(owner).address.path != handle.path or not hasattr(lock, "fence"):
+            raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
+        settlements.append(("c", lock.fence, f"{lock.lookup_id:016x}"))
+    return Settling(settlements)
 
 
 def receive(

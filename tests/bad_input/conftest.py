@@ -1,0 +1,67 @@
+"""A queue manager on a real server and on fakeredis, and the means to see that a refusal wrote nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.errors import MqError
+from mqredis.settings import Settings
+from tests.property.dump import dump
+
+_numbers = itertools.count(1)
+
+
+class Bench:
+    """A manager with one plain and one transactional queue, a message in each, and a raw client beside it."""
+
+    def __init__(self, raw: Any, manager: str) -> None:
+        self.raw = raw
+        self.manager = manager
+        self.qm = mqredis.connect(
+            raw, manager=manager, settings=Settings(test_clock=True, allow_volatile=True)
+        )
+        self.qm.create_queue("q")
+        self.qm.create_queue("t", transactional=True)
+        self.q = self.qm.open("q")
+        self.t = self.qm.open("t")
+        self.id = self.q.send(b"A").lookup_id
+        with self.qm.transaction() as tx:
+            self.t.send(b"A", transaction=tx)
+
+    def keys(self) -> dict[bytes, Any]:
+        """All that is stored, but for the sessions, which note that they were asked."""
+        found = dump(self.raw, self.manager)
+        return {key: value for key, value in found.items() if not key.endswith(b":sessions")}
+
+    @contextlib.contextmanager
+    def refuses(self, *errors: type[MqError]) -> Iterator[None]:
+        """The block raises one of these, with a text that says what is wrong, and nothing was written."""
+        before = self.keys()
+        with pytest.raises(errors) as caught:
+            yield
+        assert len(str(caught.value)) > 10
+        assert len(str(caught.value)) < 600, "the text repeats the whole input"
+        assert self.keys() == before
+
+
+@pytest.fixture
+def bench(backend) -> Iterator[Bench]:
+    raw = backend.client()
+    made = Bench(raw, f"bad-input-{os.getpid()}-{next(_numbers)}")
+    yield made
+    findings = made.qm.doctor().findings
+    made.qm.close()
+    raw.close()
+    assert not findings
+
+
+@pytest.fixture
+def refuses(bench: Bench) -> Callable[..., Any]:
+    return bench.refuses
