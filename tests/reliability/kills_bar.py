@@ -87,7 +87,7 @@ def killed_workers(run: Run) -> None:
                     raise AssertionError(f"nothing moves any more: {done} of {messages} messages")
                 done += sum(os.read(pipe, 65536).count(b".") for pipe in ready)
                 if killed < kills and done >= until:
-                    until = done + dice.randint(0, 2 * messages // (kills + 1))
+                    until = done + dice.randint(0, messages // (kills + 1))
                     victim = dice.randrange(WORKERS)
                     workers[victim].end()
                     workers[victim] = Child(lambda pipe: _work(server.url, pipe))

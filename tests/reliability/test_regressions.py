@@ -7,14 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 import mqredis
-from mqredis import InvalidArgument, ManagerNotFound, Settings
-from mqredis.commands import manager, transactions
+from mqredis import InvalidArgument, ManagerNotFound, Settings, codec
+from mqredis.commands import manager, send, transactions
 from mqredis.keys import ManagerKeys
+from mqredis.models import Outgoing
 from mqredis.steps import Call
 from tests.reliability.engine import Engine
 from tests.reliability.scenarios import SCENARIOS
 from tests.reliability.schedule import parse
-from tests.reliability.wire import Place, Wire, fire
+from tests.reliability.store import Reader
+from tests.reliability.wire import TTL_MS, Place, Wire, fire
 from tests.support.server import RedisServer
 
 KEYS = ManagerKeys("r")
@@ -108,3 +110,23 @@ def test_a_schedule_that_once_broke_a_promise(redis_server: RedisServer, name: s
     wire = Wire(redis_server)
     Engine(wire).run(scenario, [parse(line)])
     wire.close()
+
+
+def test_ids_that_were_issued_before_a_rollback_are_never_issued_again(redis_server: RedisServer) -> None:
+    reader = Reader(redis_server)
+    [session] = reader.wire.open_session([reader.keys])
+    reader.create("q")
+    item = codec.encode(Outgoing(body=b"x"), "")
+    place = Place(f"{session}.1")
+    before = {key: reader.wire.command("DUMP", key) for key in reader.wire.command("KEYS", "*")}
+    lost = reader.call(send.send(reader.address("q"), [item] * 9), place).lookup_ids
+    reader.wire.command("FLUSHDB")  # the server comes back with what it had before
+    for key, data in before.items():
+        reader.wire.command("RESTORE", key, 0, data)
+    arguments = manager.session_arguments(TTL_MS, "another process", True, "", session)
+    shown: Call[int] = Call("session_open", reader.keys.admin(), arguments, lambda status, _: status, False)
+    reader.call(shown, Place(""))
+    again = reader.call(send.send(reader.address("q"), [item] * 9), Place(f"{session}.2")).lookup_ids
+    assert not set(lost) & set(again)
+    assert max(lost) < min(again)
+    reader.close()
