@@ -51,7 +51,7 @@ def killed(server: RedisServer, mutant: Mutant, schedules: list[list[list[Event]
 
 @bar(
     "mutants",
-    "how many changes of the Lua the schedules alone notice (conditions, writes, keys, off by one); 40 % at least",
+    "changes of the Lua (conditions, writes, keys, off by one): the schedules alone notice 40 % at least",
 )
 def mutation(run: Run) -> None:
     """Run the quick suite on each mutant; the unchanged scripts must pass it."""
