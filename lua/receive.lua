@@ -53,7 +53,8 @@ end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 3)
 local more = due.serve(q)
-local lost = not frame.missing and settle.all(q, 13, tonumber(ARGV[12]), 0)
+-- Decided before anything is settled: a refusal has settled nothing.
+local lost = not frame.missing and not queue.is(q, "g") and settle.all(q, 13, tonumber(ARGV[12]), 0)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
@@ -64,12 +65,11 @@ local function finish(code, upto, ids)
   return code
 end
 
-if not lost then return finish(frame.missing) end
+if not lost then return finish(frame.missing or status.GET_INHIBITED) end
 
 -- decide -----------------------------------------------------------------------------------------
 local mode, count = ARGV[4], tonumber(ARGV[5])
 local t, code
-if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()

@@ -62,12 +62,12 @@ if ARGV[4] ~= "" then
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return refuse(code) end
 end
-local entries, bytes, hooked = put.parse(q, 6)
+local entries, bytes, hooked, asked = put.parse(q, 6)
 if not entries then return refuse(bytes) end
 if t and t.count + #entries > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
 code = quota.refuses(q, #entries, bytes)
 if code then return refuse(code) end
-if hooked then
+if asked then
   special.load()
   trace.load()
   if special.duplicate(q, entries) then return refuse(status.DUPLICATE) end
@@ -81,8 +81,8 @@ end
 -- apply ------------------------------------------------------------------------------------------
 frame.touch()
 put.number(entries, t)
-if hooked then special.hold(q, entries) end
-put.store(q, entries, t, hooked)
+if asked then special.hold(q, entries) end
+put.store(q, entries, t, hooked, asked)
 reply = { status.OK, "", 0 }
 for n = 1, #entries do reply[n + 3] = entries[n].lid end
 reply[#reply + 1] = frame.stamp

@@ -23,6 +23,7 @@ MAX_IDENTIFIER_BYTES = 255
 _INT64 = 1 << 63
 
 _ESCAPE = re.compile(r"[\x00-\x04]")
+_escaped = _ESCAPE.search
 _UNESCAPE = re.compile(r"\x04([@-D])")
 _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,11 +65,23 @@ def _identifier(text: str) -> Identifier:
 
 def encode_property(name: object, value: object) -> str:
     """One user property of a head."""
+    stem = _stem(name)
+    return stem + _value(str(name), value)
+
+
+#: Names of properties that were checked before, as they begin a field.
+_stems: dict[str, str] = {}
+
+
+def _stem(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"a property name must be a non-empty str, not {name!r:.60}")
     if len(name) > MAX_PROPERTY_NAME:
         raise InvalidArgument(f"property name {name[:20]!r}... has more than {MAX_PROPERTY_NAME} characters")
-    return f"\x01{escape(name)}\x02{_value(name, value)}"
+    stem = f"\x01{escape(name)}\x02"
+    if len(_stems) < 1024:
+        _stems[name] = stem
+    return stem
 
 
 def _value(name: str, value: object) -> str:
@@ -122,7 +135,14 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
     if m.properties:
         if len(m.properties) > MAX_PROPERTIES:
             raise InvalidArgument(f"{len(m.properties)} properties; at most {MAX_PROPERTIES} are allowed")
-        head.extend(encode_property(name, value) for name, value in m.properties.items())
+        for name, value in m.properties.items():
+            stem = _stems.get(name) or _stem(name)
+            if type(value) is str:
+                add(f"{stem}s{value if not _escaped(value) else escape(value)}")
+            elif type(value) is int and -_INT64 <= value < _INT64:
+                add(f"{stem}i{value}")
+            else:
+                add(stem + _value(name, value))
     if m.correlation_id is not None:
         add("\x03c" + identifier(m.correlation_id, "correlation_id"))
         special = True
@@ -219,29 +239,36 @@ def decode(
     stop = record.index(b"\0", 14)
     flag = int(record[13:14], 16)
     arrived_ms = int(record[:13])
+    properties: dict[str, PropertyValue] = {}
     values: dict[str, Any] = {
         "lookup_id": int(lid, 16),
         "queue": queue,
         "body": record[stop + 1 :],
         "token": token(incarnation, lid),
-        "properties": {},
+        "properties": properties,
         "arrived_at": time_at(arrived_ms),
         "first_in_transaction": flag & 2 != 0,
         "last_in_transaction": flag & 4 != 0,
     }
     head: dict[str, str] = {}
     if stop > 14:
-        properties = values["properties"]
         for kind, text in _FIELDS.findall(record[14:stop].decode("utf-8")):
             if kind == "\x01":
                 name, _, value = text.partition("\x02")
-                properties[unescape(name)] = _property(value)
+                if value[:1] == "s" and "\x04" not in text:
+                    properties[name] = value[1:]
+                else:
+                    properties[unescape(name)] = _property(value)
             elif text[0] != "~":
                 head[text[0]] = text[1:]
             elif text[1] != "e":  # a copy shows what the message asked for, though nothing acts on it
                 head.setdefault(text[1], text[2:])
-    sent_ms = arrived_ms - int(head.get("S", 0))
-    values["sent_at"] = time_at(sent_ms)
+    sent_ms = arrived_ms
+    if "S" in head:
+        sent_ms -= int(head["S"])
+        values["sent_at"] = time_at(sent_ms)
+    else:
+        values["sent_at"] = values["arrived_at"]
     values["message_id"] = _identifier(head["m"]) if "m" in head else generated_id(lid)
     if head:
         _fill(values, head, sent_ms)

@@ -18,6 +18,8 @@ from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 
+from mqredis import functions
+
 _REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$')
 _FUNCTION = re.compile(r"^function ([a-z_]+\.[a-z_]+)\(")
 _COMMENT = re.compile(r"^\s*(--.*)?$")
@@ -25,7 +27,7 @@ _MODULE = re.compile(r"^local ([a-z_]+) = \{")
 _STATUS_LINE = re.compile(r"^\s*([A-Z_]+) = (0x[0-9A-Fa-f]+),")
 _STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
 _HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+\+?\]|RETURNS|FLAGS)\s*(.*)$")
-_WHERE = re.compile(r'(?:user_script|\[string "[^"]*"\]|@user_script):(\d+):?')
+_WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
 
 _WORD = re.compile(r"\w+")
 _DOTTED = re.compile(r"\b(?=(\w+\.\w+))")
@@ -53,6 +55,15 @@ class Header:
 
 
 @dataclass(frozen=True)
+class Form:
+    """How one server runs a script: the command and the name it is called by, and the command that loads it."""
+
+    verb: str
+    name: str
+    load: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Script:
     """One bundle: its text, its hash and where its lines come from."""
 
@@ -77,6 +88,23 @@ class Script:
         # One line more in front would shift every number in an error: the bundle's first line is spare.
         text = self.shebang + self.text.split("\n", 1)[1]
         return text, _sha(text)
+
+    def form(self, shebang: bool) -> Form:
+        """For ``EVALSHA``, with or without the flags line."""
+        text, sha = self.variant(shebang)
+        return Form("EVALSHA", sha, ("SCRIPT", "LOAD", text))
+
+    def function(self) -> Form:
+        """For ``FCALL``."""
+        name, text = _library(self.name)
+        return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
+
+
+@cache
+def _library(name: str) -> tuple[str, str]:
+    script = get(name)
+    own = next(n for n, (file, line) in enumerate(script.lines) if line and file == f"lua/{name}.lua")
+    return functions.library(name, script.text.splitlines(), own, script.header.allow_oom)
 
 
 def _sha(text: str) -> str:
@@ -331,7 +359,7 @@ def explain(error: str) -> str:
     """Rewrite ``user_script:41:`` in an error of ours to the file and line it came from."""
     for script_name in names():
         script = get(script_name)
-        if script.sha in error or script.variant(True)[1] in error:
+        if script.sha in error or script.variant(True)[1] in error or _library(script_name)[0] in error:
             return _WHERE.sub(partial(_place, script), error)
     return error
 

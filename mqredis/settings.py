@@ -44,6 +44,8 @@ class Settings(BaseModel):
     configure_server: bool = False
     #: How long the marks of co-operating browsers last, in seconds; negative: for ever (IBM MQ's MARKINT).
     mark_interval_seconds: float = Field(default=5.0, ge=-1, le=999_999.999)
+    #: Run the scripts as functions of the server where it has them (Redis 7, Valkey): the same text, called faster.
+    functions: Literal["auto", "off"] = "auto"
     #: Connections a client keeps at most.
     max_connections: int = Field(default=50, ge=1, le=10_000)
     #: Largest message in bytes, headers included (a queue may allow less).

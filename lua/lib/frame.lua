@@ -13,6 +13,7 @@
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
+  enlist = nil,
 }
 
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
@@ -26,7 +27,7 @@ function frame.open()
   if meta[1] ~= "1" then return { status.SCHEMA_TOO_NEW, meta[2], frame.history } end
   local time = redis.call("TIME")
   frame.now = time[1] * 1000 + math.floor(time[2] / 1000) + meta[4]
-  frame.stamp = string.format("%.0f", frame.now)
+  frame.stamp = string.format("%d", frame.now)
   frame.seq = tonumber(meta[5])
   frame.messages = tonumber(meta[6])
   frame.bytes = tonumber(meta[7])
@@ -64,15 +65,35 @@ end
 
 -- Text of the elements of a reply from `from` to `upto`, each as length:value.
 function frame.encode(reply, from, upto)
+  if upto - from > 8 then return frame.join(reply, from, upto) end
+  local text = ""
+  for i = from, upto do
+    local value = reply[i]
+    if type(value) == "number" then value = string.format("%d", value) end
+    text = text .. frame.size(value) .. value
+  end
+  return text
+end
+
+-- The same for many: a text that grows piece by piece would be copied each time.
+function frame.join(reply, from, upto)
   local out = {}
   for i = from, upto do
     local value = reply[i]
-    if type(value) == "number" then value = string.format("%.0f", value) end
-    out[#out + 1] = #value
-    out[#out + 1] = ":"
+    if type(value) == "number" then value = string.format("%d", value) end
+    out[#out + 1] = frame.size(value)
     out[#out + 1] = value
   end
   return table.concat(out)
+end
+
+-- Length and colon. Most are ids, times and empty texts.
+function frame.size(value)
+  local size = #value
+  if size == 16 then return "16:" end
+  if size == 13 then return "13:" end
+  if size == 0 then return "0:" end
+  return string.format("%d:", size)
 end
 
 -- Something changed: the history number of this call is the one its reply will carry.
@@ -95,16 +116,16 @@ end
 -- Ends a script: saves the manager, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
 -- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function frame.close(reply, upto, ids)
-  local history = string.format("%.0f", frame.history)
+  local history = string.format("%d", frame.history)
   if frame.changed then
-    redis.call("HSET", KEYS[1], "history", history, "seq", string.format("%.0f", frame.seq),
-      "messages", string.format("%.0f", frame.messages), "bytes", string.format("%.0f", frame.bytes))
+    redis.call("HSET", KEYS[1], "history", history, "seq", string.format("%d", frame.seq),
+      "messages", string.format("%d", frame.messages), "bytes", string.format("%d", frame.bytes))
   end
   reply[2] = frame.incarnation
   reply[3] = frame.history
   if ARGV[2] ~= "" then
     local kept = table.concat({ ARGV[2], frame.stamp, ids or "-",
-      reply[1] == 0 and "0" or string.format("%.0f", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " ")
+      reply[1] == 0 and "0" or string.format("%d", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " ")
     if frame.enlist then
       redis.call("HSET", KEYS[2], ARGV[1], kept, string.match(ARGV[1], "^%d+"), frame.enlist)
     else

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/record"
 -- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
 -- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them).
 --
@@ -27,7 +28,11 @@ function index.fields(rec)
     o = tonumber(found.o or 0), z = tonumber(found.z or 0), body = found.body }
 end
 
-function index.members(q, lid, rec)
+function index.members(q, lid, rec, keys)
+  keys = keys or record.keys(rec)
+  if not string.find(keys, "g", 1, true) and not (string.find(q.flags, "x", 1, true) and not q.parent) then
+    return index.ids(lid, rec, keys)
+  end
   local f, members = index.fields(rec), {}
   if f.m then members[1] = "m" .. f.m .. "\0" .. lid end
   if f.c then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
@@ -45,20 +50,34 @@ function index.members(q, lid, rec)
   return members
 end
 
-function index.add(q, lid, rec)
-  local members = index.members(q, lid, rec)
-  if #members == 0 then return end
-  local args = {}
-  for n = 1, #members do
-    args[n * 2 - 1] = 0
-    args[n * 2] = members[n]
-  end
-  redis.call("ZADD", q.i, unpack(args))
+-- Most messages have no group.
+function index.ids(lid, rec, keys)
+  local members = {}
+  local id = string.find(keys, "m", 1, true) and index.id(record.field(rec, "m"))
+  if id then members[1] = "m" .. id .. "\0" .. lid end
+  id = string.find(keys, "c", 1, true) and index.id(record.field(rec, "c"))
+  if id then members[#members + 1] = "c" .. id .. "\0" .. lid end
+  return members
 end
 
-function index.drop(q, lid, rec)
-  local members = index.members(q, lid, rec)
-  if #members > 0 then redis.call("ZREM", q.i, unpack(members)) end
+-- Puts a message into the index. `later`: into this list of arguments of a ZADD, which the caller runs.
+function index.add(q, lid, rec, keys, later)
+  local members, args = index.members(q, lid, rec, keys), later or {}
+  for n = 1, #members do
+    args[#args + 1] = "0"
+    args[#args + 1] = members[n]
+  end
+  if not later and #args > 0 then redis.call("ZADD", q.i, unpack(args)) end
+end
+
+-- Takes it out. `later`: into this list of arguments of a ZREM.
+function index.drop(q, lid, rec, keys, later)
+  local members = index.members(q, lid, rec, keys)
+  if later then
+    for n = 1, #members do later[#later + 1] = members[n] end
+  elseif #members > 0 then
+    redis.call("ZREM", q.i, unpack(members))
+  end
 end
 
 -- Answers the usual filter, one identifier and nothing else: up to `count` ids behind `after`. Nothing if it asks for

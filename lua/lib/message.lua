@@ -7,6 +7,6 @@ function message.append(q, reply, e)
   local st, rec = e.st, e.rec
   if record.flag(rec, 8) then rec = rec .. (redis.call("HGET", q.m, "^" .. e.lid) or "") end
   reply[#reply + 1] = e.lid
-  reply[#reply + 1] = st and (st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved) or ""
+  reply[#reply + 1] = e.seen or st and record.counts(st) or ""
   reply[#reply + 1] = rec
 end

@@ -22,10 +22,23 @@ function position.read(q, ids)
   local states = redis.call("HMGET", q.s, unpack(ids))
   for n = 1, #ids do
     if recs[n] then
-      entries[#entries + 1] = { lid = ids[n], rec = recs[n], st = states[n] and record.state(states[n]) }
+      entries[#entries + 1] = { lid = ids[n], rec = recs[n], st = states[n] and record.state(states[n]) or nil,
+        keys = nil, seen = nil }  -- named so that the table has room for them
     end
   end
   return entries
+end
+
+-- Keys of the fields that scripts must look at; "" for plain messages, and where the record was not read because there
+-- are none.
+function position.keys(e)
+  if not e.keys then e.keys = e.rec and record.flag(e.rec, 1) and record.keys(e.rec) or "" end
+  return e.keys
+end
+
+-- Does the message ask for traces of its departure?
+function position.traced(e)
+  return string.find(position.keys(e), "[aAjQT]") ~= nil
 end
 
 function position.size(q, e)
@@ -38,45 +51,46 @@ end
 -- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later.
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
-  local add, gone = {}, {}
+  local add, gone, named = {}, {}, {}
   q.arrived = q.arrived or {}
   for n = 1, #entries do
     local e = entries[n]
     local fate
     if record.flag(e.rec, 1) then
-      if position.named(q, e.rec) then
+      if position.named(q, e) then
         index.load()
-        index.add(q, e.lid, e.rec)
+        index.add(q, e.lid, e.rec, e.keys, named)
       else
         special.load()
-        fate = special.arrive(q, e.lid, e.rec, frame.now)
+        fate = special.arrive(q, e.lid, e.rec, frame.now, e.keys, named)
       end
     end
     if fate == "expired" then
       gone[#gone + 1] = e
     elseif fate ~= "delayed" then
-      add[#add + 1] = 0
+      add[#add + 1] = "0"
       add[#add + 1] = e.lid
       if fate ~= "busy" then q.arrived[#q.arrived + 1] = e.lid end
     end
   end
+  if #named > 0 then redis.call("ZADD", q.i, unpack(named)) end
   if #add > 0 then redis.call("ZADD", q.a, unpack(add)) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
 end
 
 -- Is all that sets a message apart its identifiers? Then the index is all that comes and goes with it.
-function position.named(q, rec)
-  return not record.asks(rec) and not string.find(q.flags, "x", 1, true)
+function position.named(q, e)
+  return not string.find(position.keys(e), "[ajeAkDQuT]") and not string.find(q.flags, "x", 1, true)
 end
 
--- A message that is set apart stops being available.
-function position.leave(q, e, locked)
-  if position.named(q, e.rec) then
-    index.load()
-    index.drop(q, e.lid, e.rec)
-  else
+-- A message that is set apart stops being available. `later` and `held` as special.leave takes them.
+function position.leave(q, e, locked, later, held)
+  if not position.named(q, e) then
     special.load()
-    special.leave(q, e.lid, e.rec, locked)
+    special.leave(q, e.lid, e.rec, locked, e.keys, later, held)
+  elseif not held then
+    index.load()
+    index.drop(q, e.lid, e.rec, e.keys, later)
   end
 end
 
@@ -84,10 +98,7 @@ end
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
   local traced = reason == "receive" and string.find(q.flags, "j", 1, true)
-  for n = 1, #entries do
-    local rec = entries[n].rec
-    traced = traced or (record.flag(rec, 1) and record.asks(rec))
-  end
+  for n = 1, #entries do traced = traced or position.traced(entries[n]) end
   if traced then
     trace.load()
     trace.plan(q, entries, reason)
@@ -98,7 +109,7 @@ end
 -- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why; what that leaves behind is written
 -- first (lib/trace), and was planned with position.may_leave.
 function position.delete(q, entries, reason)
-  local free, held, fields, states, bytes = {}, {}, {}, {}, 0
+  local free, held, fields, states, named, bytes = {}, {}, {}, {}, {}, 0
   local traced = reason == "poison" or (reason == "receive" and string.find(q.flags, "j", 1, true))
   for n = 1, #entries do
     local e = entries[n]
@@ -109,18 +120,19 @@ function position.delete(q, entries, reason)
     if e.rec then
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
-        position.leave(q, e, false)
-        if record.asks(e.rec) then
+        position.leave(q, e, false, named, from == held)
+        if string.find(e.keys, "k", 1, true) then
           special.load()
           special.gone(q, e.rec, reason)
-          traced = reason ~= "aborted"
         end
+        traced = traced or (reason ~= "aborted" and position.traced(e))
       end
     end
     if e.st then states[#states + 1] = e.lid end
   end
   if #entries == 0 then return end
   quota.add(q, -#entries, -bytes)
+  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
   if traced then
     trace.load()
     trace.leave(q, entries, reason)
@@ -139,21 +151,29 @@ end
 
 -- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
 function position.lock(q, entries, kind, owner, fence, deadline)
-  local ids, scores, states = {}, {}, {}
+  local ids, scores, states, named = {}, {}, {}, {}
+  local visible = string.find(kind, "V", 1, true)
+  local turns = string.find(q.flags, "x", 1, true)
+  local tail, simple = " " .. kind .. " " .. owner .. " " .. fence, " " .. kind .. "N " .. owner .. " " .. fence
   for n = 1, #entries do
     local e = entries[n]
-    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e),
+      kind = nil, owner = nil, fence = nil }
     if kind ~= "M" then st.deliveries = st.deliveries + 1 end
-    st.kind, st.owner, st.fence = kind, owner, fence
+    local keys = position.keys(e)
+    local plain = not turns and not record.flag(e.rec, 8) and not string.find(keys, "[aAjQTkK~]")
+    st.kind, st.owner, st.fence = plain and kind .. "N" or kind, owner, fence
+    e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
     e.st = st
     ids[n] = e.lid
-    scores[#scores + 1] = deadline
-    scores[#scores + 1] = e.lid
-    states[#states + 1] = e.lid
-    states[#states + 1] = record.text(st)
-    if record.flag(e.rec, 1) then position.leave(q, e, true) end
-    if string.find(kind, "V", 1, true) then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
+    scores[n * 2 - 1] = deadline
+    scores[n * 2] = e.lid
+    states[n * 2 - 1] = e.lid
+    states[n * 2] = e.seen .. " " .. st.size .. (plain and simple or tail)
+    if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
+    if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
+  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
   redis.call("ZREM", q.a, unpack(ids))
   redis.call("ZADD", q.l, unpack(scores))
   queue.note(q, deadline)

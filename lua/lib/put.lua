@@ -10,11 +10,13 @@
 local put = {}
 
 -- The messages of ARGV from `at` on: priority digit, flag digit, head, NUL, body; behind one with flag bit 8 its large
--- body. Returns the entries, their bytes and whether one asks for something; or nothing and a refusal.
+-- body. Returns the entries, their bytes, whether one is special, and whether one asks for more than to be found by its
+-- identifiers; or nothing and a refusal.
 function put.parse(q, at)
-  local entries, bytes, hooked, exclusive = {}, 0, false, queue.is(q, "x")
+  local entries, bytes, hooked, asked, exclusive = {}, 0, false, false, queue.is(q, "x")
   while at <= #ARGV do
-    local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "" }
+    local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "",
+      size = nil, keys = nil, lid = nil }  -- named so that the table has room for them
     if record.flag(e.rec, 8) then
       at = at + 1
       e.large = ARGV[at]
@@ -24,7 +26,9 @@ function put.parse(q, at)
     if e.size > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
     if record.flag(e.rec, 1) then
       hooked = true
-      local limit = record.field(e.rec, "u")
+      local keys = position.keys(e)
+      asked = asked or string.find(keys, "[aAjkeQuD]") ~= nil
+      local limit = string.find(keys, "u", 1, true) and record.field(e.rec, "u")
       if limit and tonumber(record.field(e.rec, "S") or 0) > tonumber(limit) then
         return nil, status.ENQUEUE_TIMED_OUT
       end
@@ -33,7 +37,7 @@ function put.parse(q, at)
     entries[#entries + 1] = e
     at = at + 1
   end
-  return entries, bytes, hooked
+  return entries, bytes, hooked, asked
 end
 
 -- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID.
@@ -44,8 +48,9 @@ function put.number(entries, t)
   end
 end
 
--- Available, or Locked by the transaction that sends them. `hooked`: one of them asks for something.
-function put.store(q, entries, t, hooked)
+-- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what put.parse
+-- says, true if not given.
+function put.store(q, entries, t, hooked, asked)
   local fields, bytes = {}, 0
   for n = 1, #entries do
     local e = entries[n]
@@ -59,9 +64,9 @@ function put.store(q, entries, t, hooked)
   end
   quota.add(q, #entries, bytes)
   redis.call("HSET", q.m, unpack(fields))
-  if hooked then redis.call("HSET", q.q, "hooked", 1) end
+  q.hooked = q.hooked or hooked
   if not t then
-    if hooked then
+    if hooked and asked ~= false then
       trace.load()
       trace.accepted(q, entries, true)
     end

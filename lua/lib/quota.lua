@@ -52,15 +52,18 @@ function quota.write(q)
   quota.due(q)
   if q.parent then quota.due(q.parent) end
   if not q.counted then return end
+  local messages, bytes = string.format("%d", q.messages), string.format("%d", q.bytes)
   if q.left then
-    redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes, "gone", q.gone)
-  else
-    redis.call("HSET", q.q, "messages", q.messages, "bytes", q.bytes)
+    redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "gone", string.format("%d", q.gone))
+  elseif not q.hooked then
+    redis.call("HSET", q.q, "messages", messages, "bytes", bytes)
   end
+  -- A special message came: "hooked" stays with the queue.
+  if q.hooked then redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "hooked", "1") end
   if q.parent then
     redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
   end
-  q.counted = false
+  q.counted, q.hooked = false, false
 end
 
 function quota.due(q)

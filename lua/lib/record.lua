@@ -5,7 +5,7 @@
 --         for properties. Special: the head holds a field the scripts must act on when the message comes or goes.
 -- state   deliveries aborts moves last_move_ms size kind owner fence
 --         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id), C claim;
---         then P purge pending, V visible to peeks.
+--         then V visible to peeks, N its end needs no look at the record, P purge pending.
 local record = {}
 
 function record.flag(rec, bit)
@@ -21,17 +21,23 @@ function record.set_flag(rec, bit)
   return string.sub(rec, 1, 13) .. string.format("%x", flag) .. string.sub(rec, 15)
 end
 
+-- The keys of a head's system fields, in order. They tell at once what need not be looked for.
+function record.keys(rec)
+  local at = string.find(rec, "\3", 15, true)
+  if not at then return "" end
+  local stop, keys = string.find(rec, "\0", 15, true), ""
+  while at and at < stop do
+    keys = keys .. string.sub(rec, at + 1, at + 1)
+    at = string.find(rec, "\3", at + 2, true)
+  end
+  return keys
+end
+
 -- A system field of the head as text, or nothing.
 function record.field(rec, key)
   local from = string.find(rec, "\3" .. key, 15, true)
   if not from or from > string.find(rec, "\0", 15, true) then return end
   return string.match(rec, "^[^%z\1\3]*", from + 2)
-end
-
--- Does a special message ask for more than to be found by its identifiers: for timers, traces, a dedup key?
-function record.asks(rec)
-  local head = string.sub(rec, 15, string.find(rec, "\0", 15, true))
-  return string.find(head, "\3[ajeAkDQuT]") ~= nil
 end
 
 -- When a special message expires, in ms since the epoch; nothing if it never does.
@@ -53,7 +59,11 @@ function record.state(text)
     size = tonumber(size), kind = kind, owner = owner, fence = fence }
 end
 
+-- What readers are told of a state.
+function record.counts(st)
+  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
+end
+
 function record.text(st)
-  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved .. " "
-    .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
+  return record.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
 end

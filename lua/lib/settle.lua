@@ -10,25 +10,23 @@ local settle = {}
 -- the message is available again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone.
 -- Returns nothing, and has done nothing, if frame.missing names queues that it takes.
 function settle.all(q, at, count, lease)
-  local lost, ids, held, done = {}, {}, {}, { c = {}, a = {}, j = {}, x = {}, p = {} }
+  local lost, held, done = {}, {}, { c = {}, a = {}, j = {}, x = {}, p = {} }
   if count == 0 then return lost end
-  for n = 1, count do ids[n] = ARGV[at + n * 3 - 1] end
-  local entries = position.read(q, ids)
-  for n = 1, #entries do held[entries[n].lid] = entries[n] end
+  settle.read(q, at, count, held)
   -- More leases were over than one call serves: those that are left are lost all the same.
   local overdue = q.due and q.due <= frame.now
   for n = 1, count do
-    local action, fence, lid = ARGV[at + n * 3 - 3], ARGV[at + n * 3 - 2], ids[n]
+    local action, fence, lid = ARGV[at + n * 3 - 3], ARGV[at + n * 3 - 2], ARGV[at + n * 3 - 1]
     local e = held[lid]
-    if e and e.st and string.sub(e.st.kind, 1, 1) == "L" and e.st.fence == fence
+    if e and e.st and string.byte(e.st.kind) == 76 and e.st.fence == fence
       and not (overdue and settle.lapsed(q, lid)) then
       -- A purged message leaves as purged, whatever its reader says.
-      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 1, true) and done.p or done[action]
+      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true) and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil
     else
       lost[#lost + 1] = lid
-      lost[#lost + 1] = not e and "g" or (not e.st or e.st.fence == fence or string.sub(e.st.kind, 1, 1) == "-")
+      lost[#lost + 1] = not e and "g" or (not e.st or e.st.fence == fence or string.byte(e.st.kind) == 45)
         and "a" or "f"
     end
   end
@@ -55,4 +53,26 @@ end
 function settle.lapsed(q, lid)
   local deadline = redis.call("ZSCORE", q.l, lid)
   return deadline and tonumber(deadline) <= frame.now
+end
+
+-- Reads what is settled into `held`, by id. A commit of a message that asks for nothing needs no more than its state,
+-- and of that only what is looked at here.
+function settle.read(q, at, count, held)
+  local ids, full = {}, {}
+  for n = 1, count do ids[n] = ARGV[at + n * 3 - 1] end
+  local journal = string.find(q.flags, "j", 1, true)
+  local states = redis.call("HMGET", q.s, unpack(ids))
+  for n = 1, count do
+    local size, kind, fence
+    if states[n] and not journal and ARGV[at + n * 3 - 3] == "c" then
+      size, kind, fence = string.match(states[n], "^%d+ %d+ %d+ %d+ (%d+) (L%a*) %S+ (%d+)$")
+    end
+    if kind and string.find(kind, "N", 2, true) then
+      held[ids[n]] = { lid = ids[n], keys = "", st = { size = size, kind = kind, fence = fence } }
+    else
+      full[#full + 1] = ids[n]
+    end
+  end
+  local entries = position.read(q, full)
+  for n = 1, #entries do held[entries[n].lid] = entries[n] end
 end

@@ -8,36 +8,41 @@
 local special = {}
 
 -- The message would become available: "expired", "delayed" (a timer was set instead), "busy" (available, but it is not
--- the turn of its group), or nothing.
-function special.arrive(q, lid, rec, now)
-  local expires = record.expires(rec)
+-- the turn of its group), or nothing. `keys` are its fields (record.keys); `later` is what index.add takes.
+function special.arrive(q, lid, rec, now, keys, later)
+  local expires = string.find(keys, "e", 1, true) and record.expires(rec)
   if expires and expires <= now then return "expired" end
   if expires then
     redis.call("ZADD", q.t, expires, "e" .. lid)
     queue.note(q, expires)
   end
-  local held = record.due(rec)
+  local held = string.find(keys, "D", 1, true) and record.due(rec)
   if held and held > now then
     redis.call("ZADD", q.t, held, "d" .. lid)
     queue.note(q, held)
     return "delayed"
   end
   index.load()
-  index.add(q, lid, rec)
-  if string.find(q.flags, "x", 1, true) and not q.parent then
+  local turns = string.find(q.flags, "x", 1, true) and not q.parent
+  if turns then later = nil end
+  index.add(q, lid, rec, keys, later)
+  if turns then
     turn.load()
     return turn.arrive(q, lid, rec) and "busy" or nil
   end
 end
 
--- The message stops being available: it is locked, taken or removed.
-function special.leave(q, lid, rec, locked)
-  if record.asks(rec) and (record.field(rec, "e") or record.field(rec, "D")) then
-    redis.call("ZREM", q.t, "e" .. lid, "d" .. lid)
+-- The message stops being available: it is locked, taken or removed. `keys` are its fields, `later` is what index.drop
+-- takes; `held`: it was locked until now, so its timers and its index are gone already.
+function special.leave(q, lid, rec, locked, keys, later, held)
+  local turns = string.find(q.flags, "x", 1, true) and not q.parent
+  if turns then later = nil end
+  if not held then
+    if string.find(keys, "[eD]") then redis.call("ZREM", q.t, "e" .. lid, "d" .. lid) end
+    index.load()
+    index.drop(q, lid, rec, keys, later)
   end
-  index.load()
-  index.drop(q, lid, rec)
-  if string.find(q.flags, "x", 1, true) and not q.parent then
+  if turns then
     turn.load()
     turn.leave(q, lid, rec, locked)
   end

@@ -30,7 +30,7 @@ function transfer.move(q, target, entries)
     states[#states + 1] = record.text(st)
     if record.flag(e.rec, 1) then
       special.load()
-      special.leave(q, e.lid, e.rec)
+      special.leave(q, e.lid, e.rec, false, position.keys(e))
     end
   end
   redis.call("ZREM", q.a, unpack(ids))

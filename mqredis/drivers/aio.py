@@ -14,9 +14,9 @@ from redis import exceptions as rx
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
 from mqredis.drivers.attempt import Attempt, Next
-from mqredis.drivers.session import SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
+from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
@@ -268,7 +268,7 @@ class AsyncDriver:
         try:
             if attempt.detour is not None:
                 link.run_id = self.core.run_id
-                await link.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+                await link.command(*self.core.script(attempt.call.script).load)
                 await link.command("ASKING")
             reply = None
             step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
@@ -316,9 +316,9 @@ class AsyncDriver:
                     return  # the next try says what is wrong
 
     async def _load(self, attempt: Attempt) -> None:
-        """SCRIPT LOAD; a failure shows again as NOSCRIPT, until the deadline."""
+        """Load the script; a failure shows again as NOSCRIPT, until the deadline."""
         try:
-            await self.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+            await self.command(*self.core.script(attempt.call.script).load)
         except REDIS_ERRORS as error:
             attempt.failed_load(error, time.monotonic())
 
@@ -330,7 +330,8 @@ class AsyncDriver:
         core.reached = True
         run_id = await self._ask(link, parse_run_id, "INFO", "server")
         if core.shebang is None:
-            core.use_shebang(await self._shebang_works(link))
+            works = await self._shebang_works(link)
+            core.use_shebang(works, works and await self._functions_work(link))
         link.run_id = run_id
         return run_id
 
@@ -348,6 +349,15 @@ class AsyncDriver:
             return bool(await link.command("EVALSHA", sha, "0") == 1)
         except rx.ResponseError:
             return False
+
+    async def _functions_work(self, link: AsyncLink) -> bool:
+        if self.settings.functions == "off":
+            return False
+        try:
+            await link.command(*FUNCTION_PROBE)
+        except rx.ResponseError as error:
+            return NO_FUNCTION in str(error)
+        return False
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 from typing import Any
 
@@ -21,6 +22,9 @@ from mqredis.steps import Call, Payload
 
 #: How often one call may get a new session or slot before we give up.
 MAX_RENEWALS = 3
+
+# "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
+_FCALL = re.compile("'fcall'", re.IGNORECASE)
 
 _NO_SEQUENCE = bulk(b"")
 _NO_TOKEN = bulk(b"") + bulk(b"")
@@ -112,7 +116,7 @@ class Attempt:
     def packed(self) -> list[bytes]:
         """The request. To be called for each try, immediately before it is sent."""
         core, call, run = self.core, self.call, self.run
-        sha = core.script(call.script)[1]
+        form = core.script(call.script)
         if run is None:
             token = _NO_TOKEN
             if call.script == "session_open":
@@ -125,7 +129,7 @@ class Attempt:
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
-        return pack(call.keys, sha, token, call.args)
+        return pack(call.keys, form, token, call.args)
 
     def answered(self, reply: Any) -> Next:
         """A reply came."""
@@ -164,6 +168,8 @@ class Attempt:
             if self.loads > 1:
                 self._in_time(error, now)
             return Next.LOAD
+        if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
+            return Next.AGAIN
         if fault is Fault.ASK:
             self._in_time(error, now)
             self.detour = node
@@ -192,12 +198,18 @@ class Attempt:
         raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
 
     def failed_load(self, error: BaseException, now: float) -> None:
-        """SCRIPT LOAD failed: nothing ran in this try."""
-        if fault_of(error) is Fault.BUG and self.core.shebang:
+        """The script could not be loaded: nothing ran in this try."""
+        fault = fault_of(error)
+        if fault not in (Fault.LOST, Fault.BUSY, Fault.MOVED) and self._no_function():
+            return  # no room, no permission: the other way needs neither
+        if fault is Fault.BUG and self.core.shebang:
             self.core.use_shebang(False)  # this server is older than the one that was probed
             return
         self.sent = False
         self.failed(error, now)
+
+    def _no_function(self) -> bool:
+        return self.core.no_function(self.call.script)
 
     def _in_time(self, error: BaseException, now: float) -> None:
         if now + self.pause < self.deadline:

@@ -20,8 +20,11 @@ from mqredis.steps import Wait, Woken
 PROBE_SECONDS = 0.25
 #: A subscription silent for so long is asked for a sign of life, and given up after as long again.
 HEALTH_SECONDS = 5.0
-#: A wait looks by itself only after so many re-check periods: one glance looks for all of them.
-PATIENCE = 5
+#: A wait looks by itself only after so many re-check periods: one glance in each of them looks for all waits. What a
+#: glance cannot see is a cancellation whose ring was lost.
+PATIENCE = 300
+#: But it does so often enough that the broker does not forget the slots of an idle session.
+TTL_PART = 4
 #: How long a closing driver lets its waits take back their registrations, in seconds.
 LEAVE_SECONDS = 1.0
 #: Queues in one glance, channels in one SUBSCRIBE.
@@ -152,10 +155,13 @@ class Board:
 
     def nap(self, step: Wait, polling: bool) -> tuple[float, Woken]:
         """How long to sleep at most, in seconds, and what it means when nothing rang."""
-        limit = self._settings.poll_seconds if polling else self.recheck() * PATIENCE
+        limit = self._settings.poll_seconds if polling else self._patience()
         if step.nap is not None and step.nap <= limit:
             return max(step.nap, 0.0), Woken.TIMED_OUT
         return limit, Woken.RUNG
+
+    def _patience(self) -> float:
+        return min(self.recheck() * PATIENCE, self._settings.session_ttl_seconds / TTL_PART)
 
     def recheck(self) -> float:
         """How long until somebody looks for all who wait, in seconds; different in each process."""

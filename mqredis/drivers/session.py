@@ -39,6 +39,8 @@ _ROLLED_BACK = int(Status.HISTORY_ROLLED_BACK)
 
 #: A script that only servers from 7.0 on can run.
 SHEBANG_PROBE = "#!lua flags=allow-oom\nreturn 1"
+#: A function that nobody has: what is answered tells whether functions may be called.
+FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
 
 
 def parse_run_id(info: Any) -> str:
@@ -128,7 +130,8 @@ class Core:
         self.reached = False
         self.unknown: list[str] = []
         self.shebang: bool | None = None
-        self._variants: dict[str, tuple[str, str]] = {}
+        self.functions = False
+        self._forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
         #: The driver was closed: waits end, nothing new begins.
         self.closed = False
@@ -142,18 +145,28 @@ class Core:
 
     # ---- scripts ---------------------------------------------------------------------------------
 
-    def script(self, name: str) -> tuple[str, str]:
-        """Text and sha of a script, in the form this server takes."""
-        found = self._variants.get(name)
+    def script(self, name: str) -> scripts.Form:
+        """A script in the form this server takes."""
+        found = self._forms.get(name)
         if found is None:
-            found = self._variants[name] = scripts.get(name).variant(bool(self.shebang))
+            script = scripts.get(name)
+            found = script.function() if self.functions else script.form(bool(self.shebang))
+            self._forms[name] = found
         return found
 
-    def use_shebang(self, works: bool) -> None:
-        """Remember whether the server understands ``#!lua``."""
-        if works != self.shebang:
+    def use_shebang(self, works: bool, functions: bool = False) -> None:
+        """Remember whether the server understands ``#!lua``, and whether we may call functions."""
+        if works != self.shebang or functions != self.functions:
             self.shebang = works
-            self._variants = {}
+            self.functions = functions
+            self._forms = {}
+
+    def no_function(self, name: str) -> bool:
+        """The server does not load or call this one as a function; False: it was none."""
+        if self.script(name).verb != "FCALL":
+            return False
+        self._forms[name] = scripts.get(name).form(bool(self.shebang))
+        return True
 
     # ---- session ---------------------------------------------------------------------------------
 

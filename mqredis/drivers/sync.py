@@ -14,9 +14,9 @@ from redis import exceptions as rx
 from mqredis.drivers.attempt import Attempt, Next
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
+from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
@@ -257,7 +257,7 @@ class Driver:
         try:
             if attempt.detour is not None:
                 link.run_id = self.core.run_id
-                link.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+                link.command(*self.core.script(attempt.call.script).load)
                 link.command("ASKING")
             reply = None
             step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
@@ -305,9 +305,9 @@ class Driver:
                     return  # the next try says what is wrong
 
     def _load(self, attempt: Attempt) -> None:
-        """SCRIPT LOAD; a failure shows again as NOSCRIPT, until the deadline."""
+        """Load the script; a failure shows again as NOSCRIPT, until the deadline."""
         try:
-            self.command("SCRIPT", "LOAD", self.core.script(attempt.call.script)[0])
+            self.command(*self.core.script(attempt.call.script).load)
         except REDIS_ERRORS as error:
             attempt.failed_load(error, time.monotonic())
 
@@ -319,7 +319,8 @@ class Driver:
         core.reached = True
         run_id = self._ask(link, parse_run_id, "INFO", "server")
         if core.shebang is None:
-            core.use_shebang(self._shebang_works(link))
+            works = self._shebang_works(link)
+            core.use_shebang(works, works and self._functions_work(link))
         link.run_id = run_id
         return run_id
 
@@ -337,6 +338,15 @@ class Driver:
             return bool(link.command("EVALSHA", sha, "0") == 1)
         except rx.ResponseError:
             return False
+
+    def _functions_work(self, link: Link) -> bool:
+        if self.settings.functions == "off":
+            return False
+        try:
+            link.command(*FUNCTION_PROBE)
+        except rx.ResponseError as error:
+            return NO_FUNCTION in str(error)
+        return False
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""

@@ -12,6 +12,7 @@ from enum import Enum
 from redis import exceptions as rx
 
 from mqredis.keys import KeySet
+from mqredis.scripts import Form
 from mqredis.steps import Arg
 
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
@@ -26,21 +27,21 @@ def bulk(data: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def _head(keys: KeySet, sha: str) -> bytes:
-    parts = [bulk(b"EVALSHA"), bulk(sha.encode()), bulk(b"%d" % len(keys.keys))]
+def _head(keys: KeySet, form: Form) -> bytes:
+    parts = [bulk(form.verb.encode()), bulk(form.name.encode()), bulk(b"%d" % len(keys.keys))]
     parts += [bulk(key.encode()) for key in keys.keys]
     return b"".join(parts)
 
 
-def pack(keys: KeySet, sha: str, token: bytes, args: Sequence[Arg]) -> list[bytes]:
-    """Pack ``EVALSHA sha n keys... slot sequence args...``.
+def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[bytes]:
+    """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
     Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set.
     ``token`` is the already packed pair of slot and sequence.
     """
-    head = keys.packed.get(sha)
+    head = keys.packed.get(form.name)
     if head is None:
-        head = keys.packed[sha] = _head(keys, sha)
+        head = keys.packed[form.name] = _head(keys, form)
     parts = [b"*%d\r\n" % (len(keys.keys) + 5 + len(args)), head, token]
     large = False
     for arg in args:
@@ -123,6 +124,9 @@ _BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
     (rx.AuthenticationWrongNumberOfArgsError, Fault.REFUSED),
 )
 
+#: What only a server that has functions answers to a call of one that it has not.
+NO_FUNCTION = "Function not found"
+
 # Redis 6.2 wraps errors met in a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
 # or "... @user_script: 12: -READONLY ...".
 _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
@@ -140,6 +144,8 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(error, rx.ResponseError):
         code = text.partition(" ")[0].lstrip("-")
         found = _BY_CODE.get(code)
+        if text.removeprefix("ERR ").startswith(NO_FUNCTION):
+            return Fault.NOSCRIPT
         if found is None and (wrapped := _WRAPPED.search(text)):
             found = _BY_CODE.get(wrapped.group(1))
         return found or Fault.BUG

@@ -65,6 +65,8 @@ class Handle:
     flags: str
     max_message_bytes: int
     closed: bool = False
+    #: The last read had to wait: the next one registers its waiter at once.
+    waited: bool = False
     locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
     #: Selectors given when the handle was opened; every read of it must be selected by them.
     selector: Selector | None = None

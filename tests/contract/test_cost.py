@@ -5,12 +5,14 @@ A change that adds a command to a hot script has to change a number here, where 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import mqredis
+from mqredis.keys import ManagerKeys
 from tests.support.server import RedisServer
 
 #: Commands that a client sends once, or that measure.
@@ -22,6 +24,7 @@ _NOT_COUNTED = {
     "client",
     "client|setinfo",
     "script|load",
+    "function|load",
     "ping",
 }
 
@@ -43,7 +46,7 @@ def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10
             work()
         stats = client.info("commandstats")
     calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
-    scripts = calls.pop("evalsha")
+    scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
     inside = sum(count for name, count in calls.items() if name not in _NOT_COUNTED)
     return scripts / times, inside / times
 
@@ -74,7 +77,7 @@ def test_lock_next_and_settle_the_last_in_one_round_trip(
     def step() -> None:
         held[:] = queue.lock_many(1, 0, settle=held)
 
-    assert _cost(redis_server, step) == (1, 18)
+    assert _cost(redis_server, step) == (1, 17)
 
 
 def test_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -95,3 +98,52 @@ def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_ser
 
     round_trips, _ = _cost(redis_server, step)
     assert round_trips == 3  # receive, send, commit: beginning costs nothing
+
+
+def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])
+    held: list[mqredis.LockedMessage] = queue.lock_many(20, 0)
+
+    def step() -> None:
+        held[:] = queue.lock_many(20, 0, settle=held)
+
+    # One more than for plain messages: they leave the index of identifiers.
+    assert _cost(redis_server, step) == (1, 18)
+
+
+def test_an_idle_reader_needs_two_looks_for_a_message(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue, count = qm.open("q"), 6
+
+    def read() -> None:
+        held: list[mqredis.LockedMessage] = []
+        for _ in range(count):
+            held = queue.lock_many(1, 20, settle=held)
+
+    with redis_server.client() as client:
+        queue.send(b"warm")
+        queue.receive(0)
+        client.config_resetstat()
+        reader = threading.Thread(target=read)
+        reader.start()
+        for _ in range(count):
+            while client.zcard(ManagerKeys("cost").queue("q")[6]) == 0:
+                pass
+            queue.send(b"x")
+        reader.join()
+        stats = client.info("commandstats")
+    scripts = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("fcall", "evalsha"))
+    assert scripts == count + 1 + 2 * count  # only the first look of all is one that registers nothing
+
+
+def test_a_refusal_settles_nothing(qm: mqredis.QueueManager) -> None:
+    queue = qm.open("q")
+    queue.send(b"x")
+    held = queue.lock_many(1, 0)
+    qm.update_queue("q", get_inhibited=True)
+    with pytest.raises(mqredis.GetInhibited):
+        queue.lock_many(1, 0, settle=held)
+    held[0].commit()
+    assert qm.queue_info("q").messages == 0

@@ -175,7 +175,7 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
         True,
     ),
     ("state of words", _state(b"locked", ".*", "what is this"), "state.malformed", False),
-    ("state of unknown kind", _state(b"locked", " L ", " Q "), "state.malformed", False),
+    ("state of unknown kind", _state(b"locked", " LN ", " Q "), "state.malformed", False),
     ("state with another size", _state(b"locked", r"^(\d+ \d+ \d+ \d+) \d+", r"\1 7"), "state.size", True),
     (
         "operation lost",

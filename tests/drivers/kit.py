@@ -12,7 +12,9 @@ from typing import Any
 
 import redis
 
+from mqredis.functions import library
 from mqredis.keys import ManagerKeys
+from mqredis.scripts import Form
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Call, Listen, Operation, Wait, Woken, perform
@@ -141,6 +143,17 @@ class TinyScript:
         """Text and sha."""
         text = "#!lua flags=allow-oom\n" + self.text if shebang else self.text
         return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def form(self, shebang: bool) -> Form:
+        """For EVALSHA."""
+        text, sha = self.variant(shebang)
+        return Form("EVALSHA", sha, ("SCRIPT", "LOAD", text))
+
+    def function(self) -> Form:
+        """For FCALL."""
+        lines = self.text.splitlines()
+        name, text = library(self.name, lines, 2, True)  # own lines begin with the frame
+        return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
 
 
 def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:

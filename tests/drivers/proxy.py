@@ -74,7 +74,7 @@ class Proxy:
                             return
                         if number <= self._frozen:
                             continue
-                        if key.fileobj is client and b"EVALSHA" in data:
+                        if key.fileobj is client and (b"EVALSHA" in data or b"\r\nFCALL" in data):
                             self.calls += 1
                             fault = self.faults.popleft() if self.faults else "pass"
                             if fault == "request":

@@ -94,7 +94,45 @@ def test_a_flushed_script_cache_is_filled_again(
     driver = connect(url)
     for n in range(1, 4):
         driver.command("SCRIPT", "FLUSH")
+        if driver.core.functions:
+            driver.command("FUNCTION", "FLUSH")
         assert driver.run(add(driver.core.keys)) == str(n)
+
+
+def test_functions_where_the_server_has_them(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url)
+    driver.run(add(driver.core.keys))
+    version = str(driver.command("INFO", "server")).partition("redis_version:")[2]
+    assert driver.core.functions == (int(version.partition(".")[0]) >= 7)
+    if not driver.core.functions:
+        return
+    with redis_server.client() as client:
+        client.config_resetstat()
+        driver.run(add(driver.core.keys))
+        stats = client.info("commandstats")
+    assert stats["cmdstat_fcall"]["calls"] == 1
+    assert "cmdstat_evalsha" not in stats
+
+
+def test_functions_are_not_needed(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+    with redis_server.client() as client:
+        # Neither the right to load them, nor, for a driver that runs already, the right to call them.
+        client.execute_command("ACL", "SETUSER", "plain", "on", ">pw", "+@all", "-function", "~*", "&*")
+        driver = connect(redis_server.url.replace("://", "://plain:pw@"))
+        assert driver.run(add(driver.core.keys)) == "1"
+        client.execute_command("ACL", "SETUSER", "plain", "+function")
+        assert driver.run(perform(Call("read", driver.core.keys.call(), [], first, False))) == "1"
+        client.execute_command("ACL", "SETUSER", "plain", "-fcall")
+        assert driver.run(perform(Call("read", driver.core.keys.call(), [], first, False))) == "1"
+        assert driver.run(add(driver.core.keys)) == "2"
+
+
+def test_functions_may_be_switched_off(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+    driver = connect(redis_server.url, FAST.model_copy(update={"functions": "off"}))
+    driver.run(add(driver.core.keys))
+    assert not driver.core.functions
 
 
 def test_killed_connections_are_replaced(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:

@@ -1,0 +1,74 @@
+"""A script as a function of the server (Redis 7, Valkey): one library for each bundle, named by its content.
+
+``EVALSHA`` makes all closures and tables of a bundle anew in each call. A library makes them once, so two things are
+added to the same text: KEYS and ARGV are locals that each call sets, and the state that modules keep in their tables
+is set back before each call. The name holds the hash of the text, so that versions live side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_MODULE = re.compile(r"^local ([a-z_]+) = \{")
+_ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?=(?:\s*,\s*[\w.]+)*\s*=(?!=))")
+_FILLED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)\[[^\n]*?\]\s*=(?!=)")
+
+
+def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str, str]:
+    """Name and text of the library of a bundle.
+
+    ``lines`` is the bundle, its first line spare; ``own`` the index of the entry script's first line. No line is added
+    before the last one, so that the line map of the bundle holds here too.
+    """
+    body = [line.replace("redis.call(", "call(") for line in lines]
+    body[own] = "local function main() " + body[own]
+    body[1] = "local KEYS, ARGV, call " + body[1]
+    flags = "'allow-oom'" if allow_oom else ""
+    body += [
+        "end",
+        "local function run(keys, args)",
+        "KEYS, ARGV, call = keys, args, redis.call",
+        *_state(lines),
+        "return main()",
+        "end",
+    ]
+    text = "\n".join(body[1:])
+    title = f"mqredis_{hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]}_{name}"
+    end = f"redis.register_function{{function_name='{title}', callback=run, flags={{{flags}}}}}"
+    return title, f"#!lua name={title}\n{text}\n{end}\n"
+
+
+def _state(lines: list[str]) -> list[str]:
+    """Assignments that set back what a call leaves in the modules' tables; what no function assigns to is constant."""
+    code = [line.partition("--")[0] for line in lines]
+    modules = {match[1]: n for n, line in enumerate(code) if (match := _MODULE.match(line))}
+    # Only functions run in a call, and their lines are indented; what stands at the margin is run once.
+    inside = "\n".join(line for line in code if line.startswith((" ", "function ")))
+    changed = {(match[1], match[2]) for match in _ASSIGNED.finditer(inside) if match[1] in modules}
+    filled = {(match[1], match[2]) for match in _FILLED.finditer(inside) if match[1] in modules}
+    out = []
+    for module, start in modules.items():
+        stop = next(n for n in range(start, len(lines)) if lines[n].endswith("}"))
+        whole = " ".join(code[start : stop + 1])
+        for key, value in _fields(whole[whole.index("{") + 1 : whole.rindex("}")]):
+            if value == "{}" or (module, key) in changed:
+                out.append(f"{module}.{key} = {value}")
+                changed.discard((module, key))
+                filled.discard((module, key))
+    if filled:
+        raise ValueError(f"state that nothing sets back: {sorted(filled)}; let it begin as {{}}")
+    return out + [f"{module}.{key} = nil" for module, key in sorted(changed) if key != "loaded"]
+
+
+def _fields(inside: str) -> list[tuple[str, str]]:
+    """The fields of a table constructor, each a name and an expression."""
+    parts, depth = [""], 0
+    for char in inside:
+        depth += (char in "{(") - (char in "})")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    pairs = (part.partition("=") for part in parts if "=" in part)
+    return [(key.strip(), value.strip()) for key, _, value in pairs if key.strip().isidentifier()]
