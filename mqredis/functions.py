@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 
+#: The line from which on the loader puts what only lazy modules need.
+LAZILY = "local function lazily()"
+
 _MODULE = re.compile(r"^local ([a-z_]+) = \{")
 _ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?=(?:\s*,\s*[\w.]+)*\s*=(?!=))")
 _FILLED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)\[[^\n]*?\]\s*=(?!=)")
@@ -23,7 +26,13 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
     """
     body = [line.replace("redis.call(", "call(") for line in lines]
     body[own] = "local function main() " + body[own]
-    body[1] = "local KEYS, ARGV, call " + body[1]
+    shared = []
+    for n in range(_lazily(lines), own):
+        # What is made when it is first needed has to be in sight of what sets it back.
+        if match := _MODULE.match(lines[n]):
+            shared.append(match[1])
+            body[n] = body[n].removeprefix("local ")
+    body[1] = f"local {', '.join(['KEYS', 'ARGV', 'call', *shared])} {body[1]}"
     flags = "'allow-oom'" if allow_oom else ""
     body += [
         "end",
@@ -39,6 +48,11 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
     return title, f"#!lua name={title}\n{text}\n{end}\n"
 
 
+def _lazily(lines: list[str]) -> int:
+    """Index of the line where the modules begin that are made when needed."""
+    return lines.index(LAZILY) if LAZILY in lines else len(lines)
+
+
 def _state(lines: list[str]) -> list[str]:
     """Assignments that set back what a call leaves in the modules' tables; what no function assigns to is constant."""
     code = [line.partition("--")[0] for line in lines]
@@ -47,18 +61,20 @@ def _state(lines: list[str]) -> list[str]:
     inside = "\n".join(line for line in code if line.startswith((" ", "function ")))
     changed = {(match[1], match[2]) for match in _ASSIGNED.finditer(inside) if match[1] in modules}
     filled = {(match[1], match[2]) for match in _FILLED.finditer(inside) if match[1] in modules}
-    out = []
+    out, lazily = [], _lazily(lines)
     for module, start in modules.items():
+        there = f"if {module} then " if start > lazily else ""
         stop = next(n for n in range(start, len(lines)) if lines[n].endswith("}"))
         whole = " ".join(code[start : stop + 1])
         for key, value in _fields(whole[whole.index("{") + 1 : whole.rindex("}")]):
             if value == "{}" or (module, key) in changed:
-                out.append(f"{module}.{key} = {value}")
+                out.append(f"{there}{module}.{key} = {value}{' end' if there else ''}")
                 changed.discard((module, key))
                 filled.discard((module, key))
     if filled:
         raise ValueError(f"state that nothing sets back: {sorted(filled)}; let it begin as {{}}")
-    return out + [f"{module}.{key} = nil" for module, key in sorted(changed) if key != "loaded"]
+    late = [(module, key) for module, key in sorted(changed) if key != "loaded"]
+    return out + [f"if {module} then {module}.{key} = nil end" for module, key in late]
 
 
 def _fields(inside: str) -> list[tuple[str, str]]:

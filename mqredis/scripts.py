@@ -155,7 +155,7 @@ def get(name: str) -> Script:
     near = [module for module in near if module not in alone]
     lazy = [module for module in lazy if module not in alone]
     if near:
-        lines.append(("", 0, "local function lazily()"))
+        lines.append(("", 0, functions.LAZILY))
         for module in [*inner, *(m for m in lazy if m not in near)]:
             lines += _parts(module)[0]
         lines += behind

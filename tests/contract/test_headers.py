@@ -169,7 +169,7 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
             if words[:2] == ["ECHO", "the end"]:
                 break
             if " lua] " not in line:
-                if words[0].upper() == "EVALSHA":
+                if words[0].upper() in ("EVALSHA", "FCALL"):
                     scripts_seen += 1
                     declared = set(words[3 : 3 + int(words[2])])
                 continue
