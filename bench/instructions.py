@@ -1,0 +1,126 @@
+"""Instructions that the server spends on a message, by callgrind: the same in every run, however busy the machine is.
+
+    python -m bench.instructions path/to/redis-server
+
+The server should be built with symbols; system calls do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+
+import mqredis
+from bench.payload import BODY_BYTES, correlation_id, properties
+
+_TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+
+
+class Server:
+    """A redis-server under callgrind, which counts only while it is told to."""
+
+    def __init__(self, binary: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
+        self.socket = self.folder / "s"
+        callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
+        self.process = subprocess.Popen(
+            [*callgrind, f"--callgrind-out-file={self.folder}/out", binary, "--port", "0", "--save", "",
+             "--unixsocket", str(self.socket), "--dir", str(self.folder), "--hz", "1"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.client = redis.Redis(unix_socket_path=str(self.socket))
+        self._until(lambda: self.socket.exists() and self.client.ping())
+
+    def _until(self, condition: Callable[[], object]) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError("callgrind does not answer")
+            time.sleep(0.05)
+
+    def _control(self, *args: str) -> None:
+        subprocess.run(
+            ["callgrind_control", *args, str(self.process.pid)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _total(self, seen: set[Path]) -> int:
+        self.client.ping()  # callgrind acts when the process runs
+        for path in set(self.folder.glob("out*")) - seen:
+            if found := _TOTAL.search(path.read_text()):
+                return int(found[1])
+        return 0
+
+    def count(self, work: Callable[[], object], times: int, messages: int) -> float:
+        """Instructions per message of ``work``, which moves so many messages, in thousands."""
+        for _ in range(3):
+            work()
+        self._control("-i", "on")
+        self._control("-z")
+        for _ in range(times):
+            work()
+        seen = set(self.folder.glob("out*"))
+        self._control("--dump")
+        self._control("-i", "off")
+        self._until(lambda: self._total(seen))
+        return self._total(seen) / times / messages / 1000
+
+
+def measure(server: Server, functions: str) -> dict[str, float]:
+    """The four kinds of work, without and with a correlation id."""
+    settings = mqredis.Settings.model_validate({"allow_volatile": True, "functions": functions})
+    results: dict[str, float] = {}
+    with mqredis.connect(f"unix://{server.socket}", manager=f"m-{functions}", settings=settings) as qm:
+        for name in ("plain", "correlation id"):
+            qm.create_queue(name)
+            queue = qm.open(name)
+            held: list[mqredis.LockedMessage] = []
+
+            def message(number: int, named: bool = name != "plain") -> mqredis.Outgoing:
+                identity = correlation_id(number) if named else None
+                return mqredis.Outgoing(
+                    body=BODY_BYTES, correlation_id=identity, properties=dict(properties(number))
+                )
+
+            def step(
+                size: int, queue: mqredis.Queue = queue, held: list[mqredis.LockedMessage] = held
+            ) -> None:
+                held[:] = queue.lock_many(size, 0, settle=held)
+
+            batch = [message(number) for number in range(100)]
+            kinds: tuple[tuple[str, Callable[[], object], int, int], ...] = (
+                ("send", lambda q=queue, b=batch: q.send(b[0]), 200, 1),  # type: ignore[misc]
+                ("lock and settle", lambda s=step: s(1), 150, 1),  # type: ignore[misc]
+                ("send 100", lambda q=queue, b=batch: q.send_many(b), 8, 100),  # type: ignore[misc]
+                ("lock and settle 100", lambda s=step: s(100), 6, 100),  # type: ignore[misc]
+            )
+            for what, work, times, size in kinds:
+                results[f"{name}: {what}"] = server.count(work, times, size)
+    return results
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("binary", nargs="?", default="redis-server")
+    server = Server(parser.parse_args().binary)
+    try:
+        columns = {form: measure(server, form) for form in ("off", "auto")}
+    finally:
+        server.process.kill()
+    print("| thousand instructions per message | EVALSHA | FCALL |\n|---|---|---|")
+    for what in columns["off"]:
+        print(f"| {what} | {columns['off'][what]:.0f} | {columns['auto'][what]:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
