@@ -213,7 +213,7 @@ def _loading(run: Run, server: RedisServer) -> None:
             "TRYAGAIN Multiple keys",
             "CLUSTERDOWN",
         ):
-            rule = proxy.add(Refuse(error + " now"), command="EVALSHA", times=3)
+            rule = proxy.add(Refuse(error + " now"), command="FCALL", times=3)
             q.send(b"x")
             assert rule.hits == 3
             run.add("carried out once")

@@ -15,6 +15,7 @@ from mqredis.commands import manager as manager_commands
 from mqredis.drivers.wire import bulk, pack
 from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
+from mqredis.scripts import Form
 from mqredis.steps import Call, Payload
 from tests.support.server import RedisServer
 
@@ -61,7 +62,9 @@ class Shot:
 
     def request(self, wire: Wire) -> bytes:
         token = bulk(self.slot.encode()) + bulk(b"%d" % self.sequence if self.sequence else b"")
-        return b"".join(pack(self.call.keys, wire.sha(self.call.script), token, self.call.args))
+        return b"".join(
+            pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), token, self.call.args)
+        )
 
 
 def fire(call: Call[Any], place: Place) -> Shot:
