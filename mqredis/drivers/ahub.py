@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as rx
 
 from mqredis import scripts
+from mqredis.drivers.alinks import hang_up
 from mqredis.drivers.bells import (
     CHUNK,
     HEALTH_SECONDS,
@@ -232,7 +233,7 @@ class AsyncHub:
                     await self._read(conn)
                 finally:
                     self._conn = None
-                    await conn.disconnect(nowait=True)
+                    await hang_up(conn)
             except (*REDIS_ERRORS, MqError) as error:
                 if isinstance(error, (rx.AuthenticationError, rx.NoPermissionError)):
                     self.board.deny(str(error))

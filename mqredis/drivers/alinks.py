@@ -49,7 +49,7 @@ class AsyncLink:
     async def close(self) -> None:
         """Close at once; never raises."""
         try:
-            await self.conn.disconnect(nowait=True)
+            await hang_up(self.conn)
         except Exception:  # noqa: BLE001 - a socket in any state at all
             return
 
@@ -196,15 +196,15 @@ class AsyncBackend:
             async with asyncio.timeout(patience):
                 await conn.connect()
         except TimeoutError:
-            await conn.disconnect(nowait=True)
+            await hang_up(conn)
             raise rx.TimeoutError("Timeout connecting to server") from None
         except REDIS_ERRORS as error:
-            await conn.disconnect(nowait=True)
+            await hang_up(conn)
             if self.plan.secrets and redact(error, *self.plan.secrets) != str(error):
                 raise type(error)(redact(error, *self.plan.secrets)) from None
             raise
         except BaseException:
-            await conn.disconnect(nowait=True)
+            await hang_up(conn)
             raise
         return conn
 
@@ -220,12 +220,23 @@ class AsyncBackend:
                         if plan.learn(node, await conn.read_response()):
                             return
                 finally:
-                    await conn.disconnect(nowait=True)
+                    await hang_up(conn)
             except rx.AuthenticationError:
                 raise
             except REDIS_ERRORS as error:
                 errors.append(f"{node[0]}:{node[1]}: {error}")
         raise rx.ConnectionError(str(plan.lost(errors)))
+
+
+async def hang_up(conn: Any) -> None:
+    """Close a connection without waiting for the other side.
+
+    A TLS transport that is closed politely waits for the server's farewell, which an ending event loop does not hear.
+    """
+    transport = getattr(getattr(conn, "_writer", None), "transport", None)
+    if transport is not None and transport.get_extra_info("ssl_object") is not None:
+        transport.abort()
+    await conn.disconnect(nowait=True)
 
 
 def _dirty(conn: Any) -> Callable[[], Any]:
