@@ -23,7 +23,7 @@ ALLOWS = {
     Access.PEEK: {"peek"},
     Access.MOVE: {"move"},
     Access.ADMIN: {"receive", "peek", "send", "move"},
-    Access.ALL: {"receive", "peek", "send"},
+    Access.ALL: {"receive", "peek", "send", "move"},
 }
 
 

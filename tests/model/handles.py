@@ -32,7 +32,6 @@ from tests.model.adm import (
     UnitOfWork,
     Waiter,
     as_message,
-    size,
 )
 from tests.model.cursors import ModelCursor
 from tests.model.units import ModelLocked, ModelTransaction
@@ -75,10 +74,7 @@ class ModelQueue:
         outs = [outgoing(item, {}) for item in items]
         with self._step("send", transaction) as store:
             unit = self.unit(transaction)
-            room = 0
-            for count, out in enumerate(outs):
-                store.admit(self.queue, out, unit, count, room)
-                room += size(out)
+            store.admit(self.queue, outs, unit)
             return [self._sent(store.enqueue(self.queue, out, unit)) for out in outs]
 
     def _sent(self, position: Position) -> Sent:
@@ -217,24 +213,31 @@ class ModelQueue:
 
     def move(self, lookup_id: int, target: ModelQueue, *, transaction: Any = None) -> None:
         """Move Message (3.1.7.1.16) behind the checks of MQRR 3.1.4.10."""
-        with self._step("receive", transaction) as store:
-            if target.closed or "move" not in ALLOWS[target.access]:
-                raise InvalidHandle()
+        with self.manager.step(lambda: self._may_move(target, transaction)) as store:
             if target.queue.gone:
                 raise QueueNotAvailable()
             unit = self.unit(transaction)
-            if target.queue is self.queue or target.queue not in self.queue.family():
-                raise InvalidArgument()
             position = self.queue.positions.get(lookup_id)
-            if position is None:
+            if position is None or store.expired(position):
                 raise MessageNotFound()
-            if position.state is not State.AVAILABLE:
+            if not self.queue.acceptable(position, peek=False):  # locked, or held back until it is due
                 raise MessageLocked()
             if unit is None:
                 store.relocate(position, target.queue)
             else:
                 position.state, position.holder = State.LOCKED, unit
                 unit.operations.append(Operation("move", position, target.queue))
+
+    def _may_move(self, target: ModelQueue, transaction: ModelTransaction | None) -> None:
+        if self.closed:
+            raise InvalidHandle()
+        if "receive" not in ALLOWS[self.access]:
+            raise AccessDenied()
+        if target.closed or "move" not in ALLOWS[target.access]:
+            raise InvalidHandle()
+        if self.name == target.name or self.name.partition(";")[0] != target.name.partition(";")[0]:
+            raise InvalidArgument()
+        self.usable("receive", transaction)
 
     def purge(self) -> int:
         with self._step("receive") as store:

@@ -61,20 +61,18 @@ class Store:
 
     # ---- Enqueue Message (3.1.7.1.9) --------------------------------------------------------------------
 
-    def admit(
-        self, queue: Queue, out: Outgoing, unit: UnitOfWork | None, count: int = 0, room: int = 0
-    ) -> None:
-        """Refuse what may not enter, in the order of the text; ``count`` and ``room`` come before it."""
+    def admit(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
+        """Refuse what may not enter, in the order of the text; a batch is one thing, in or out."""
         if (unit is not None) != queue.properties.transactional:
             raise TransactionUsage()
         if queue.properties.put_inhibited:
             raise PutInhibited()
-        if len(out.body) > queue.properties.max_message_bytes:
-            raise MessageTooLarge()
-        if out.time_to_reach_queue is not None and out.sent_seconds_ago > out.time_to_reach_queue:
-            raise MessageTimedOut()
-        count += 1
-        room += size(out)
+        for out in outs:
+            if len(out.body) > queue.properties.max_message_bytes:
+                raise MessageTooLarge()
+            if out.time_to_reach_queue is not None and out.sent_seconds_ago > out.time_to_reach_queue:
+                raise MessageTimedOut()
+        count, room = len(outs), sum(map(size, outs))
         everything = list(self.queues.values())
         if self.throttled or exceeds(everything, count, room, self.quota_messages, self.quota_bytes):
             raise ManagerQuotaExceeded()

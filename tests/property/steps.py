@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mqredis.errors import MqError
-from mqredis.models import Message, Outgoing, QueueInfo, Seek, Sent
+from mqredis.models import Message, Outgoing, QueueInfo, QueueProperties, Seek, Sent
 
 #: Queue name to properties: two plain ones (one with a name that needs encoding) and two transactional ones.
 QUEUES: dict[str, dict[str, Any]] = {
@@ -23,6 +23,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     "more units": {"transactional": True, "quota_messages": 6},
 }
 NAMES = tuple(QUEUES)
+#: Subqueues that are open all the time.
+SUBQUEUES = ("plain;s", "units;s")
 
 #: Stands for the transaction that an operation needs on its queue.
 FITTING = -1
@@ -64,11 +66,11 @@ class Runner:
         self.open_units: list[Any] = []  # those we did not end; their lease may have run out
         self.locks: list[Any] = []
         self.cursors: list[Any] = []
-        self.ids: dict[str, list[int]] = {name: [] for name in QUEUES}
+        self.ids: dict[str, list[int]] = {name: [] for name in QUEUES}  # of the main queue
         self.sends = 0
         for name, properties in QUEUES.items():
             qm.create_queue(name, **properties)
-            self.queues[name] = qm.open(name)
+            self.reopen_family(name)
 
     def do(self, step: Step) -> Any:
         """The outcome: a plain value, or the class of the error."""
@@ -83,6 +85,8 @@ class Runner:
         out: dict[str, Any] = {}
         for name, queue in self.queues.items():
             out[name] = plain(self.qm.queue_info(name))
+            if name in SUBQUEUES:  # it has no properties of its own
+                out[name] = {k: v for k, v in out[name].items() if k not in QueueProperties.model_fields}
             out[name]["bodies"] = [plain(m) for m in queue.browse()]
         info = self.qm.info()
         out[""] = (info.messages, info.transactions, info.queues, info.throttled, info.quota_messages)
@@ -120,7 +124,7 @@ class Runner:
         return found
 
     def by_id(self, how: str, queue: str, which: int, seek: Seek, unit: int | None, show: bool) -> Any:
-        ids = self.ids[queue]
+        ids = self.ids[queue.partition(";")[0]]
         lookup_id = ids[-1 - which % len(ids)] if ids else 1
         handle = self.queues[queue]
         if how == "peek":
@@ -178,11 +182,20 @@ class Runner:
         """Delete and make again; old locks, cursors and transactions now refer to a queue that is gone."""
         self.qm.delete_queue(queue)
         self.qm.create_queue(queue, **QUEUES[queue])
-        self.queues[queue] = self.qm.open(queue)
+        self.reopen_family(queue)
+
+    def reopen_family(self, queue: str) -> None:
+        for name in (queue, *(sub for sub in SUBQUEUES if sub.partition(";")[0] == queue)):
+            self.queues[name] = self.qm.open(name)
 
     def reopen(self, queue: str) -> Any:
         self.queues[queue].close()
         self.queues[queue] = self.qm.open(queue)
+
+    def move(self, queue: str, target: str, which: int, unit: int | None) -> Any:
+        ids = self.ids[queue.partition(";")[0]]
+        lookup_id = ids[-1 - which % len(ids)] if ids else 1
+        return self.queues[queue].move(lookup_id, self.queues[target], transaction=self.unit(unit, queue))
 
     def change(self, queue: str, quota: int | None) -> Any:
         self.qm.update_queue(queue, quota_messages=quota)
@@ -208,7 +221,7 @@ class Runner:
     def unit(self, which: int | None, queue: str) -> Any:
         """None: no transaction; FITTING: what this queue needs; else one of those there ever were."""
         if which == FITTING:
-            if not QUEUES[queue].get("transactional"):
+            if not QUEUES[queue.partition(";")[0]].get("transactional"):
                 return None
             if not self.open_units:
                 self.begin(500.0)
@@ -238,35 +251,40 @@ MESSAGES = st.fixed_dictionaries(
         "correlation_id": st.one_of(TEXTS.filter(bool), st.binary(min_size=1, max_size=8)),
         "properties": st.dictionaries(TEXTS.filter(bool), VALUES, max_size=3),
         "app_tag": st.integers(0, 2**32 - 1),
+        "time_to_be_received": st.sampled_from([0.0, 5.0, 50.0, 500.0]),
+        "delay": st.sampled_from([5.0, 50.0, 500.0]),
     },
 )
 QUEUE = st.sampled_from([*NAMES, "plain", "plain", "units", "units"])
 WHICH = st.integers(0, 7)
 UNIT = st.sampled_from([None, FITTING, FITTING, FITTING, FITTING, 0, 1])
+READ = st.one_of(QUEUE, QUEUE, st.sampled_from(SUBQUEUES))
 READ_UNIT = st.sampled_from([None, None, None, FITTING, FITTING, FITTING, 0])
+MOVED = st.sampled_from(["plain", "plain;s", "units", "units;s"])
 CURSOR_CALLS = ["peek", "peek", "peek_next", "peek_next", "receive", "lock", "reset"]
 LEASE = st.sampled_from([5.0, 50.0, 500.0])
 KINDS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "send": (QUEUE, UNIT, MESSAGES),
     "send_many": (QUEUE, UNIT, st.lists(MESSAGES, min_size=1, max_size=4)),
-    "receive": (QUEUE, READ_UNIT),
-    "receive_many": (QUEUE, READ_UNIT, st.integers(1, 4)),
-    "peek": (QUEUE,),
-    "lock": (QUEUE, LEASE),
-    "lock_many": (QUEUE, st.integers(1, 4), LEASE),
+    "receive": (READ, READ_UNIT),
+    "receive_many": (READ, READ_UNIT, st.integers(1, 4)),
+    "peek": (READ,),
+    "lock": (READ, LEASE),
+    "lock_many": (READ, st.integers(1, 4), LEASE),
     "by_id": (
-        st.sampled_from(["peek", "lock", "receive"]), QUEUE, WHICH, st.sampled_from(list(Seek)), READ_UNIT,
+        st.sampled_from(["peek", "lock", "receive"]), READ, WHICH, st.sampled_from(list(Seek)), READ_UNIT,
         st.booleans(),
     ),
     "end_lock": (WHICH, st.sampled_from(["commit", "abort", "reject"])),
     "extend_lock": (WHICH, LEASE),
     "begin": (LEASE,),
     "end_unit": (WHICH, st.sampled_from(["commit", "commit", "abort", "abort", "prepare"])),
-    "open_cursor": (QUEUE,),
-    "use_cursor": (WHICH, QUEUE, st.sampled_from(CURSOR_CALLS), READ_UNIT),
-    "purge": (QUEUE,),
+    "open_cursor": (READ,),
+    "use_cursor": (WHICH, READ, st.sampled_from(CURSOR_CALLS), READ_UNIT),
+    "move": (MOVED, MOVED, WHICH, READ_UNIT),
+    "purge": (READ,),
     "recreate": (QUEUE,),
-    "reopen": (QUEUE,),
+    "reopen": (READ,),
     "change": (QUEUE, st.one_of(st.none(), st.integers(0, 5))),
     "throttle": (st.sampled_from([False, False, True]),),
     "manager_quota": (st.one_of(st.none(), st.integers(0, 30)),),
@@ -274,14 +292,16 @@ KINDS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
 }  # fmt: skip
 #: How often a kind is drawn: sends, reads and transactions lead to more states than the rest.
 WEIGHTS = {
-    "send": 6,
-    "receive": 4,
-    "by_id": 4,
-    "use_cursor": 5,
-    "begin": 3,
-    "end_unit": 4,
-    "lock": 2,
-    "end_lock": 3,
+    "send": 14,
+    "send_many": 6,
+    "receive": 6,
+    "by_id": 8,
+    "use_cursor": 8,
+    "end_unit": 6,
+    "move": 8,
+    "lock": 4,
+    "end_lock": 5,
+    "pass_time": 3,
 }
 
 

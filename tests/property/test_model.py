@@ -69,7 +69,7 @@ def test_model_and_broker_agree(redis_server):
     run_state_machine_as_test(
         machine(redis_server.url),
         settings=settings(
-            max_examples=2000 if FULL else 60,
+            max_examples=2000 if FULL else 120,
             stateful_step_count=60 if FULL else 40,
             deadline=None,
             print_blob=True,
