@@ -67,7 +67,7 @@ class Runner:
         self.locks: list[Any] = []
         self.cursors: list[Any] = []
         self.ids: dict[str, list[int]] = {name: [] for name in QUEUES}  # of the main queue
-        self.sends = 0
+        self.sends = self.begins = 0
         for name, properties in QUEUES.items():
             qm.create_queue(name, **properties)
             self.reopen_family(name)
@@ -88,6 +88,8 @@ class Runner:
             if name in SUBQUEUES:  # it has no properties of its own
                 out[name] = {k: v for k, v in out[name].items() if k not in QueueProperties.model_fields}
             out[name]["bodies"] = [plain(m) for m in queue.browse()]
+            for end in (Seek.FIRST, Seek.LAST):  # these see what is locked but visible to peeks, too
+                out[name][end.value] = self.do(Step("at_end", (name, end)))
         info = self.qm.info()
         out[""] = (info.messages, info.transactions, info.queues, info.throttled, info.quota_messages)
         return out
@@ -136,6 +138,9 @@ class Runner:
         allow = show and transaction is not None
         return handle.receive_by_lookup_id(lookup_id, seek=seek, transaction=transaction, allow_peek=allow)
 
+    def at_end(self, queue: str, end: Seek) -> Any:
+        return self.queues[queue].peek_by_lookup_id(0, seek=end)
+
     def end_lock(self, which: int, how: str) -> Any:
         if self.locks:
             lock = self.locks.pop(which % len(self.locks))
@@ -146,7 +151,8 @@ class Runner:
         return self.locks[which % len(self.locks)].extend(lease) if self.locks else None
 
     def begin(self, lease: float) -> Any:
-        self.units.append(self.qm.transaction(id=f"unit-{len(self.units)}", lease=lease))
+        self.begins += 1  # ids come back: one whose transaction is over is free again
+        self.units.append(self.qm.transaction(id=f"unit-{self.begins % 6}", lease=lease))
         self.open_units.append(self.units[-1])
         return len(self.units)
 

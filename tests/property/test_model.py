@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ import mqredis
 from mqredis.settings import Settings
 from tests import model
 from tests.property.steps import STEPS, Runner, Step
+from tests.property.walk import Walker, shrunk
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 _numbers = itertools.count(1)
@@ -60,6 +62,45 @@ def machine(url: str) -> type[RuleBasedStateMachine]:
     return SideBySide
 
 
+class Pair:
+    """The model and a real broker, fresh."""
+
+    def __init__(self, url: str) -> None:
+        self.manager = f"walk-{os.getpid()}-{next(_numbers)}"
+        chosen = Settings(test_clock=True, allow_volatile=True)
+        self.qm = mqredis.connect(url, manager=self.manager, settings=chosen)
+        self.real = Runner(self.qm)
+        self.model = Runner(model.connect(manager=self.manager, settings=chosen))
+
+    def walk(self, steps: list[Step]) -> str:
+        """Carry out all steps; what went wrong, or an empty text."""
+        try:
+            for number, step in enumerate(steps):
+                expected, got = self.model.do(step), self.real.do(step)
+                if got != expected:
+                    return f"step {number}, {step}: expected {expected}, got {got}"
+                if number % 5 == 0 or number == len(steps) - 1:
+                    expected, got = self.model.state(), self.real.state()
+                    if got != expected:
+                        return f"after step {number}, {step}: {difference(expected, got)}"
+            return "".join(map(str, findings(self.qm)))
+        finally:
+            self.qm.close()
+            model.forget(self.manager)
+
+
+def difference(expected: Any, got: Any, path: str = "") -> str:
+    """Where two states part."""
+    if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
+        return "; ".join(
+            difference(expected[k], got[k], f"{path}/{k}") for k in expected if expected[k] != got[k]
+        )
+    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        pairs = enumerate(zip(expected, got, strict=True))
+        return "; ".join(difference(a, b, f"{path}/{n}") for n, (a, b) in pairs if a != b)
+    return f"{path}: expected {expected!r:.300}, got {got!r:.300}"
+
+
 def findings(qm: Any) -> list[Any]:
     return list(qm.doctor().findings)
 
@@ -76,3 +117,17 @@ def test_model_and_broker_agree(redis_server):
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.timeout(3600 if FULL else 300)
+def test_long_walks_agree(redis_server):
+    """``MQREDIS_TEST_SEED`` repeats one walk, which is then made as short as it can be."""
+    chosen = os.environ.get("MQREDIS_TEST_SEED")
+    seeds = [int(chosen)] if chosen else [random.getrandbits(32) for _ in range(600 if FULL else 40)]
+    for seed in seeds:
+        steps = Walker(seed).steps(200)
+        wrong = Pair(redis_server.url).walk(steps)
+        if wrong:
+            steps = shrunk(steps, lambda shorter: bool(Pair(redis_server.url).walk(shorter)))
+            listing = "\n".join(map(str, steps))
+            pytest.fail(f"seed {seed}: {Pair(redis_server.url).walk(steps)}\n{listing}")

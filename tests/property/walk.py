@@ -1,0 +1,124 @@
+"""Long random walks from a seed: cheaper than hypothesis and deeper, and a shrinker of their own.
+
+Hypothesis finds the small odd value; a walk of hundreds of steps finds what needs a history: a message that was
+received, aborted, moved, locked and purged before the step that goes wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from mqredis.models import Seek
+from tests.property.steps import FITTING, NAMES, SUBQUEUES, Step
+
+_BODIES: tuple[Any, ...] = (b"", b"\0", b"-0", b"A", b"\0\1\2\3\4", (b"x", 4096), (b"\xff\0", 3000))
+_TEXTS = ("", "a", "ünï ☃", "\x01\x02\x04", "日本", "x" * 40)
+_MAIN = ("plain", "plain", "plain", "units", "units", "units", *NAMES)
+_ANY = (*_MAIN, *SUBQUEUES)
+_FAMILIES = (("plain", "plain;s"), ("plain;s", "plain"), ("units", "units;s"), ("units;s", "units"))
+
+
+class Walker:
+    """Draws steps from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.kinds: dict[str, tuple[float, Callable[[], tuple[Any, ...]]]] = {
+            "send": (16, lambda: (self.main(), self.fit(), self.message())),
+            "send_many": (3, lambda: (self.main(), self.fit(), self.messages())),
+            "receive": (6, lambda: (self.any(), self.unit())),
+            "receive_many": (2, lambda: (self.any(), self.unit(), self.few())),
+            "peek": (2, lambda: (self.any(),)),
+            "lock": (4, lambda: (self.any(), self.lease())),
+            "lock_many": (2, lambda: (self.any(), self.few(), self.lease())),
+            "by_id": (8, self.by_id),
+            "end_lock": (6, lambda: (self.few(), self.one("commit", "abort", "abort", "reject"))),
+            "extend_lock": (1, lambda: (self.few(), self.lease())),
+            "begin": (2, lambda: (self.lease(),)),
+            "end_unit": (6, lambda: (self.few() - 1, self.one("commit", "abort", "abort", "prepare"))),
+            "open_cursor": (1, lambda: (self.any(),)),
+            "use_cursor": (8, self.use_cursor),
+            "move": (6, self.move),
+            "purge": (2, lambda: (self.any(),)),
+            "recreate": (0.3, lambda: (self.main(),)),
+            "reopen": (0.5, lambda: (self.any(),)),
+            "change": (0.5, lambda: (self.main(), self.one(None, None, 0, 3, 8))),
+            "throttle": (0.5, lambda: (self.one(False, False, False, True),)),
+            "manager_quota": (0.5, lambda: (self.one(None, None, None, 5, 30),)),
+            "pass_time": (3, lambda: (self.one(1.0, 1.0, 10.0, 100.0, 1000.0),)),
+        }
+
+    def steps(self, count: int) -> list[Step]:
+        """So many steps."""
+        names = list(self.kinds)
+        weights = [self.kinds[name][0] for name in names]
+        return [Step(name, self.kinds[name][1]()) for name in self.rng.choices(names, weights, k=count)]
+
+    def one(self, *choices: Any) -> Any:
+        return self.rng.choice(choices)
+
+    def main(self) -> str:
+        return self.one(*_MAIN)
+
+    def any(self) -> str:
+        return self.one(*_ANY)
+
+    def few(self) -> int:
+        return self.rng.randint(1, 4)
+
+    def lease(self) -> float:
+        return self.one(5.0, 50.0, 500.0, 500.0)
+
+    def fit(self) -> Any:
+        return self.one(*[FITTING] * 12, None, 0)
+
+    def unit(self) -> Any:
+        return self.one(FITTING, FITTING, FITTING, None, None, 0)
+
+    def message(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"body": self.one(*_BODIES)}
+        if self.rng.random() < 0.5:
+            fields["priority"] = self.rng.randint(0, 7)
+        if self.rng.random() < 0.2:
+            fields["correlation_id"] = self.one("c-1", b"\0\xff", "ünï")
+        if self.rng.random() < 0.2:
+            fields["properties"] = {
+                self.one("n", "ü", "\x02"): self.one(*_TEXTS, 1, -(2**62), 0.5, True, None, b"\0")
+            }
+        if self.rng.random() < 0.15:
+            fields["time_to_be_received"] = self.one(0.0, 5.0, 50.0, 500.0)
+        if self.rng.random() < 0.1:
+            fields["delay"] = self.one(5.0, 50.0)
+        return fields
+
+    def messages(self) -> list[dict[str, Any]]:
+        return [self.message() for _ in range(self.few())]
+
+    def by_id(self) -> tuple[Any, ...]:
+        how = self.one("peek", "peek", "lock", "receive", "receive")
+        return how, self.any(), self.rng.randint(0, 9), self.one(*Seek), self.unit(), self.rng.random() < 0.7
+
+    def use_cursor(self) -> tuple[Any, ...]:
+        how = self.one("peek", "peek", "peek_next", "peek_next", "receive", "lock", "reset")
+        return self.few(), self.any(), how, self.unit()
+
+    def move(self) -> tuple[Any, ...]:
+        source, target = self.one(*_FAMILIES)
+        return source, target, self.rng.randint(0, 9), self.unit()
+
+
+def shrunk(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:
+    """A shorter list that still fails: parts are left out as long as that works."""
+    size = len(steps) // 2
+    while size:
+        at = 0
+        while at < len(steps):
+            shorter = steps[:at] + steps[at + size :]
+            if fails(shorter):
+                steps = shorter
+            else:
+                at += size
+        size //= 2
+    return steps
