@@ -179,9 +179,9 @@ class AsyncDriver:
             if fault_of(error) is Fault.LOST:
                 await self.backend.discard(link)
             else:
-                self.backend.release(link)
+                await self.backend.release(link)
             raise
-        self.backend.release(link)
+        await self.backend.release(link)
         return reply
 
     async def close(self) -> None:
@@ -282,14 +282,14 @@ class AsyncDriver:
         except BaseException:
             await self.backend.discard(link)
             raise
-        self.backend.release(link)
+        await self.backend.release(link)
         return attempt.answered(reply) if step is Next.DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
             await self.backend.discard(link)
         else:
-            self.backend.release(link)
+            await self.backend.release(link)
 
     async def _prepare(self, attempt: Attempt, step: Next) -> None:
         """Do what has to be done before the next try."""

@@ -94,8 +94,12 @@ class AsyncBackend:
         while True:
             while self._idle:
                 link = self._idle.pop()
-                if link.epoch == self._epoch and await self._usable(link):
-                    return link
+                try:
+                    if link.epoch == self._epoch and await self._usable(link):
+                        return link
+                except BaseException:
+                    await self.discard(link)
+                    raise
                 await self.discard(link)
             if self._count < self._limit:
                 return await self._open(deadline)
@@ -121,8 +125,11 @@ class AsyncBackend:
         except REDIS_ERRORS:
             return False
 
-    def release(self, link: AsyncLink) -> None:
+    async def release(self, link: AsyncLink) -> None:
         """Give a healthy link back: its reply has been read to the end."""
+        if link.epoch != self._epoch or self._closed:
+            await self.discard(link)
+            return
         link.used = time.monotonic()
         self._idle.append(link)
         if self._waiters:
