@@ -36,7 +36,7 @@ class Transaction:
         return self._unit.id
 
     def prepare(self) -> None:
-        """Check that it can still be committed (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
+        """Check that it is open (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
         self._manager._run(operations.end(self._unit, "prepare"))
 
     def commit(self) -> None:
