@@ -23,9 +23,21 @@ function due.all(q)
     lapse.timers(q, timers)
   end
   local soon = due.next(q)
-  q.due = soon >= 0 and frame.now + soon or nil
+  -- What is left over is due since some moment before now: 0, which is not later than that either.
+  q.due = soon > 0 and frame.now + soon or soon == 0 and 0 or nil
   q.noted = true
   return #lapsed == due.most or #timers == due.most
+end
+
+-- The lock of this message is over, but more were due than one call serves: it is given back now, before anybody
+-- trusts it. Nothing to do in almost every call, and then nothing is read.
+function due.one(q, lid)
+  if not q.due or q.due > frame.now then return end
+  local deadline = redis.call("ZSCORE", q.l, lid)
+  if deadline and tonumber(deadline) <= frame.now then
+    lapse.load()
+    lapse.locks(q, { lid })
+  end
 end
 
 -- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (lib/claim).

@@ -8,9 +8,10 @@ import pytest
 
 import mqredis
 from mqredis import InvalidArgument, ManagerNotFound, Settings, codec
-from mqredis.commands import manager, send, transactions
+from mqredis.commands import manager, read, send, transactions
 from mqredis.keys import ManagerKeys
 from mqredis.models import Outgoing
+from mqredis.status import Status
 from mqredis.steps import Call
 from tests.reliability.engine import Engine
 from tests.reliability.scenarios import SCENARIOS
@@ -129,4 +130,29 @@ def test_ids_that_were_issued_before_a_rollback_are_never_issued_again(redis_ser
     again = reader.call(send.send(reader.address("q"), [item] * 9), Place(f"{session}.2")).lookup_ids
     assert not set(lost) & set(again)
     assert max(lost) < min(again)
+    reader.close()
+
+
+@pytest.mark.parametrize("purged", [False, True])
+def test_a_lapsed_lock_that_nobody_has_served_yet_is_not_taken_over(wire: Wire, purged: bool) -> None:
+    """A call serves 32 lapsed locks; the last of 40 is as lapsed as the first."""
+    [session] = wire.open_session([KEYS])
+    reader = Reader(wire.server, "r")
+    reader.create("q", transactional=False)
+    place, q = Place(f"{session}.1"), reader.address("q")
+    reader.call(send.send(q, [codec.encode(Outgoing(body=b"x"), "")] * 40), place)
+    locked = reader.call(read.receive(q, "lock", 40, grant="1000"), place)
+    if purged:
+        reader.call(read.purge(q), place)
+    reader.call(manager.update(KEYS, "clock", "2000"), place)
+    last = locked.messages[-1][0].decode()
+    take = read.lookup(q, "lock", "current", last, grant="60000", held=locked.fence)
+    [answer] = wire.volley([fire(take, place)])
+    if purged:  # it goes when it is given back, which its lapse did
+        assert answer.refused
+        assert answer.value.status == Status.MESSAGE_NOT_FOUND
+    else:
+        [(_, state, _)] = answer.value.messages
+        assert state.split()[0] == b"2"  # the second delivery, and it counts as one
+    assert reader.faults() == []
     reader.close()

@@ -79,6 +79,7 @@ class Wire:
     """A connection, and the scripts it has loaded. ``texts`` replaces bundles: the mutants of the mutation bar."""
 
     def __init__(self, server: RedisServer, texts: dict[str, str] | None = None) -> None:
+        self.server = server
         self.path: Path = server.socket_path
         self.texts = {} if texts is None else texts
         self._shas: dict[str, str] = {}
