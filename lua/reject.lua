@@ -6,6 +6,7 @@
 -- ARGV[3] transaction  id
 -- ARGV[4] fence
 -- ARGV[5] id  lookup id
+-- ARGV[6] reason  or empty
 -- RETURNS OK
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_USAGE
@@ -29,7 +30,7 @@ end
 local ops, name = txlog.operations(t), queue.name(q)
 for k = 1, #ops do
   if ops[k].lid == e.lid and ops[k].queue == name then
-    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid)
+    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. (ARGV[6] ~= "" and "  " .. ARGV[6] or ""))
   end
 end
 frame.touch()

@@ -56,7 +56,8 @@ function copy.put(q, to, e, class, reason)
     head = head .. "\3C" .. class
     redis.call("HINCRBY", (q.parent or q).q, "dead", 1)
   end
-  head = head .. "\3O" .. side.decode(queue.name(q)) .. "\3R" .. reason
+  head = head .. "\3O" .. side.decode(queue.name(q)) 
+    .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
     .. string.format("\3B%.0f", arrived) .. (frame.now > sent and string.format("\3S%.0f", frame.now - sent) or "")
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
@@ -80,6 +81,7 @@ function copy.acknowledge(q, to, e, class)
   if id then head = head .. "\3c" .. id end
   if record.field(e.rec, "d") then head = head .. "\3d0" end
   if class < 0x8000 then return copy.insert(to, head, "\0", "", 1) end
+  if e.why then head = head .. "\3R" .. e.why end
   local kind = record.field(e.rec, "y")
   if kind then head = head .. "\3y" .. kind end
   if not record.flag(e.rec, 8) then return copy.insert(to, head, string.sub(e.rec, stop), "", 1) end

@@ -34,6 +34,7 @@ function outcome.gather(t, ops, queues)
       local e = held[op.lid]
       if e and e.st and e.st.owner == t.id and e.st.kind ~= "-" then
         local list = part[op.op]
+        e.why = op.why
         if op.op == "M" then
           list[op.target] = list[op.target] or {}
           list = list[op.target]

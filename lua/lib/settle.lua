@@ -6,9 +6,9 @@
 local settle = {}
 
 -- Settles `count` locks written in ARGV from `at` on, three elements each: action, fence, id. Actions: c commit,
--- a abort (back in its place), j reject, x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if
--- the message is available again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone.
--- Returns nothing, and has done nothing, if frame.missing names queues that it takes.
+-- a abort (back in its place), j reject (what follows the letter is the reason), x extend by `lease` ms. Returns the
+-- lost ones as {id, why, ...}; why is "a" if the message is available again, "f" if somebody else holds it, "g" if it
+-- is gone. A lost one is left alone. Returns nothing, and has done nothing, if frame.missing names queues that it takes.
 function settle.all(q, at, count, lease)
   local lost, held, done = {}, {}, { c = {}, a = {}, j = {}, x = {}, p = {} }
   if count == 0 then return lost end
@@ -21,6 +21,10 @@ function settle.all(q, at, count, lease)
     if e and e.st and string.byte(e.st.kind) == 76 and e.st.fence == fence
       and not (overdue and settle.lapsed(q, lid)) then
       -- A purged message leaves as purged, whatever its reader says.
+      if not done[action] then
+        e.why = string.sub(action, 2)
+        action = "j"
+      end
       local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true) and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil

@@ -2,7 +2,7 @@
 --- require "lib/queue"
 -- The log of a transaction (3.1.1.13, 3.1.1.14) in the hash txs:
 --   "<id>"      deadline_ms fence count session
---   "<id>:<k>"  op queue lid [target]     op: S sent, R received, X received and rejected, M moved
+--   "<id>:<k>"  op queue lid [target] [reason]     op: S sent, R received, X received and rejected, M moved
 -- Its messages are Locked with the transaction as owner, so a queue can undo its own part alone (lib/due).
 local tx = { most = 1000 }
 

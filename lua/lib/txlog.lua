@@ -4,7 +4,7 @@
 -- Reading the log of a transaction back, for whoever ends it.
 local txlog = {}
 
--- Its operations in order: {op, queue, lid, target}.
+-- Its operations in order: {op, queue, lid, target, why}.
 function txlog.operations(t)
   local ops = {}
   for from = 1, t.count, 500 do
@@ -13,8 +13,8 @@ function txlog.operations(t)
     local texts = redis.call("HMGET", KEYS[3], unpack(fields))
     for k = 1, #texts do
       if texts[k] then
-        local op, name, lid, target = string.match(texts[k], "^(%S) (%S+) (%x+) ?(%S*)$")
-        ops[#ops + 1] = { op = op, queue = name, lid = lid, target = target }
+        local op, name, lid, target, why = string.match(texts[k], "^(%S) (%S+) (%x+) ?(%S*) ?(.*)$")
+        ops[#ops + 1] = { op = op, queue = name, lid = lid, target = target, why = why ~= "" and why or nil }
       end
     end
   end

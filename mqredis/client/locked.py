@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from mqredis.models import Message
+from mqredis.operations import checks
 from mqredis.operations import receive as operations
 from mqredis.steps import Operation
 
@@ -38,9 +39,12 @@ class LockedMessage:
         """Give the message back: available again in its old place. Raises LockLost."""
         self._settle("a")
 
-    def reject(self) -> None:
-        """The message cannot be dealt with: it leaves the queue as rejected. Raises LockLost."""
-        self._settle("j")
+    def reject(self, reason: str = "") -> None:
+        """The message cannot be dealt with: it leaves the queue as rejected. Raises LockLost.
+
+        ``reason`` stands in the ``reason`` of its dead letter and of its negative acknowledgement, if it leaves any.
+        """
+        self._settle("j" + checks.reason(reason))
 
     def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""

@@ -51,12 +51,14 @@ class Transaction:
         """Renew the lease; answers its length in seconds. Raises TransactionSequence."""
         return self._manager._run(operations.renew(self._unit, lease))
 
-    def reject(self, queue: Queue, message: Message) -> None:
+    def reject(self, queue: Queue, message: Message, reason: str = "") -> None:
         """Mark a message received in it as rejected: at commit it leaves with a negative acknowledgement.
+
+        ``reason``: as with ``LockedMessage.reject``.
 
         Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
         """
-        self._manager._run(operations.reject(self._unit, queue._handle, message))
+        self._manager._run(operations.reject(self._unit, queue._handle, message, reason))
 
     def __enter__(self) -> Self:
         return self

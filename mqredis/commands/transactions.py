@@ -65,7 +65,7 @@ def sweep(manager: ManagerKeys) -> Call[bool]:
     return Call("tx_sweep", manager.call(), [], parse)
 
 
-def reject(queue: Address, transaction: str, fence: str, lookup_id: str) -> Call[None]:
+def reject(queue: Address, transaction: str, fence: str, lookup_id: str, reason: str) -> Call[None]:
     """Mark a received message as rejected."""
-    args = [transaction, fence, lookup_id]
+    args = [transaction, fence, lookup_id, reason]
     return Call("reject", queue.call, args, lambda code, _: check(code))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from mqredis.codec import escape
 from mqredis.errors import InvalidArgument
 
 #: Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
@@ -46,3 +47,11 @@ def tag(value: object) -> str | None:
     if not isinstance(value, str) or not value or len(value) > 255:
         raise InvalidArgument(f"tag must be a str of 1 to 255 characters, not {value!r:.40}")
     return value
+
+
+def reason(value: object) -> str:
+    """Why a message is rejected, as it is kept: one line of at most 1000 characters."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"reason must be a str, not {value!r:.40}")
+    text = " ".join(value.split())[:1000]
+    return escape(text.encode("utf-8", "replace").decode())

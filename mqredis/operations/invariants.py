@@ -199,7 +199,7 @@ def transactions(store: Store) -> Faults:
 
 
 def _operation(store: Store, owner: str, place: str, text: str) -> Faults:
-    match = re.fullmatch(r"([SRXM]) (\S+) ([0-9a-f]{16})( \S+)?", text)
+    match = re.fullmatch(r"([SRXM]) (\S+) ([0-9a-f]{16})(?:  .*| \S+)?", text, re.DOTALL)
     if match is None:
         yield Fault("tx.malformed", f"{owner}:{place}", f"is {text!r:.60}")
         return

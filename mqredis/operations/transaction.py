@@ -7,6 +7,7 @@ from mqredis.commands import queues
 from mqredis.commands import transactions as commands
 from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown, TransactionSequence, TransactionUsage
 from mqredis.models import Message
+from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.steps import Operation, perform
 
@@ -62,7 +63,7 @@ def renew(unit: UnitOfWork, lease: float | None) -> Operation[float]:
     return left / 1000
 
 
-def reject(unit: UnitOfWork, handle: Handle, message: Message) -> Operation[None]:
+def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "") -> Operation[None]:
     """Mark a message received in this unit of work as rejected."""
     grant = unit.grant()
     if not unit.fence:
@@ -71,4 +72,5 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message) -> Operation[None
         raise InvalidArgument(f"reject takes a Message, not {type(message).__name__}")
     if message.queue != handle.path:
         raise MqError(f"the message was read from queue {message.queue!r}")
-    yield from perform(commands.reject(handle.address, unit.id, grant, f"{message.lookup_id:016x}"))
+    lookup_id = f"{message.lookup_id:016x}"
+    yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, checks.reason(reason)))

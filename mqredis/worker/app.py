@@ -70,7 +70,8 @@ class Worker:
         ``retry``: when to try again after a failure. ``batch``: messages per call of a handler that takes a list.
         ``time_limit``: seconds after which a handler is cancelled, which counts as a failure.
         ``rate``: at most so many messages in this process, such as "100/m".
-        ``dead_letter``: queue for copies of what is rejected, with the reason; None: the broker's rules.
+        ``dead_letter``: queue for copies of what is rejected, with the reason; None: the broker's rules (dead letters
+        of messages that ask for them, with the reason in ``Message.reason``).
         ``create``: properties of queues to create if they do not exist (``{}`` for the defaults).
 
         The function is returned as it is.

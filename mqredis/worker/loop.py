@@ -125,7 +125,7 @@ class Loop:
 
         def reject(message: Message, reason: str) -> None:
             self._bury(queue, message, reason, None)
-            self._settle(by_id.pop(message.lookup_id).reject)
+            self._settle(partial(by_id.pop(message.lookup_id).reject, reason))
 
         good, arguments = self._accepted([lock.message for lock in locks], reject)
         if not good:
@@ -139,7 +139,7 @@ class Loop:
             elif isinstance(error, Reject) or self._is_over(error, message):
                 self._reason(message, error)
                 self._bury(queue, message, self._why(error), None)
-                self._settle(lock.reject)
+                self._settle(partial(lock.reject, self._why(error)))
             elif isinstance(error, Cancelled):
                 self._settle(lock.abort)
             else:
@@ -338,7 +338,7 @@ class Loop:
                 },
             )
         elif transaction is not None:
-            transaction.reject(queue, message)
+            transaction.reject(queue, message, reason)
 
     def _lost(self, error: MqError) -> None:
         log.warning("%s: %s; it may be handled again", self.consumer.name, error)

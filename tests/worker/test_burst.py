@@ -147,15 +147,29 @@ def test_a_handler_may_reject(qm, worker, put):
     assert (worker.consumers[0].rejected, worker.consumers[0].failed) == (1, 0)
 
 
-def test_rejected_without_dead_letters_of_its_own(qm, worker, put):
-    put("in", b"x")
+@pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
+@pytest.mark.parametrize("why", ["handler", "not valid", "retries"])
+def test_the_reason_goes_with_the_message_by_the_rules_of_the_broker(qm, worker, transactional, why):
+    qm.create_queue("in", transactional=transactional)
+    qm.create_queue("letters", transactional=transactional)
+    with qm.open("in") as queue, qm.transaction() as tx:
+        journal = mqredis.Journal.DEAD_LETTER
+        queue.send(
+            b"x", dead_letter_queue="letters", journal=journal, transaction=tx if transactional else None
+        )
 
-    @worker.consumer("in")
     def handle(message):
-        raise Reject("no")
+        raise Reject("no\n  more \x01\x03 of these") if why == "handler" else OSError("the disk is full")
 
+    handle.__annotations__["message"] = Order if why == "not valid" else mqredis.Message
+    worker.consumer("in", retry=Retry(deliveries=1))(handle)
     burst(worker, qm)
     assert qm.queue_info("in").messages == 0
+    with qm.open("letters") as letters:
+        (letter,) = drain(letters)
+    told = {"handler": "no more \x01\x03 of these", "retries": "OSError: the disk is full"}
+    assert str(letter.reason).startswith(f"receive_rejected: {told.get(why, 'not valid: ')}")
+    assert qm.doctor().findings == ()
 
 
 def test_a_handler_may_ask_for_another_time(qm, worker, put):
@@ -304,3 +318,17 @@ def test_bytes_and_text(qm, worker, put):
     assert burst(worker, qm) == 2
     assert set(seen) == {b"\xff\x00", "ü"}
     assert worker.consumers[1].rejected == 1
+
+
+def test_a_reason_waits_in_the_transaction_for_its_commit(qm):
+    for name in ("in", "letters"):
+        qm.create_queue(name, transactional=True)
+    with qm.open("in") as queue:
+        journal = mqredis.Journal.DEAD_LETTER
+        with qm.transaction() as tx:
+            queue.send(b"x", dead_letter_queue="letters", journal=journal, transaction=tx)
+        with qm.transaction() as tx:
+            tx.reject(queue, queue.receive(0, transaction=tx), "two words")
+            assert qm.doctor().findings == ()
+    with qm.open("letters") as letters:
+        assert drain(letters)[0].reason == "receive_rejected: two words"
