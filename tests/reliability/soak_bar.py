@@ -93,7 +93,9 @@ def leaks(run: Run) -> None:
             report = qm.doctor()
             assert report.healthy, report.findings[:3]
         run.counts.update({"messages": max(3, messages // LAP) * LAP, "keys": len(shape)})
-        run.counts.update({"bytes of keys": last, "memory grew percent": round(100 * (last - first) / first, 2)})
+        run.counts.update(
+            {"bytes of keys": last, "memory grew percent": round(100 * (last - first) / first, 2)}
+        )
         # Counters gain digits: a handful of bytes however long the run is.
         assert last <= first * 1.01 + 64, f"memory grew from {first} to {last}"
 
