@@ -28,9 +28,10 @@ if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
   return frame.close({ status.TRANSACTION_USAGE })
 end
 local ops, name = txlog.operations(t), queue.name(q)
+local why = ARGV[6] ~= "" and "  " .. ARGV[6] or ""
 for k = 1, #ops do
   if ops[k].lid == e.lid and ops[k].queue == name then
-    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. (ARGV[6] ~= "" and "  " .. ARGV[6] or ""))
+    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. why)
   end
 end
 frame.touch()

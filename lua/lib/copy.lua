@@ -56,7 +56,7 @@ function copy.put(q, to, e, class, reason)
     head = head .. "\3C" .. class
     redis.call("HINCRBY", (q.parent or q).q, "dead", 1)
   end
-  head = head .. "\3O" .. side.decode(queue.name(q)) 
+  head = head .. "\3O" .. side.decode(queue.name(q))
     .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
     .. string.format("\3B%.0f", arrived) .. (frame.now > sent and string.format("\3S%.0f", frame.now - sent) or "")
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
