@@ -1,0 +1,280 @@
+"""Where spans begin and end: methods of both faces and the worker's handlers, wrapped while ``instrument`` holds."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, Self
+
+from opentelemetry import trace
+
+import mqredis.asyncio
+import mqredis.client
+from mqredis.asyncio.pending import opening
+from mqredis.errors import IoTimeout
+from mqredis.models import Message, Outgoing, Sent
+from mqredis.operations.send import outgoing
+from mqredis.otel.recorder import (
+    Processing,
+    Recorder,
+    activate,
+    carrier,
+    current,
+    described,
+    links_of,
+    text,
+)
+
+#: Most properties of one message; a context that does not fit any more is left out.
+_MOST = 128
+Originals = dict[tuple[type, str], Any]
+_originals: Originals = {}
+
+
+class _Span(ABC):
+    """One call: ``with`` it around the original; ``args`` and ``kwargs`` are what that gets."""
+
+    kind = "send"
+
+    def __init__(self, recorder: Recorder, name: str, owner: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        self.recorder, self.owner, self.args, self.kwargs = recorder, owner, args, dict(kwargs)
+        self.common = recorder.attributes(name, self.kind, self.queue())
+        self.result: Any = None
+        self.began, self.began_ns = time.monotonic(), time.time_ns()
+
+    def queue(self) -> str:
+        """Name of the queue."""
+        queue = getattr(self.owner, "_queue", self.owner)
+        return str(queue.name)
+
+    def place(self) -> dict[str, str | int]:
+        """Where the broker is, and which manager it is."""
+        owner = getattr(self.owner, "_queue", self.owner)
+        manager = getattr(owner, "_manager", owner)
+        found: dict[str, str | int] = {"messaging.mqredis.manager": manager.name}
+        options = manager._driver.backend.plan.target.options
+        if options.get("host"):
+            found["server.address"] = str(options["host"])
+            found["server.port"] = int(options.get("port") or 6379)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.finish(error)
+
+    @abstractmethod
+    def finish(self, error: BaseException | None) -> None:
+        """The call has ended."""
+
+
+class _Send(_Span):
+    """A send: its span's context goes with each message that has none."""
+
+    def __enter__(self) -> Self:
+        self.extra = self.place()
+        self.span = self.recorder.start(self.common, self.extra)
+        self.token = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
+        self.token.__enter__()
+        try:
+            self.inject(carrier())
+        except BaseException as error:
+            self.finish(error)
+            raise
+        return self
+
+    def inject(self, context: dict[str, str]) -> None:
+        """Put the context into the message."""
+        at = self.body_at()
+        if len(self.args) > at and isinstance(self.args[at], Outgoing):
+            self.args = (*self.args[:at], _carrying(self.args[at], context), *self.args[at + 1 :])
+        elif isinstance(self.kwargs.get("body"), Outgoing):
+            self.kwargs["body"] = _carrying(self.kwargs["body"], context)
+        else:
+            properties = self.kwargs.get("properties", {})
+            if isinstance(properties, dict) and len({**context, **properties}) <= _MOST:
+                self.kwargs["properties"] = {**context, **properties}
+
+    def body_at(self) -> int:
+        """Where the body stands among the arguments."""
+        return 0
+
+    def sent(self) -> list[Sent]:
+        """What was sent."""
+        return [self.result] if isinstance(self.result, Sent) else []
+
+    batch = False
+
+    def finish(self, error: BaseException | None) -> None:
+        self.token.__exit__(None, None, None)
+        if error is None:
+            self.span.set_attributes(described(self.sent(), self.batch))
+        labels = self.recorder.end(self.span, self.common, self.began, error)
+        if error is None:
+            self.recorder.sent.add(max(len(self.sent()), 1), labels)
+
+
+class _SendMany(_Send):
+    batch = True
+
+    def inject(self, context: dict[str, str]) -> None:
+        items = self.args[0] if self.args else self.kwargs.pop("items")
+        self.args = ([_carrying(outgoing(item, {}), context) for item in items], *self.args[1:])
+
+    def sent(self) -> list[Sent]:
+        return list(self.result)
+
+
+class _Request(_Send):
+    def queue(self) -> str:
+        return str((self.args[0] if self.args else self.kwargs["queue"]).name)
+
+    def body_at(self) -> int:
+        return 1
+
+
+class _Reply(_Request):
+    def queue(self) -> str:
+        message = self.args[0] if self.args else self.kwargs["message"]
+        return str(message.response_queue or "")
+
+
+class _Receive(_Span):
+    """A read: its span begins where the call began, and is linked to where the messages were sent."""
+
+    kind = "receive"
+
+    def finish(self, error: BaseException | None) -> None:
+        several = isinstance(self.result, list)
+        items = self.result if several else [self.result] if self.result is not None else []
+        messages: list[Message] = [getattr(item, "message", item) for item in items]
+        nothing = isinstance(error, IoTimeout)  # that no message came is an answer, not a failure
+        extra = {**self.place(), **described(messages, several or nothing)}
+        span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
+        labels = self.recorder.end(span, self.common, self.began, None if nothing else error)
+        if messages:
+            self.recorder.consumed.add(len(messages), labels)
+
+
+class _Settle(_Span):
+    kind = "settle"
+
+    def finish(self, error: BaseException | None) -> None:
+        message = self.owner.message
+        extra = {**self.place(), "messaging.message.id": text(message.message_id)}
+        span = self.recorder.start(self.common, extra, links=links_of([message]), started_ns=self.began_ns)
+        self.recorder.end(span, self.common, self.began, error)
+
+
+def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:
+    properties = {**context, **message.properties}
+    if not context or len(properties) > _MOST:
+        return message
+    return message.model_copy(update={"properties": properties})
+
+
+#: Class, method, and how it is recorded; the same in both faces.
+_METHODS: tuple[tuple[str, str, type[_Span]], ...] = (
+    ("Queue", "send", _Send),
+    ("Queue", "send_many", _SendMany),
+    ("Queue", "send_group", _SendMany),
+    ("GroupWriter", "send", _Send),
+    ("QueueManager", "request", _Request),
+    ("QueueManager", "reply", _Reply),
+    ("Queue", "receive", _Receive),
+    ("Queue", "receive_many", _Receive),
+    ("Queue", "receive_group", _Receive),
+    ("Queue", "receive_by_lookup_id", _Receive),
+    ("Queue", "lock", _Receive),
+    ("Queue", "lock_many", _Receive),
+    ("Queue", "lock_by_lookup_id", _Receive),
+    ("Cursor", "receive", _Receive),
+    ("Cursor", "lock", _Receive),
+    ("Browser", "take", _Receive),
+    ("LockedMessage", "commit", _Settle),
+    ("LockedMessage", "abort", _Settle),
+    ("LockedMessage", "reject", _Settle),
+)
+
+
+def _traced(original: Callable[..., Any], name: str, kind: type[_Span]) -> Callable[..., Any]:
+    @wraps(original)
+    def traced(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = current()
+        if recorder is None:  # a bound method that was kept
+            return original(owner, *args, **kwargs)
+        with kind(recorder, name, owner, args, kwargs) as span:
+            span.result = original(owner, *span.args, **span.kwargs)
+        return span.result
+
+    return traced
+
+
+def _traced_async(original: Callable[..., Any], name: str, kind: type[_Span]) -> Callable[..., Any]:
+    @wraps(original)
+    async def traced(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = current()
+        if recorder is None:
+            return await original(owner, *args, **kwargs)
+        with kind(recorder, name, owner, args, kwargs) as span:
+            span.result = await original(owner, *span.args, **span.kwargs)
+        return span.result
+
+    return traced
+
+
+def _handled(original: Callable[..., BaseException | None]) -> Callable[..., BaseException | None]:
+    @wraps(original)
+    def traced(loop: Any, unit: Any, *args: Any) -> BaseException | None:
+        recorder = current()
+        if recorder is None:
+            return original(loop, unit, *args)
+        with Processing(recorder, unit.messages, loop.consumer.payload.many) as processing:
+            processing.error = original(loop, unit, *args)
+        return processing.error
+
+    return traced
+
+
+def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> None:
+    """Record what every client and worker of this process does from now on; providers: the global ones.
+
+    Called again: with other providers.
+    """
+    from mqredis.worker.loop import Loop
+
+    activate(Recorder(tracer_provider, meter_provider))
+    if _originals:
+        return
+    for face in (mqredis.client, mqredis.asyncio):
+        for cls_name, method, kind in _METHODS:
+            cls = getattr(face, cls_name)
+            original = vars(cls)[method]
+            inner = inspect.unwrap(original)
+            if inspect.iscoroutinefunction(original):
+                _put(cls, method, original, _traced_async(original, method, kind))
+            elif inspect.iscoroutinefunction(inner):  # one that may be awaited or entered
+                _put(cls, method, original, opening(_traced_async(inner, method, kind)))
+            else:
+                _put(cls, method, original, _traced(original, method, kind))
+    _put(Loop, "_run", vars(Loop)["_run"], _handled(vars(Loop)["_run"]))
+
+
+def _put(cls: type, name: str, original: Any, wrapped: Any) -> None:
+    _originals[cls, name] = original
+    setattr(cls, name, wrapped)
+
+
+def uninstrument() -> None:
+    """Record nothing any more: every method is the original one again."""
+    for (cls, name), original in _originals.items():
+        setattr(cls, name, original)
+    _originals.clear()
+    activate(None)

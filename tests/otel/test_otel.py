@@ -1,0 +1,295 @@
+"""Spans of sends, reads, settlements and handlers; the context that travels in the messages; metrics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
+from opentelemetry.trace import SpanKind, StatusCode
+
+import mqredis
+import mqredis.asyncio
+from mqredis import otel
+from mqredis.worker import Reject, Retry, Unit, Worker
+from tests.otel.conftest import SETTINGS
+
+
+@pytest.fixture
+def queue(qm):
+    qm.create_queue("q")
+    with qm.open("q") as opened:
+        yield opened
+
+
+def context(span: Any) -> tuple[int, int]:
+    return span.context.trace_id, span.context.span_id
+
+
+def links(span: Any) -> list[tuple[int, int]]:
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def test_a_send_and_its_receive(qm, queue, recorded):
+    sent = queue.send(b"tea", correlation_id="c")
+    message = queue.receive(0)
+    send, receive = recorded.span("send q"), recorded.span("receive q")
+    assert send.kind is SpanKind.PRODUCER
+    assert receive.kind is SpanKind.CLIENT
+    common = {
+        "messaging.system": "mqredis",
+        "messaging.destination.name": "q",
+        "messaging.message.id": sent.message_id,
+        "messaging.mqredis.manager": "o",
+    }
+    for span, kind in ((send, "send"), (receive, "receive")):
+        assert common.items() <= span.attributes.items()
+        assert span.attributes["messaging.operation.name"] == kind
+        assert span.attributes["messaging.operation.type"] == kind
+    assert receive.attributes["messaging.message.body.size"] == 3
+    assert receive.attributes["messaging.message.conversation_id"] == "c"
+    assert links(receive) == [context(send)]
+    trace_id, span_id = context(send)
+    assert list(message.properties) == ["traceparent"]
+    assert str(message.properties["traceparent"]).startswith(f"00-{trace_id:032x}-{span_id:016x}-")
+    assert trace.get_current_span(otel.context_of(message)).get_span_context().span_id == span_id
+
+
+def test_a_send_belongs_to_the_trace_around_it(queue, recorded):
+    with recorded.tracers.get_tracer("t").start_as_current_span("order") as around:
+        queue.send(b"x")
+    assert recorded.span("send q").parent.span_id == around.get_span_context().span_id
+
+
+def test_what_the_sender_set_stays(queue, recorded):
+    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    queue.send(b"x", properties={"traceparent": theirs, "n": 1})
+    queue.send(mqredis.Outgoing(body=b"y", properties={"n": 2}))
+    first, second = queue.receive_many(2, 0)
+    assert first.properties == {"traceparent": theirs, "n": 1}
+    assert second.properties["n"] == 2
+    assert f"{context(recorded.spans('send q')[1])[0]:032x}" in str(second.properties["traceparent"])
+
+
+def test_a_full_message_goes_without_a_context(queue, recorded):
+    properties: dict[str, Any] = {f"p{n}": n for n in range(128)}
+    queue.send(b"x", properties=properties)
+    queue.send(mqredis.Outgoing(body=b"x", properties=properties))
+    for message in queue.receive_many(2, 0):
+        assert message.properties == properties
+
+
+def test_batches_are_linked(queue, recorded):
+    queue.send(b"0")
+    queue.send_many([b"1", "2", mqredis.Outgoing(body=b"3")])
+    queue.send_group([b"4", b"5"])
+    found = queue.receive_many(6, 0)
+    assert [m.body for m in found] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert found[2].content_type == "text/plain; charset=utf-8"
+    one, many = recorded.span("send q"), recorded.span("send_many q")
+    group, read = recorded.span("send_group q"), recorded.span("receive_many q")
+    assert many.attributes["messaging.batch.message_count"] == 3
+    assert group.attributes["messaging.batch.message_count"] == 2
+    assert read.attributes["messaging.batch.message_count"] == 6
+    assert "messaging.message.id" not in read.attributes
+    assert links(read) == [context(one)] + [context(many)] * 3 + [context(group)] * 2
+
+
+def test_locks_and_their_ends(queue, recorded):
+    sent = queue.send_many([b"1", b"2", b"3"])
+    with queue.lock(0):
+        pass
+    queue.lock(0).abort()
+    queue.lock_many(2, 0)[0].reject("why")
+    names = ["send_many", "lock", "commit", "lock", "abort", "lock_many", "reject"]
+    assert [span.name for span in recorded.spans()] == [f"{name} q" for name in names]
+    commit = recorded.span("commit q")
+    assert commit.attributes["messaging.operation.type"] == "settle"
+    assert commit.attributes["messaging.message.id"] == sent[0].message_id
+    assert links(commit) == [context(recorded.span("send_many q"))]
+
+
+def test_errors_and_empty_queues(qm, queue, recorded):
+    with pytest.raises(mqredis.IoTimeout):
+        queue.receive(0)
+    with pytest.raises(mqredis.InvalidArgument):
+        queue.send(b"x", priority=9)
+    with pytest.raises(mqredis.InvalidArgument):
+        queue.send_many([7])
+    receive, send = recorded.span("receive q"), recorded.span("send q")
+    assert receive.status.status_code is StatusCode.UNSET
+    assert receive.attributes["messaging.batch.message_count"] == 0
+    for span in (send, recorded.span("send_many q")):
+        assert span.status.status_code is StatusCode.ERROR
+        assert span.attributes["error.type"] == "InvalidArgument"
+        assert [event.name for event in span.events] == ["exception"]
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_request_and_reply(qm, queue, recorded):
+    worker = Worker()
+
+    @worker.consumer("q")
+    def handle(message):
+        worker.stop()
+        qm.reply(message, b"pong")
+
+    import threading
+
+    thread = threading.Thread(target=lambda: worker.run(manager=qm, signals=False))
+    thread.start()
+    assert qm.request(queue, b"ping", timeout=60).body == b"pong"
+    thread.join(60)
+    request, process = recorded.span("request q"), recorded.span("process q")
+    (reply,) = [span for span in recorded.spans() if span.name.startswith("reply ")]
+    assert process.parent.span_id == request.context.span_id
+    assert reply.parent.span_id == process.context.span_id
+    assert {span.context.trace_id for span in (request, process, reply)} == {request.context.trace_id}
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_handler_goes_on_with_the_trace_of_its_message(qm, recorded, worker_of, transactional, kind):
+    for name in ("in", "out"):
+        qm.create_queue(name, transactional=transactional)
+    worker = Worker()
+    seen: list[Any] = []
+
+    def handle(message: mqredis.Message, tx: Unit) -> None:
+        seen.append((trace.get_current_span().get_span_context().span_id, baggage.get_baggage("who")))
+        tx.send("out", b"done")
+
+    async def handle_async(message: mqredis.Message, tx: Any) -> None:
+        seen.append((trace.get_current_span().get_span_context().span_id, baggage.get_baggage("who")))
+        await tx.send("out", b"done")
+
+    worker.consumer("in")(handle if kind == "function" else handle_async)
+    token = attach(baggage.set_baggage("who", "me"))
+    with qm.open("in") as queue, qm.transaction() as tx:
+        queue.send(b"x", transaction=tx if transactional else None)
+    detach(token)
+    assert worker_of(worker) == 1
+    send, process, out = recorded.span("send in"), recorded.span("process in"), recorded.span("send out")
+    assert process.kind is SpanKind.CONSUMER
+    assert process.parent.span_id == send.context.span_id
+    assert process.attributes["messaging.mqredis.delivery_count"] == 1
+    assert seen == [(process.context.span_id, "me")]
+    assert out.parent.span_id == process.context.span_id
+    assert {span.context.trace_id for span in (send, process, out)} == {send.context.trace_id}
+
+
+def test_a_batch_handler_is_linked(qm, queue, recorded, worker_of):
+    worker = Worker()
+
+    @worker.consumer("q", batch=10)
+    def handle(messages: list[mqredis.Message]) -> None:
+        assert len(messages) == 2
+
+    queue.send(b"1")
+    queue.send(b"2")
+    assert worker_of(worker) == 2
+    process = recorded.span("process q")
+    assert process.parent is None
+    assert process.attributes["messaging.batch.message_count"] == 2
+    assert links(process) == [context(span) for span in recorded.spans("send q")]
+
+
+def test_a_handler_that_fails(qm, queue, recorded, worker_of):
+    worker = Worker()
+
+    @worker.consumer("q", retry=Retry(deliveries=1))
+    def handle(message):
+        raise Reject("bad") if message.body == b"1" else OSError("disk")
+
+    queue.send_many([b"1", b"2"])
+    worker_of(worker)
+    spans = recorded.spans("process q")
+    assert [span.attributes["error.type"] for span in spans] == ["Reject", "OSError"]
+    assert [span.status.status_code for span in spans] == [StatusCode.ERROR] * 2
+
+
+def test_a_loop_of_ones_own(queue, recorded):
+    queue.send(b"x")
+    with queue.lock(0) as lock, otel.process(lock.message) as span:
+        assert trace.get_current_span() is span
+    assert recorded.span("process q").parent.span_id == recorded.span("send q").context.span_id
+    with pytest.raises(ValueError, match="mine"), otel.process(lock.message, lock.message):
+        raise ValueError("mine")
+    failed = recorded.spans("process q")[1]
+    assert failed.attributes["error.type"] == "ValueError"
+    assert len(failed.links) == 2
+    with pytest.raises(mqredis.InvalidArgument), otel.process():
+        pass
+
+
+async def test_the_asyncio_face(backend, recorded):
+    client = backend.async_client()
+    async with mqredis.asyncio.connect(client, manager="o", settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as queue:
+            await queue.send(b"1")
+            await queue.send_many([b"2", b"3"])
+            assert (await queue.receive(0)).body == b"1"
+            async with queue.lock(0) as lock:
+                assert lock.body == b"2"
+            await (await queue.lock(0)).abort()
+            with pytest.raises(mqredis.IoTimeout):
+                await queue.receive(0, match=mqredis.Match(message_id="none"))
+    await client.aclose()
+    names = ["send", "send_many", "receive", "lock", "commit", "lock", "abort", "receive"]
+    assert [span.name for span in recorded.spans()] == [f"{name} q" for name in names]
+    send, many = recorded.span("send q"), recorded.span("send_many q")
+    assert links(recorded.spans("receive q")[0]) == [context(send)]
+    assert [links(span) for span in recorded.spans("lock q")] == [[context(many)]] * 2
+
+
+def test_metrics(qm, queue, recorded, worker_of):
+    worker = Worker()
+
+    @worker.consumer("q")
+    def handle(message):
+        pass
+
+    queue.send(b"1")
+    queue.send_many([b"2", b"3"])
+    queue.receive(0)
+    worker_of(worker)
+    sent = recorded.metric("messaging.client.sent.messages")
+    assert {key: point.value for key, point in sent.items()} == {("send", "q"): 1, ("send_many", "q"): 2}
+    read = recorded.metric("messaging.client.consumed.messages")
+    assert {key: point.value for key, point in read.items()} == {("receive", "q"): 1}
+    took = recorded.metric("messaging.client.operation.duration")
+    assert {key: point.count for key, point in took.items()} == {
+        ("send", "q"): 1,
+        ("send_many", "q"): 1,
+        ("receive", "q"): 1,
+    }
+    assert {key: p.count for key, p in recorded.metric("messaging.process.duration").items()} == {
+        ("process", "q"): 2
+    }
+
+
+def test_afterwards_nothing_is_left(queue):
+    before = mqredis.Queue.send, mqredis.asyncio.Queue.lock
+    otel.instrument()
+    kept = queue.send
+    otel.instrument()
+    assert before[0] is not mqredis.Queue.send
+    otel.uninstrument()
+    assert before == (mqredis.Queue.send, mqredis.asyncio.Queue.lock)
+    kept(b"x")
+    message = queue.receive(0)
+    assert message.properties == {}
+    with otel.process(message) as span:
+        assert span is trace.INVALID_SPAN
+
+
+def test_without_it_nothing_of_it_is_imported():
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"  # as if it were not installed
+        "import mqredis, mqredis.asyncio, mqredis.worker; sys.exit('mqredis.otel' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
