@@ -279,6 +279,35 @@ class UnsafeServer(MqError):
     status = Status.UNSAFE_SERVER
 
 
+class DurabilityNotReached(MqError):
+    """The call was carried out, but within the time for it its change did not get as far as was asked."""
+
+    status = Status.DURABILITY_NOT_REACHED
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        result: Any = None,
+        wanted: str = "",
+        reached: str = "",
+        replicas: int = 0,
+        token: str = "",
+        **details: Any,
+    ) -> None:
+        super().__init__(message, **details)
+        #: What the call would have returned (of a receive: the list of its messages). It is done: repeating it would do
+        #: it twice.
+        self.result = result
+        #: The level that was asked for, and the one that is certain.
+        self.wanted = wanted
+        self.reached = reached
+        #: Replicas that have confirmed the change.
+        self.replicas = replicas
+        #: Token of the (last) call that fell short.
+        self.token = token
+
+
 class SelectorSyntaxError(InvalidArgument):
     """The selector is not valid."""
 

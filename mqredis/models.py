@@ -7,7 +7,7 @@ attributes of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelli
 from __future__ import annotations
 
 from datetime import datetime
-from enum import STRICT, Enum, IntEnum, IntFlag
+from enum import STRICT, Enum, IntEnum, IntFlag, StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,6 +34,15 @@ class Share(Enum):
 
     DENY_NONE = "deny_none"
     DENY_RECEIVE = "deny_receive"
+
+
+class Durability(StrEnum):
+    """How far a change must have got before its call returns (docs/guarantees.md)."""
+
+    MEMORY = "memory"  # carried out on the primary
+    FSYNC = "fsync"  # on the disk of the primary
+    REPLICA = "replica"  # in the memory of replicas
+    REPLICA_FSYNC = "replica-fsync"  # on the disks of the primary and of replicas
 
 
 class Seek(Enum):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.errors import InvalidArgument
+from mqredis.models import Durability
 
 ENV_PREFIX = "MQREDIS_"
 
@@ -50,6 +51,12 @@ class Settings(BaseModel):
     max_connections: int = Field(default=50, ge=1, le=10_000)
     #: Largest message in bytes, headers included (a queue may allow less).
     max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864)
+    #: How far every lasting change must have got before its call returns; ``durability=`` of a call wins.
+    durability: Durability = Durability.MEMORY
+    #: How many replicas the levels "replica" and "replica-fsync" ask for.
+    durability_replicas: int = Field(default=1, ge=1, le=100)
+    #: How long a call waits for its level before it raises DurabilityNotReached, in seconds.
+    durability_seconds: float = Field(default=5.0, gt=0, le=600)
     #: Accept a server whose eviction policy may delete messages.
     allow_eviction: bool = False
     #: Accept a server that keeps nothing on disk for queues that are recoverable or transactional.

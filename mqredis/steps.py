@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from mqredis.keys import KeySet
+from mqredis.models import Durability
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,6 +37,21 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
+
+
+@dataclass(slots=True)
+class Durable:
+    """Run a call, then wait until what it changed has got as far as ``level``; answered as the call is.
+
+    The wait is on the same connection, directly behind the script. The driver fills in the rest.
+    """
+
+    call: Call[Any]
+    level: Durability
+    #: It did not get so far in time: the level that is certain, the replicas that have it, the call's token.
+    reached: Durability | None = None
+    replicas: int = 0
+    token: str = ""
 
 
 class Woken(Enum):
@@ -90,7 +106,7 @@ class Refused:
     forbidden: bool
 
 
-Step = Call[Any] | Listen | Wait | Now | Command
+Step = Call[Any] | Durable | Listen | Wait | Now | Command
 Operation = Generator[Step, Any, R]
 
 

@@ -49,6 +49,9 @@ function frame.token()
   local ahead = tonumber(ARGV[2]) - tonumber(last)
   if ahead > 0 then return end
   if ahead < 0 then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
+  -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
+  -- what is there already. A server that is full may refuse that; then nobody is told that the change got further.
+  redis.pcall("HSET", KEYS[2], ARGV[1], kept[2])
   replay.load()
   reply = replay.decode(reply)
   if again == "-" then return reply end

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from mqredis.models import Message
+from mqredis.errors import DurabilityNotReached
+from mqredis.models import Durability, Message
 from mqredis.operations import checks
 from mqredis.operations import receive as operations
+from mqredis.operations.durable import durably
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
@@ -31,20 +33,23 @@ class LockedMessage:
         self.fence = fence
         self._settled = False
 
-    async def commit(self) -> None:
-        """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost."""
-        await self._settle("c")
+    async def commit(self, *, durability: Durability | str | None = None) -> None:
+        """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
+
+        ``durability``: how far that must have got, else DurabilityNotReached (the message has left all the same).
+        """
+        await self._settle("c", durability)
 
     async def abort(self) -> None:
         """Give the message back: available again in its old place. Raises LockLost."""
         await self._settle("a")
 
-    async def reject(self, reason: str = "") -> None:
-        """The message cannot be dealt with: it leaves the queue as rejected. Raises LockLost.
+    async def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
+        """The message cannot be dealt with: it leaves the queue as rejected. Raises as ``commit``.
 
         ``reason`` stands in the ``reason`` of its dead letter and of its negative acknowledgement, if it leaves any.
         """
-        await self._settle("j" + checks.reason(reason))
+        await self._settle("j" + checks.reason(reason), durability)
 
     async def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
@@ -72,8 +77,15 @@ class LockedMessage:
         """Lookup id of the message."""
         return self.message.lookup_id
 
-    async def _settle(self, action: str) -> None:
-        await self._queue._run(self._operation(action, None))
+    async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
+        operation = self._operation(action, None)
+        if durability is not None:
+            operation = durably(operation, durability)
+        try:
+            await self._queue._run(operation)
+        except DurabilityNotReached:
+            self._settled = True
+            raise
         self._settled = True
 
     def _operation(self, action: str, lease: float | None) -> Operation[float]:

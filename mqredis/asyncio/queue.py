@@ -12,9 +12,10 @@ from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, MqError
-from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
+from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
+from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
 from mqredis.steps import Operation
 
@@ -44,25 +45,41 @@ class Queue:
     # ---- sending ---------------------------------------------------------------------------------
 
     async def send(
-        self, body: bytes | str | Outgoing = b"", *, transaction: Transaction | None = None, **fields: Any
+        self,
+        body: bytes | str | Outgoing = b"",
+        *,
+        transaction: Transaction | None = None,
+        durability: Durability | str | None = None,
+        **fields: Any,
     ) -> Sent:
         """Put a message into the queue (Enqueue Message, 3.1.7.1.9); ``fields`` are those of Outgoing.
 
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
-        TransactionUsage (a transactional queue takes only transactional messages, and the reverse).
+        TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
+        far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
         unit = unit_of(transaction)
-        return await self._run(send.send(self._handle, body, fields, unit))
+        operation = send.send(self._handle, body, fields, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return await self._run(operation)
 
     async def send_many(
-        self, items: Iterable[bytes | str | Outgoing], *, transaction: Transaction | None = None
+        self,
+        items: Iterable[bytes | str | Outgoing],
+        *,
+        transaction: Transaction | None = None,
+        durability: Durability | str | None = None,
     ) -> list[Sent]:
         """Put many messages into the queue, in order: batches of up to 256, each taken whole or not at all.
 
         Outside a transaction a refused batch leaves the batches before it in the queue. Raises as ``send``.
         """
         unit = unit_of(transaction)
-        return await self._run(send.send_many(self._handle, items, unit))
+        operation = send.send_many(self._handle, items, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return await self._run(operation)
 
     async def send_group(
         self,
@@ -71,6 +88,7 @@ class Queue:
         group_id: Identifier | None = None,
         segment_bytes: int | None = None,
         transaction: Transaction | None = None,
+        durability: Durability | str | None = None,
     ) -> list[Sent]:
         """Send messages as one group, numbered from 1, the last one flagged; ``group_id`` is made up if not given.
 
@@ -78,7 +96,10 @@ class Queue:
         transaction. Raises as ``send``.
         """
         unit = unit_of(transaction)
-        return await self._run(groups.send_group(self._handle, items, group_id, segment_bytes, unit))
+        operation = groups.send_group(self._handle, items, group_id, segment_bytes, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return await self._run(operation)
 
     def group(self, group_id: Identifier | None = None) -> GroupWriter:
         """Send a group message by message: ``async with queue.group() as group: await group.send(...)``."""

@@ -28,6 +28,7 @@ CONNECTION = (
     "auth",
     "select",
     "client|setname",
+    "wait",  # durability="replica"; waitaof, which Redis knows since 7.2, is for whoever needs it to add
 )
 #: What the doctor runs besides, and what it reads of the server's settings.
 DOCTOR_COMMANDS = ("zscan", "type", "pttl", "scan", "dbsize", "info", "config|get")

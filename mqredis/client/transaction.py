@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import MqError
-from mqredis.models import Message
+from mqredis.models import Durability, Message
 from mqredis.operations import transaction as operations
 from mqredis.operations.context import UnitOfWork
+from mqredis.operations.durable import durably
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,9 +40,15 @@ class Transaction:
         """Check that it is open (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
         self._manager._run(operations.end(self._unit, "prepare"))
 
-    def commit(self) -> None:
-        """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed."""
-        self._manager._run(operations.end(self._unit, "commit"))
+    def commit(self, *, durability: Durability | str | None = None) -> None:
+        """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed.
+
+        ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
+        """
+        operation = operations.end(self._unit, "commit")
+        if durability is not None:
+            operation = durably(operation, durability)
+        self._manager._run(operation)
 
     def abort(self) -> None:
         """Undo everything: each message is back in its old place (3.1.4.5). Raises TransactionSequence."""

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
+from mqredis.drivers import durable
+from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
 from mqredis.drivers.attempt import Attempt, Next
@@ -20,7 +22,7 @@ from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Call, Command, Listen, Now, Operation, Payload, Refused, Wait
+from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
 
 R = TypeVar("R")
 
@@ -220,6 +222,8 @@ class AsyncDriver:
             return await self._hub.wait(run, step)
         if type(step) is Listen:
             return await self._hub.listen(run)
+        if type(step) is Durable:
+            return await durable.acarry(self, step, run)
         if type(step) is Command:
             return await self._command(step)
         if type(step) is Now:
@@ -239,8 +243,8 @@ class AsyncDriver:
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address)
+    async def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
+        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
         if run.ending:
@@ -276,8 +280,10 @@ class AsyncDriver:
                 request = attempt.packed()
                 attempt.sent = True
                 reply = await link.exchange(request)
+                if attempt.ack is not None:
+                    await durable.afollow(link, attempt, attempt.ack, reply)
         except REDIS_ERRORS as error:
-            await self._put_away(link, error)
+            await self._put_away(link, error, attempt.ack is not None)
             return attempt.failed(error, time.monotonic())
         except BaseException:
             await self.backend.discard(link)
@@ -285,8 +291,8 @@ class AsyncDriver:
         await self.backend.release(link)
         return attempt.answered(reply) if step is Next.DONE else step
 
-    async def _put_away(self, link: AsyncLink, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
+    async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
             await self.backend.discard(link)
         else:
             await self.backend.release(link)
@@ -305,6 +311,8 @@ class AsyncDriver:
                 if attempt.server != self.core.run_id:
                     self.core.shebang = None
                     await self._session_open(attempt.deadline)
+            if attempt.ack is not None:
+                await durable.arenew(self, attempt, attempt.ack)
         elif step is Next.PAUSE:
             if attempt.lost:
                 await self.backend.suspect()

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from mqredis import scripts
+from mqredis.drivers.acks import Ack
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import Fault, bulk, fault_of, pack, redirect
@@ -45,6 +46,7 @@ class Attempt:
     """All tries of one call, from the first to a known outcome."""
 
     __slots__ = (
+        "ack",
         "call",
         "core",
         "deadline",
@@ -63,7 +65,9 @@ class Attempt:
         "where",
     )  # fmt: skip
 
-    def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float, where: str) -> None:
+    def __init__(
+        self, core: Core, call: Call[Any], run: Run | None, now: float, where: str, ack: Ack | None = None
+    ) -> None:
         self.core = core
         self.call = call
         self.run = run
@@ -87,6 +91,8 @@ class Attempt:
         #: run_id of the server that took the call; only for opening a session.
         self.server = ""
         self.result: tuple[int, Payload] = (0, [])
+        #: What its change has to wait for behind the script, on the same connection.
+        self.ack = ack
 
     def ready(self, run_id: str) -> Next:
         """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
@@ -129,6 +135,8 @@ class Attempt:
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
+        if self.ack is not None and self.ack.early:
+            return [*pack(call.keys, form, token, call.args), self.ack.request()]
         return pack(call.keys, form, token, call.args)
 
     def answered(self, reply: Any) -> Next:

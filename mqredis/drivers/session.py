@@ -21,6 +21,7 @@ from mqredis.errors import (
     error_for,
 )
 from mqredis.keys import KeySet, ManagerKeys
+from mqredis.models import Durability
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Payload
@@ -69,6 +70,10 @@ class Slot:
     def token(self) -> str:
         """Token of the call that is under way or comes next."""
         return f"{self.name}:{self.last + 1}"
+
+    def latest(self) -> str:
+        """Token of the call that was answered last."""
+        return f"{self.name}:{self.last}"
 
 
 class Session:
@@ -131,6 +136,8 @@ class Core:
         self.unknown: list[str] = []
         self.shebang: bool | None = None
         self.functions = False
+        #: How a server (by its run_id) gets a change to a level (drivers/acks).
+        self.ways: dict[tuple[str, Durability], str] = {}
         self._forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
         #: The driver was closed: waits end, nothing new begins.

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
+from mqredis.drivers import durable
+from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import Attempt, Next
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
@@ -20,7 +22,7 @@ from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Call, Command, Listen, Now, Operation, Payload, Refused, Wait
+from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
 
 R = TypeVar("R")
 
@@ -209,6 +211,8 @@ class Driver:
             return self._hub.wait(run, step)
         if type(step) is Listen:
             return self._hub.listen(run)
+        if type(step) is Durable:
+            return durable.carry(self, step, run)
         if type(step) is Command:
             return self._command(step)
         if type(step) is Now:
@@ -228,8 +232,8 @@ class Driver:
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address)
+    def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
+        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
         if run.ending:
@@ -265,8 +269,10 @@ class Driver:
                 request = attempt.packed()
                 attempt.sent = True
                 reply = link.exchange(request)
+                if attempt.ack is not None:
+                    durable.follow(link, attempt, attempt.ack, reply)
         except REDIS_ERRORS as error:
-            self._put_away(link, error)
+            self._put_away(link, error, attempt.ack is not None)
             return attempt.failed(error, time.monotonic())
         except BaseException:
             self.backend.discard(link)
@@ -274,8 +280,8 @@ class Driver:
         self.backend.release(link)
         return attempt.answered(reply) if step is Next.DONE else step
 
-    def _put_away(self, link: Link, error: BaseException) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected:
+    def _put_away(self, link: Link, error: BaseException, waiting: bool = False) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
             self.backend.discard(link)
         else:
             self.backend.release(link)
@@ -294,6 +300,8 @@ class Driver:
                 if attempt.server != self.core.run_id:
                     self.core.shebang = None
                     self._session_open(attempt.deadline)
+            if attempt.ack is not None:
+                durable.renew(self, attempt, attempt.ack)
         elif step is Next.PAUSE:
             if attempt.lost:
                 self.backend.suspect()

@@ -1,0 +1,125 @@
+"""How a change gets to a level: which command of this server waits for it, and what its answers mean.
+
+WAIT and WAITAOF speak of what the same connection has written, so they follow the script on its connection. A call that
+is repeated writes its stored reply again (lib/frame): a connection that wrote nothing would have nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from mqredis.drivers.wire import bulk
+from mqredis.errors import BrokerRefused, UnsafeServer
+from mqredis.models import Durability
+from mqredis.operations.serverlint import config_of
+from mqredis.settings import Settings
+from mqredis.status import Status
+from mqredis.steps import Command, Durable, Operation, Refused
+
+#: The reply of a script implies the level: nothing more is sent.
+IMPLIED = "reply"
+_HINT = "nothing was done. A lower durability= needs no such thing"
+#: These answer from a message or without one: only then is there something to wait for.
+_READS = ("receive", "lookup")
+_IN_VAIN = (Status.WAITING, Status.CONTINUE)
+
+
+def way(level: Durability) -> Operation[str]:
+    """How this server gets there: IMPLIED, "WAIT" or "WAITAOF". Raises UnsafeServer, BrokerRefused."""
+    if level == Durability.REPLICA:
+        reply = yield Command(("WAIT", 0, 1))
+        if isinstance(reply, Refused):
+            raise _refused("wait", reply, level)
+        return "WAIT"
+    reply = yield Command(("WAITAOF", 1, 0, 1))
+    if not isinstance(reply, Refused):
+        return "WAITAOF"
+    if "unknown command" not in reply.text.lower():
+        raise _refused("waitaof", reply, level)
+    if level == Durability.REPLICA_FSYNC:
+        raise UnsafeServer(
+            f"durability {level!s} needs WAITAOF (Redis 7.2), which this server has not: {_HINT}"
+        )
+    for name, wanted in (
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("no-appendfsync-on-rewrite", "no"),
+    ):
+        found = config_of((yield Command(("CONFIG", "GET", name))))
+        if found != wanted:
+            what = "may not be read" if found is None else f"is {found}"
+            raise UnsafeServer(
+                f"durability {level!s}: without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}: {_HINT}"
+            )
+    return IMPLIED
+
+
+def _refused(command: str, reply: Refused, level: Durability) -> Exception:
+    if reply.forbidden:
+        return BrokerRefused(f"durability {level!s}: this user may not run {command}; {_HINT}")
+    return UnsafeServer(f"durability {level!s}: the server says: {reply.text}; {_HINT}")
+
+
+class Ack:
+    """The wait behind one call."""
+
+    __slots__ = ("deadline", "durable", "local", "replicas", "settings", "way")
+
+    def __init__(self, durable: Durable, way: str, settings: Settings) -> None:
+        self.durable = durable
+        self.settings = settings
+        #: "" where the server has no way to the level (any more).
+        self.way = way
+        self.deadline = 0.0
+        self.local = 0
+        self.replicas = 0
+
+    @property
+    def early(self) -> bool:
+        """Is it sent together with the script?"""
+        return self.way not in ("", IMPLIED) and self.durable.call.script not in _READS
+
+    def request(self) -> bytes:
+        """WAIT or WAITAOF. It waits for less than a reply may take, and is asked again until the time is over."""
+        if not self.deadline:
+            self.deadline = time.monotonic() + self.settings.durability_seconds
+        left = max(self.deadline - time.monotonic(), 0.001)
+        limit = b"%d" % max(1, int(min(left, self.settings.reply_timeout_seconds / 2) * 1000))
+        replicas = b"%d" % (
+            0 if self.durable.level == Durability.FSYNC else self.settings.durability_replicas
+        )
+        parts = [b"WAIT", replicas, limit] if self.way == "WAIT" else [b"WAITAOF", b"1", replicas, limit]
+        return b"*%d\r\n%b" % (len(parts), b"".join(map(bulk, parts)))
+
+    def rounds(self, reply: Any) -> Generator[list[bytes], Any, None]:
+        """What to send next (nothing: only to read) behind the script's reply; is sent the answer."""
+        if self.way == IMPLIED or not self.changed(reply):
+            if self.early:
+                yield []
+            return
+        self.durable.reached = Durability.MEMORY
+        if not self.way:
+            return
+        answer = yield [] if self.early else [self.request()]
+        while not self._enough(answer) and time.monotonic() < self.deadline:
+            answer = yield [self.request()]
+
+    def changed(self, reply: Any) -> bool:
+        """Was something done that lasts? A refusal and a look in vain have nothing to wait for."""
+        call, status = self.durable.call, int(reply[0])
+        settled = call.script == "receive" and call.args[9] != 0 and status in _IN_VAIN
+        return status == Status.OK or settled
+
+    def _enough(self, answer: Any) -> bool:
+        level, need = self.durable.level, self.settings.durability_replicas
+        if self.way == "WAIT":
+            self.replicas = int(answer)
+        else:
+            self.local, self.replicas = int(answer[0]), int(answer[1])
+        local = level == Durability.REPLICA or self.local >= 1
+        done = local and (level == Durability.FSYNC or self.replicas >= need)
+        self.durable.replicas = self.replicas
+        self.durable.reached = None if done else Durability.FSYNC if self.local >= 1 else Durability.MEMORY
+        return done

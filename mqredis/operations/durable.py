@@ -1,0 +1,103 @@
+"""Changes that must have got as far as their caller asks before the call returns (docs/decisions/0030)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mqredis.errors import DurabilityNotReached, InvalidArgument
+from mqredis.models import Durability
+from mqredis.operations.context import UnitOfWork
+from mqredis.steps import Arg, Call, Durable, Operation
+
+R = TypeVar("R")
+
+
+def _always(_args: list[Arg]) -> bool:
+    return True
+
+
+#: Scripts whose success a caller relies on for good, and with which arguments. What a lease undoes anyway (locks, what
+#: is done in a transaction before its commit, aborts) has nothing to wait for.
+_LASTING: dict[str, Callable[[list[Arg]], bool]] = {
+    "send": lambda args: args[1] == "",
+    "publish": lambda args: args[1] == "",
+    "receive": lambda args: args[1] == "take" or args[9] != 0,
+    "lookup": lambda args: args[1] == "take",
+    "settle": lambda args: any(str(action)[0] in "cj" for action in args[2::3]),
+    "commit": lambda args: args[2] == "commit",
+    "move": lambda args: args[3] == "",
+    **dict.fromkeys(
+        ("purge", "redrive", "subscribe", "queue_create", "queue_update", "queue_delete", "manager_update",
+         "claim_commit", "stage_publish"),
+        _always,
+    ),
+}  # fmt: skip
+
+
+def level_of(value: Any) -> Durability:
+    """A level from what the caller gave. Raises InvalidArgument."""
+    try:
+        return Durability(value)
+    except ValueError:
+        names = ", ".join(Durability)
+        raise InvalidArgument(f"durability must be one of {names}, not {value!r:.40}") from None
+
+
+def lasting(call: Call[Any]) -> bool:
+    """Is this a change that stays?"""
+    counts = _LASTING.get(call.script)
+    return counts is not None and counts(list(call.args))
+
+
+def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork | None = None) -> Operation[R]:
+    """The same operation, whose lasting changes wait for ``level``.
+
+    Raises DurabilityNotReached, with the result, once everything is done but did not get so far in time; UnsafeServer,
+    before anything is done, if the server has no way there.
+    """
+    chosen = level_of(level)
+    if unit is not None:
+        operation.close()
+        raise InvalidArgument("in a transaction nothing is final before its commit: give durability to that")
+    return _waiting(operation, chosen)
+
+
+def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
+    short: Durable | None = None
+    answer: Any = None
+    error: BaseException | None = None
+    try:
+        while True:
+            step: Any = operation.send(answer) if error is None else operation.throw(error)
+            answer = error = None
+            if type(step) is Call and lasting(step):
+                step = Durable(step, level)
+            try:
+                answer = yield step
+            except GeneratorExit:
+                raise
+            except BaseException as raised:  # noqa: BLE001 - handed to the operation
+                error = raised
+            if type(step) is Durable and step.reached is not None:
+                short = step
+    except StopIteration as stop:
+        result: R = stop.value
+    finally:
+        operation.close()
+    if short is not None:
+        raise _not_reached(short, result)
+    return result
+
+
+def _not_reached(short: Durable, result: object) -> DurabilityNotReached:
+    have = f"; {short.replicas} replica(s) have it" if short.level != Durability.FSYNC else ""
+    return DurabilityNotReached(
+        f"{short.call.script} was carried out and is not to be repeated, but in the time for it it got no further than "
+        f"{short.reached!s}, {short.level!s} was asked for{have}",
+        result=result,
+        wanted=str(short.level),
+        reached=str(short.reached),
+        replicas=short.replicas,
+        token=short.token,
+    )

@@ -1,0 +1,293 @@
+"""How far a change has got when its call returns: levels, what a server cannot do, what falls short, repetitions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Durability, DurabilityNotReached, InvalidArgument, Settings, UnsafeServer
+from tests.support.faults import CutReply
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
+
+Start = Callable[..., RedisServer]
+Pair = tuple[RedisServer, RedisServer]
+PATIENT = Settings(durability_seconds=60, reply_timeout_seconds=60)  # a loaded machine is no shortfall
+SHORT = Settings(durability_seconds=0.05)
+REPLICA = PATIENT.model_copy(update={"durability": Durability.REPLICA})
+
+
+def has_waitaof(server: RedisServer) -> bool:
+    with server.client() as client:
+        try:
+            client.execute_command("WAITAOF", 0, 0, 1)
+        except redis.ResponseError:
+            return False  # an unknown command: with these numbers it has no other way to fail
+    return True
+
+
+def calls(server: RedisServer, *names: str) -> int:
+    with server.client() as client:
+        stats: Any = client.info("commandstats")
+    return sum(int(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in names)
+
+
+@pytest.fixture
+def pair(start_server: Start) -> Pair:
+    """A primary and a replica that is in step with it."""
+    primary = start_server(aof=True, tcp=True, options={"repl-diskless-sync-delay": "0"})
+    replica = start_server(aof=True, options={"replicaof": f"127.0.0.1 {primary.port}"})
+    with primary.client() as client:
+        for _ in range(600):
+            client.set("sign", "1")
+            if client.execute_command("WAIT", 1, 100) == 1:
+                return primary, replica
+    raise AssertionError("the replica does not follow")
+
+
+@pytest.fixture
+def always(start_server: Start) -> RedisServer:
+    return start_server(aof=True, options={"appendfsync": "always"})
+
+
+@contextlib.contextmanager
+def queue(url: str, settings: Settings = PATIENT) -> Iterator[mqredis.Queue]:
+    with mqredis.connect(url, settings=settings) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as opened:
+            yield opened
+
+
+def messages(q: mqredis.Queue) -> int:
+    return q._manager.queue_info("q").messages
+
+
+def test_fsync_where_the_reply_implies_it(always: RedisServer) -> None:
+    with queue(always.url) as q:
+        q.send(b"1", durability="fsync")
+        q.send_many([b"2", b"3"], durability=Durability.FSYNC)
+        q.send_group([b"4"], durability="fsync")
+        with q.lock(0) as lock:
+            lock.commit(durability="fsync")
+        q.lock(0).reject(durability="fsync")
+        assert messages(q) == 2
+
+
+def test_fsync_of_a_server_that_syncs_every_second(start_server: Start) -> None:
+    server = start_server(aof=True)
+    with queue(server.url) as q:
+        if has_waitaof(server):
+            q.send(b"x", durability="fsync")
+            assert messages(q) == 1
+            assert calls(server, "waitaof") >= 2  # the question whether it can, and the wait
+        else:
+            with pytest.raises(UnsafeServer, match=r"appendfsync always.*is everysec.*nothing was done"):
+                q.send(b"x", durability="fsync")
+            assert messages(q) == 0
+
+
+def test_fsync_that_is_not_done_while_the_log_is_rewritten_is_none(start_server: Start) -> None:
+    server = start_server(aof=True, options={"appendfsync": "always", "no-appendfsync-on-rewrite": "yes"})
+    with queue(server.url) as q:
+        if has_waitaof(server):
+            q.send(b"x", durability="fsync")
+        else:
+            with pytest.raises(UnsafeServer, match="no-appendfsync-on-rewrite no"):
+                q.send(b"x", durability="fsync")
+
+
+def test_a_server_without_a_log_has_no_fsync(redis_server: RedisServer) -> None:
+    with queue(redis_server.url) as q:
+        for level in ("fsync", "replica-fsync"):
+            with pytest.raises(UnsafeServer, match="nothing was done"):
+                q.send(b"x", durability=level)
+        assert messages(q) == 0
+
+
+def test_a_replica_has_it_when_the_call_returns(pair: Pair) -> None:
+    primary, replica = pair
+    with queue(primary.url) as q, replica.client() as there:
+        sent = q.send(b"x", durability="replica")
+        assert there.hexists("mq:{default}:q:q:m", f"{sent.lookup_id:016x}")
+        q._manager.create_queue("t", transactional=True)
+        with q._manager.open("t") as t:
+            unit = q._manager.transaction()
+            with pytest.raises(InvalidArgument, match="give durability to that"):
+                t.send(b"x", transaction=unit, durability="replica")
+            t.send(b"y", transaction=unit)
+            unit.commit(durability="replica")
+        assert there.hlen("mq:{default}:q:t:m") == 1
+
+
+def test_the_disks_of_both(pair: Pair) -> None:
+    primary, _ = pair
+    with queue(primary.url) as q:
+        if has_waitaof(primary):
+            q.send(b"x", durability="replica-fsync")
+            assert messages(q) == 1
+        else:
+            with pytest.raises(UnsafeServer, match="needs WAITAOF"):
+                q.send(b"x", durability="replica-fsync")
+            assert messages(q) == 0
+
+
+def test_what_falls_short_is_done_and_says_so(redis_server: RedisServer) -> None:
+    with queue(redis_server.url, SHORT) as q:
+        qm = q._manager
+        with pytest.raises(DurabilityNotReached, match="not to be repeated") as short:
+            q.send(b"x", durability="replica")
+        assert (short.value.wanted, short.value.reached, short.value.replicas) == ("replica", "memory", 0)
+        assert messages(q) == 1
+        assert q.peek(0).lookup_id == short.value.result.lookup_id
+        assert qm.resolve(short.value.token).outcome == "done"
+        lock = q.lock(0)
+        with pytest.raises(DurabilityNotReached):
+            lock.commit(durability="replica")
+        assert lock.settled
+        assert messages(q) == 0
+        qm.create_queue("t", transactional=True)
+        with qm.open("t") as t:
+            unit = qm.transaction()
+            t.send(b"x", transaction=unit)
+            with pytest.raises(DurabilityNotReached):
+                unit.commit(durability="replica")
+            with pytest.raises(mqredis.TransactionSequence, match="committed"):
+                unit.commit()
+        assert qm.queue_info("t").messages == 1
+        qm.delete_queue("q")
+        with pytest.raises(mqredis.QueueNotAvailable):  # a refusal is a refusal
+            q.send(b"x", durability="replica")
+
+
+def test_more_replicas_than_there_are(pair: Pair) -> None:
+    settings = SHORT.model_copy(update={"durability_replicas": 2})
+    with queue(pair[0].url, settings) as q, pytest.raises(DurabilityNotReached) as short:
+        q.send(b"x", durability="replica")
+    assert short.value.wanted == "replica"
+
+
+def test_a_call_that_is_repeated_waits_too(pair: Pair) -> None:
+    primary, replica = pair
+    with Proxy(primary.socket_path) as proxy, queue(proxy.url()) as q, replica.client() as there:
+        q.send(b"0", durability="replica")
+        cut = proxy.add(CutReply(0), where=lambda request: any(b"body" in arg for arg in request.args))
+        sent = q.send(b"body", durability="replica")
+        assert cut.hits == 1
+        assert messages(q) == 2
+        assert there.hexists("mq:{default}:q:q:m", f"{sent.lookup_id:016x}")
+        # The wait itself is cut off: the message is not sent again, and the wait is done again.
+        waits = proxy.commands()["WAIT"]
+        rule = proxy.add(CutReply(0), command="WAIT")
+        q.send(b"last", durability="replica")
+        assert rule.hits == 1
+        assert proxy.commands()["WAIT"] == waits + 2
+        assert messages(q) == 3
+
+
+def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pair: Pair) -> None:
+    primary, _ = pair
+    with Proxy(primary.socket_path) as proxy, queue(proxy.url()) as q, primary.client() as raw:
+        q.send(b"0")
+
+        def ours(request: Any) -> bool:
+            return any(b"body" in arg for arg in request.args)
+
+        rule = proxy.add(CutReply(0), where=ours)
+        with raw.monitor() as monitor:
+            q.send(b"body")
+            seen = [line["command"] for line in _until(monitor, b"done", raw)]
+        assert rule.hits == 1
+        slots = [line for line in seen if line.startswith("HSET mq:{default}:sessions ")]
+        assert len(slots) == 2, "the repetition wrote nothing"
+        assert slots[0] == slots[1]
+
+
+def _until(monitor: Any, mark: bytes, raw: Any) -> list[Any]:
+    """What the monitor has seen until now."""
+    raw.echo(mark)
+    lines: list[Any] = []
+    while True:
+        line = monitor.next_command()
+        if line["command"].startswith("ECHO") and mark.decode() in line["command"]:
+            return lines
+        lines.append(line)
+
+
+def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
+    primary, _ = pair
+    with queue(primary.url) as q:  # the server has all scripts then, so that none is sent twice below
+        q.send_many([b"a", b"b", b"c"])
+        q.receive(0)
+        lock = q.lock(0)
+        lock.extend()
+        lock.commit()
+        q.purge()
+    with mqredis.connect(primary.url, settings=REPLICA) as qm, qm.open("q") as q:
+        qm.create_queue("first")  # which asks whether the server can
+
+        def waits(work: Callable[[], object]) -> int:
+            before = calls(primary, "wait")
+            with contextlib.suppress(mqredis.IoTimeout):
+                work()
+            return calls(primary, "wait") - before
+
+        assert waits(lambda: q.send(b"1")) == 1
+        assert waits(lambda: q.send_many([b"2", b"3"])) == 1
+        assert waits(lambda: q.receive(0)) == 1
+        lock = q.lock(0)
+        assert waits(lambda: q.peek(0)) == 0
+        assert waits(lock.extend) == 0
+        assert waits(lock.commit) == 1
+        assert waits(lambda: q.lock(0)) == 0  # what is lost of it lapses anyway
+        assert waits(lambda: q.receive(0)) == 0  # it found nothing
+        assert waits(lambda: q.send(b"4", durability="memory")) == 0
+        assert waits(q.purge) == 1
+
+
+def test_nobody_waits_who_did_not_ask(redis_server: RedisServer) -> None:
+    with queue(redis_server.url) as q:
+        before = calls(redis_server, "wait", "waitaof")
+        q.send(b"x")
+        q.lock(0).commit()
+        assert calls(redis_server, "wait", "waitaof") == before
+
+
+def test_a_level_that_is_none_is_refused_by_name(redis_server: RedisServer) -> None:
+    with queue(redis_server.url) as q:
+        with pytest.raises(InvalidArgument, match="memory, fsync, replica, replica-fsync"):
+            q.send(b"x", durability="disk")
+        assert messages(q) == 0
+
+
+async def test_for_tasks(pair: Pair) -> None:
+    primary, replica = pair
+    with Proxy(primary.socket_path) as proxy, replica.client() as there:
+        async with mqredis.asyncio.connect(proxy.url(), settings=PATIENT) as qm:
+            await qm.create_queue("q")
+            await qm.create_queue("t", transactional=True)
+            async with qm.open("q") as q, qm.open("t") as t:
+                sent = await q.send(b"1", durability="replica")
+                assert there.hexists("mq:{default}:q:q:m", f"{sent.lookup_id:016x}")
+                await q.send_many([b"2"], durability="replica")
+                rule = proxy.add(CutReply(0), command="WAIT")
+                await (await q.lock(0)).commit(durability="replica")
+                assert rule.hits == 1
+                unit = await qm.transaction()
+                await t.send(b"x", transaction=unit)
+                await unit.commit(durability="replica")
+    replica.kill()
+    settings = REPLICA.model_copy(update={"durability_seconds": 0.05})
+    async with mqredis.asyncio.connect(primary.url, settings=settings) as qm, qm.open("q") as q:
+        with pytest.raises(DurabilityNotReached) as short:
+            await q.send(b"3")
+        assert short.value.reached == "memory"
+        with pytest.raises(DurabilityNotReached) as short:
+            await q.receive(0)
+        assert [message.body for message in short.value.result] == [b"2"]
+        assert (await qm.queue_info("q")).messages == 1
