@@ -213,6 +213,7 @@ class AsyncBackend:
         except BaseException:
             await hang_up(conn)
             raise
+        conn.connect = conn.connect_check_health = _once
         return conn
 
     async def _locate(self) -> None:
@@ -233,6 +234,11 @@ class AsyncBackend:
             except REDIS_ERRORS as error:
                 errors.append(f"{node[0]}:{node[1]}: {error}")
         raise rx.ConnectionError(str(plan.lost(errors)))
+
+
+async def _once(*_: Any, **__: Any) -> None:
+    """See ``links._once``."""
+    raise rx.ConnectionError("the connection was closed")
 
 
 async def hang_up(conn: Any) -> None:

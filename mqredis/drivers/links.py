@@ -202,6 +202,7 @@ class Backend:
         except BaseException:
             conn.disconnect()
             raise
+        conn.connect = conn.connect_check_health = _once
         return conn
 
     def _locate(self) -> None:
@@ -221,3 +222,12 @@ class Backend:
             except REDIS_ERRORS as error:
                 errors.append(f"{node[0]}:{node[1]}: {error}")
         raise rx.ConnectionError(str(plan.lost(errors)))
+
+
+def _once(*_: Any, **__: Any) -> None:
+    """Stands in for redis-py's ``connect``, which it calls by itself wherever it finds a connection closed.
+
+    The new socket would know nothing: a reader of bells would go on, subscribed to the last bell alone; a link would
+    go on without asking which server is behind it; and who had closed the old one would never close the new one.
+    """
+    raise rx.ConnectionError("the connection was closed")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
 
 from mqredis.drivers import AsyncDriver, Driver
 from mqredis.errors import (
@@ -141,6 +142,31 @@ def test_killed_connections_are_replaced(redis_server: RedisServer, connect: Cal
         for n in range(1, 6):
             client.client_kill_filter(_type="normal", skipme=True)
             assert driver.run(add(driver.core.keys)) == str(n)
+
+
+def test_a_connection_that_was_closed_stays_closed(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    for conn in (driver.backend.pubsub_connection(), driver.backend.acquire(time.monotonic() + 30).conn):
+        conn.disconnect()
+        with pytest.raises(redis.ConnectionError):
+            conn.send_command("PING", check_health=False)
+        with pytest.raises((redis.ConnectionError, OSError)):
+            conn.can_read(0)
+        assert conn._sock is None, "redis-py connected again, unasked"
+
+
+async def test_async_a_connection_that_was_closed_stays_closed(
+    url: str, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(url)
+    await driver.run(add(driver.core.keys))
+    link = await driver.backend.acquire(time.monotonic() + 30)
+    for conn in (await driver.backend.pubsub_connection(), link.conn):
+        await conn.disconnect(nowait=True)
+        with pytest.raises(redis.ConnectionError):
+            await conn.send_command("PING", check_health=False)
+        assert not conn.is_connected, "redis-py connected again, unasked"
 
 
 def test_a_session_that_expired_is_opened_again(url: str, connect: Callable[..., Driver]) -> None:

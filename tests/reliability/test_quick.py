@@ -18,14 +18,7 @@ SEED = 20261120
 pytestmark = pytest.mark.reliability
 
 
-# Fifty asyncio readers whose sockets are killed again and again: the collector may find one of redis-py's connections
-# that was cut while it was being made. The bar counts what matters, which consumer reads again and when.
-_CUT = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=_CUT) if name == "storms" else name for name in sorted(BARS)]
-)
+@pytest.mark.parametrize("name", sorted(BARS))
 def test_a_slice_of_the_bar(name: str) -> None:
     line = play(BARS[name], SEED, SCALE, output=None)
     gc.collect()  # what a bar left behind is found here, and not in the next test
