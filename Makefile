@@ -91,7 +91,7 @@ kombu: $(VENV)/.kombu redis ## kombu's own integration classes and Celery worker
 conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
 	@$(PY) -m tests.conformance.report $(ARGS)
 
-bench: $(VENV)/.dev redis ## measure rates and latencies
+bench: $(VENV)/.dev redis ## measure beside the peers (10 minutes), write docs/bench.md
 	@$(PY) -m bench $(ARGS)
 
 bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks still run?

@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print the tables, keep the figures in build/bench."""
+"""``python -m bench``: measure, print the tables, keep the figures in build/bench, write the page."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import os
 import platform
 import sys
 import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import company, envs, report
+from bench import cluster, company, envs, goals, page, report
 from bench.adapters import PEERS, UNIT
 from bench.adapters.base import WORKS
-from bench.runner import Results, Section, run
+from bench.runner import Results, Section, run, tell
 from bench.server import OPTIONS, Server
 
 ABOUT = """\
@@ -23,60 +26,143 @@ round; then median (minimum-maximum) over the rounds. Body 200 bytes, properties
 persistence, one process, one connection, no-op work. One core: server and client share it, so the figure is
 the cost of the code. Two cores: one each, so that every round trip also wakes the other core."""
 
-
-#: The peers that are also measured in company.
-COMPANY = (UNIT, "streams", "mqredis")
-BACKLOGS = (1_000, 100_000, 1_000_000)
-
-
-def sections(quick: bool, peers: tuple[str, ...], rounds: int | None) -> list[Section]:
-    """What is measured in loops of one process: quick, or in full."""
-    if quick:
-        return [Section("rates", peers, WORKS, rounds or 3, 2_000)]
-    return [
-        Section("rates", peers, WORKS, rounds or 5, 3_000),
-        Section("rates, two cores", peers, WORKS, rounds or 3, 3_000, place="two cores"),
-        Section("memory", peers, ("memory",), 1, 20_000),
-    ]
+LOOPS = tuple(work for work in WORKS if work != "drain")
+#: Whoever is measured in company.
+READERS = [(UNIT, 1), ("mqredis", 1), ("mqredis worker", 1), ("mqredis asyncio", 1), ("mqredis asyncio", 500)]
+MORE_READERS = [("streams", 1), ("mqredis asyncio", 10), ("mqredis asyncio", 100)]
+SIZES = {
+    "backlog": [1_000, 10_000, 100_000, 1_000_000],
+    "queues": [1, 10, 100, 1_000],
+    "transactions": [0, 10, 100, 1_000],
+    "bytes": [100, 1_000, 10_000, 100_000, 1_000_000],
+}
 
 
-def in_company(server: Server, peers: tuple[str, ...], quick: bool) -> dict[str, list[dict[str, Any]]]:
-    """Waiting readers, many processes, long queues."""
-    some = [peer for peer in COMPANY if peer in peers]
-    many = "mqredis asyncio"
-    tell("waiting readers")
-    samples = 60 if quick else 300
-    wakes = [company.wakes(server, peer, 1, samples) for peer in some]
-    if many in peers:
-        wakes += [company.wakes(server, many, waiters, samples) for waiters in ((1,) if quick else (1, 500))]
-    if quick:
-        return {"wakes": wakes}
-    idle = [company.idle(server, many, waiters, 10) for waiters in (1, 100)] if many in peers else []
-    tell("many processes")
-    sizes = {1: 2_000, 100: 10_000}
-    crowd = [company.crowd(server, peer, 16, count, size) for size, count in sizes.items() for peer in some]
-    growth = []
-    for backlog in BACKLOGS:
-        tell(f"backlog {backlog:,}")
-        for peer in some:
-            growth += company.growth(server, peer, backlog, 2_000, 3)
-    return {"wakes": wakes, "idle": idle, "crowd": crowd, "growth": growth}
+@dataclass
+class Run:
+    """What one run measures, and what came of it."""
+
+    server: Server
+    peers: tuple[str, ...]
+    quick: bool
+    rounds: int | None
+    results: Results = field(default_factory=Results)
+    company: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def loops(self, seconds: float) -> None:
+        """All peers, every kind of work, one core."""
+        peers = tuple(peer for peer in self.peers if not PEERS[peer].worker)
+        count, rounds = (600, 2) if self.quick else (2_500, 5)
+        self._run(Section("rates", peers, LOOPS, self.rounds or rounds, count, seconds=seconds))
+
+    def loops_apart(self, seconds: float) -> None:
+        """The fastest of them again, on two cores."""
+        peers = tuple(peer for peer in self.peers if PEERS[peer].quick and not PEERS[peer].worker)
+        section = Section("rates", peers, LOOPS, self.rounds or 3, 2_500, "two cores", seconds=seconds)
+        self._run(section)
+
+    def workers(self, place: str, seconds: float) -> None:
+        """Workers draining a queue."""
+        peers = (UNIT, *(peer for peer in self.peers if PEERS[peer].worker or peer == "streams"))
+        count, rounds = (1_000, 1) if self.quick else (3_000, 5)
+        section = Section("workers", peers, ("drain",), self.rounds or rounds, count, place, seconds=seconds)
+        self._run(section)
+
+    def memory(self, seconds: float) -> None:
+        """Memory of a queued message."""
+        peers = tuple(peer for peer in self.peers if not PEERS[peer].worker)
+        self._run(Section("memory", peers, ("memory",), 1, 1_000 if self.quick else 10_000, seconds=seconds))
+
+    def _run(self, section: Section) -> None:
+        run(self.server, section, self.results)
+
+    def wakes(self, seconds: float) -> None:
+        """Waiting readers."""
+        readers = [reader for reader in READERS if reader[0] in self.peers]
+        rounds, samples = (1, 30) if self.quick else (5, 80)
+        rows = company.wakes(self.server, readers, self.rounds or rounds, samples, seconds)
+        if not self.quick:
+            more = [reader for reader in MORE_READERS if reader[0] in self.peers]
+            rows += company.wakes(self.server, more, 1, samples, seconds)
+        self.company["wakes"] = rows
+
+    def idle(self, seconds: float) -> None:
+        """A hundred readers in a process that wait in vain."""
+        span = 3.0 if self.quick else min(10.0, seconds / 2)
+        kinds = [("mqredis asyncio", 100), ("mqredis worker", 100)]
+        self.company["idle"] = [company.idle(self.server, *kind, span) for kind in kinds]
+
+    def crowd(self, seconds: float) -> None:
+        """Sixteen processes on one server."""
+        start, rows = time.monotonic(), []
+        sizes = {1: 100, 100: 1_000} if self.quick else {1: 1_000, 100: 10_000}
+        for number in range(1 if self.quick else 3):
+            if number and time.monotonic() - start > seconds:
+                break
+            for peer in (UNIT, "mqredis"):
+                tell(f"many processes: {peer}, round {number + 1}")
+                some = company.crowd([self.server], peer, 4 if self.quick else 16, sizes)
+                rows += [{"round": number, **row} for row in some]
+        self.company["crowd"] = rows
+
+    def shards(self, seconds: float) -> None:
+        """A cluster of three nodes."""
+        sizes = {1: 100, 100: 1_000} if self.quick else {1: 500, 100: 10_000}
+        self.company["shards"] = cluster.shards(1 if self.quick else 3, sizes, seconds)
+
+    def growth(self, axis: str, seconds: float) -> None:
+        """What grows."""
+        sizes = SIZES[axis][:2] if self.quick else SIZES[axis]
+        tell(f"growth: {axis}")
+        rows = company.growth(self.server, axis, sizes, 1 if self.quick else 7, seconds)
+        self.company.setdefault("growth", []).extend(rows)
+
+    def parts(self) -> list[tuple[str, float, Callable[[float], None]]]:
+        """Name and share of the time of each part, the most important first."""
+        found: list[tuple[str, float, Callable[[float], None]]] = [
+            ("loops on one core", 0.30, self.loops),
+            ("workers on one core", 0.08, lambda seconds: self.workers("one core", seconds)),
+            ("workers on two cores", 0.08, lambda seconds: self.workers("two cores", seconds)),
+            ("waiting readers", 0.14, self.wakes),
+            ("idle readers", 0.05, self.idle),
+            ("many processes", 0.08, self.crowd),
+            ("memory", 0.06, self.memory),
+            ("cluster", 0.05, self.shards),
+        ]
+        found += [(f"growth, {axis}", 0.03, lambda s, axis=axis: self.growth(axis, s)) for axis in SIZES]  # type: ignore[misc]
+        if not self.quick:
+            found.append(("loops on two cores", 0.06, self.loops_apart))
+        return found
 
 
-def tell(what: str) -> None:
-    """Show progress."""
-    print(f"         {what}", file=sys.stderr)
+def measure(this: Run, seconds: float) -> dict[str, str]:
+    """Every part in its turn. One that fails is told, and the others go on; when the time is over the rest is left
+    out, and that is told, too."""
+    failed: dict[str, str] = {}
+    start = time.monotonic()
+    for name, share, part in this.parts():
+        if time.monotonic() - start > seconds:
+            failed[name] = "left out: the time was over"
+            continue
+        tell(name)
+        try:
+            part(share * seconds)
+        except Exception as error:  # noqa: BLE001 (the figures of the others must not be lost)
+            traceback.print_exc()
+            failed[name] = f"{type(error).__name__}: {error}"
+    return failed
 
 
 def main() -> None:
     """Parse, run, report."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="mqredis beside its peers.")
-    parser.add_argument("--quick", action="store_true", help="the fastest peers, three rounds, below 90 s")
+    parser.add_argument("--quick", action="store_true", help="the fastest peers, about a minute")
     parser.add_argument("--peers", help="only these, separated by semicolons: " + "; ".join(PEERS))
     parser.add_argument("--rounds", type=int, help="how many rounds")
-    parser.add_argument("--seconds", type=float, default=600, help="begin no further round after this time")
+    parser.add_argument("--seconds", type=float, default=600, help="begin no further part after this time")
     parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
+    parser.add_argument("--page", type=Path, help="write this page (default of a full run: docs/bench.md)")
     options = parser.parse_args()
     names = [name.strip() for name in options.peers.split(";")] if options.peers else list(PEERS)
     unknown = set(names) - set(PEERS)
@@ -87,28 +173,45 @@ def main() -> None:
     peers = tuple(dict.fromkeys([UNIT, *names]))
     environments = {PEERS[name].environment for name in peers}
     envs.ensure(environments)
-    results = Results()
+    load, start = os.getloadavg(), time.monotonic()
     with Server() as server:
-        run(server, sections(options.quick, peers, options.rounds), results, options.seconds)
-        together = {} if options.alone else in_company(server, peers, options.quick)
+        this = Run(server, peers, options.quick, options.rounds)
+        if options.alone:
+            this.loops(options.seconds)
+            failed: dict[str, str] = {}
+        else:
+            failed = measure(this, options.seconds)
         redis_version = server.wire.info("server").get("redis_version", "?")
     document = {
         "about": ABOUT,
+        "quick": options.quick,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()},
+        "seconds": time.monotonic() - start,
+        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "load": load},
         "server": {"version": redis_version, **OPTIONS},
         "versions": {name: envs.versions(name) for name in sorted(environments)},
-        "peers": results.peers,
-        "rows": results.rows,
-        "company": together,
+        "peers": this.results.peers,
+        "rows": this.results.rows,
+        "company": this.company,
+        "failed": failed,
     }
     options.out.mkdir(parents=True, exist_ok=True)
     name = "quick" if options.quick else "full"
-    (options.out / f"{name}.json").write_text(json.dumps(document, indent=1))
-    text = report.report(document)
+    results = options.out / f"{name}.json"
+    results.write_text(json.dumps(document))
+    text = f"{ABOUT}\n\n{report.report(document)}\n{goals.table(document)}\n"
     (options.out / f"{name}.md").write_text(text)
     print(text)
-    print(f"figures: {options.out / name}.json, tables: {options.out / name}.md")
+    for part, why in failed.items():
+        print(f"not measured: {part}: {why}")
+    print(f"figures: {results}, tables: {options.out / name}.md")
+    target = options.page or (
+        None if options.quick or options.peers or options.alone else Path("docs/bench.md")
+    )
+    if target is not None:
+        page.write(results.resolve(), target.resolve())
+        print(f"page: {target}")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,14 @@ from bench.server import Wire, pin
 
 def measure(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Open the peer, do what is ordered, close it. The orders of one process alone begin on an empty server."""
-    job = {"memory": memory, "deep": deep, "arrivals": arrivals, "spaced": spaced, "lives": lives}
+    job = {
+        "drain": drain,
+        "memory": memory,
+        "grow": grow,
+        "arrivals": arrivals,
+        "spaced": spaced,
+        "lives": lives,
+    }
     if order["work"] not in ("arrivals", "spaced", "lives"):
         wire.flush()
     peer.open()
@@ -70,26 +77,40 @@ def run(peer: Peer, work: str, first: int, count: int, size: int) -> None:
     getattr(peer, work)(*what, *([size] if work.endswith("_batch") else []))
 
 
-def deep(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send, receive (and seek, where the peer can) on top of a backlog, which stays as long as it was."""
-    count = order["count"]
-    found: dict[str, list[dict[str, Any]]] = {}
-    peer.fill(0, order["backlog"])
-    for number in range(order["rounds"] + 1):
-        rows = {}
-        for work in ("send", "receive", "seek"):
-            if work in ("send", "receive") or hasattr(peer, work):
-                rows[work] = timed(peer, wire, work, order["backlog"] + number * count, count, 1)
-        found = {work: [*found.get(work, []), row] for work, row in rows.items()}
-    return {"rows": {work: rows[1:] for work, rows in found.items()}}  # the first round warms up
+def drain(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+    """A worker handles what is there: from the end of its first tasks to that of the last, without its start."""
+    count, warm = order["count"], order["warm"]
+    peer.fill(0, count + warm)
+    before, cpu = wire.counters(), time.process_time()
+    times = getattr(peer, "arrivals")(count + warm, 1)  # noqa: B009 (only some peers have it)
+    cpu, used = time.process_time() - cpu, wire.counters() - before
+    every = count + warm
+    return {
+        "count": count,
+        "seconds": times[-1] - times[warm - 1],
+        "client_cpu": cpu * count / every,
+        "server_cpu": used.cpu * count / every,
+        "reads": used.reads / every,
+        "commands": used.commands / every,
+        "bytes_in": used.bytes_in / every,
+        "bytes_out": used.bytes_out / every,
+    }
+
+
+def grow(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+    """Every operation on queues of several sizes, or beside more and more of something else."""
+    what = {name: order[name] for name in ("axis", "sizes", "rounds", "count", "seconds")}
+    return {"rows": getattr(peer, "grow")(wire, **what)}  # noqa: B009 (only some peers have it)
 
 
 def memory(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Bytes of the server's memory for each queued message."""
+    # Enough for the tables of hashes to be filled as they are on the average, where that does not take too long.
+    count = order["count"] * (10 if "send_batch" in peer.works else 1)
     peer.fill(0, 1000)
     before = wire.counters().memory
-    peer.fill(1000, order["count"])
-    return {"count": order["count"], "bytes": (wire.counters().memory - before) / order["count"]}
+    peer.fill(1000, count)
+    return {"count": count, "bytes": (wire.counters().memory - before) / count}
 
 
 def arrivals(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
@@ -98,10 +119,10 @@ def arrivals(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def spaced(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send messages with pauses of 20 to 60 ms and tell when each call began."""
+    """Send messages with pauses of 10 to 30 ms and tell when each call began."""
     pauses, times = random.Random(order["count"]), []
     for number in range(order["count"]):
-        time.sleep(pauses.uniform(0.02, 0.06))
+        time.sleep(pauses.uniform(0.01, 0.03))
         times.append(time.monotonic())
         peer.send(number, 1)
     return {"times": times}
@@ -122,7 +143,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print must not get between the answers
     peer_class: type[Peer] = getattr(importlib.import_module(f"bench.adapters.{module}"), cls)
-    wire = Wire(urlsplit(url).port or 6379)
+    wire = Wire(urlsplit(url).port or 6379)  # of the node itself, where it is one of a cluster
     peer = peer_class(url)
     hello = {"works": peer.works, "settings": peer.settings, "acknowledges": peer.acknowledges}
     answers.write(json.dumps(hello) + "\n")

@@ -1,4 +1,4 @@
-"""What one loop in one process does not show: waiting readers, idle readers, many processes, long queues.
+"""What one loop in one process does not show: waiting readers, idle readers, many processes, things that grow.
 
 Each function returns rows for the report; :mod:`bench.runner` has the loops of one process.
 """
@@ -8,45 +8,64 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, closing
-from statistics import quantiles
 from typing import Any
 
-from bench.runner import Child
+from bench.runner import Child, tell
 from bench.server import Server
+from mqredis.keys import QUEUE_PARTS, ManagerKeys
 
 Row = dict[str, Any]
+#: Where our waiting readers are registered.
+_WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
 #: Sent before the samples that count.
-WARM = 20
+WARM = 10
 
 
 def _everywhere(server: Server) -> None:
     server.pin(set(range(os.cpu_count() or 1)))
 
 
-def wakes(server: Server, peer: str, waiters: int, samples: int) -> Row:
-    """Milliseconds from a send to its arrival at one of so many waiting readers in another process; 20-60 ms
-    lie between two sends. With it what the server did for each message."""
+def wakes(
+    server: Server, readers: list[tuple[str, int]], rounds: int, samples: int, seconds: float
+) -> list[Row]:
+    """Milliseconds from a send to its arrival at one of so many waiting readers (peer, number) in another process;
+    10 to 30 ms lie between two sends. With it what the server did for each message."""
+    start, rows = time.monotonic(), []
+    for number in range(rounds):
+        if number and time.monotonic() - start > seconds:
+            break
+        tell(f"waiting readers: round {number + 1} of {rounds}")
+        turn = number % len(readers)
+        rows += [
+            {"round": number, **_wakes(server, *reader, samples)}
+            for reader in readers[turn:] + readers[:turn]
+        ]
+    return rows
+
+
+def _wakes(server: Server, peer: str, waiters: int, samples: int) -> Row:
     _everywhere(server)
     server.wire.flush()
+    # Everybody's messages come from the same kind of sender: the peer's own.
     with closing(Child(peer, server.url)) as reader, closing(Child(peer, server.url)) as writer:
-        reader.begin(work="arrivals", count=samples + WARM, waiters=waiters, cores=[])
-        _settled(server)
+        # One more than is counted: what the readers do at their end must not count.
+        reader.begin(work="arrivals", count=samples + WARM + 1, waiters=waiters, cores=[])
+        _settled(server, peer, waiters)
         server.wire.ask("CONFIG", "RESETSTAT")
         before = server.wire.counters()
         sent = writer.order(work="spaced", count=samples + WARM, cores=[])
-        came = reader.answer()
+        time.sleep(0.1)
         used = server.wire.counters() - before
         scripts = server.wire.script_calls()
+        writer.order(work="spaced", count=1, cores=[])
+        came = reader.answer()
     row: Row = {"peer": peer, "waiters": waiters}
     if "error" in sent or "error" in came:
         return {**row, "error": sent.get("error") or came.get("error")}
-    waits = [(b - a) * 1e3 for a, b in zip(sent["times"], sorted(came["times"]), strict=True)][WARM:]
-    cuts = quantiles(waits, n=100)
+    waits = [(b - a) * 1e3 for a, b in zip(sent["times"], sorted(came["times"])[:-1], strict=True)][WARM:]
     return {
         **row,
-        "p50": cuts[49],
-        "p99": cuts[98],
-        "max": max(waits),
+        "waits": [round(wait, 4) for wait in waits],
         "scripts": scripts / (samples + WARM),
         "commands": used.commands / (samples + WARM),
         "server_us": used.cpu / (samples + WARM) * 1e6,
@@ -59,7 +78,7 @@ def idle(server: Server, peer: str, waiters: int, seconds: float) -> Row:
     server.wire.flush()
     with closing(Child(peer, server.url)) as reader, closing(Child(peer, server.url)) as writer:
         reader.begin(work="arrivals", count=1, waiters=waiters, cores=[])
-        _settled(server)
+        _settled(server, peer, waiters)
         look = server.wire.own_cost()
         before = server.wire.counters()
         time.sleep(seconds)
@@ -70,45 +89,68 @@ def idle(server: Server, peer: str, waiters: int, seconds: float) -> Row:
     return {"peer": peer, "waiters": waiters, "commands": commands, "server": used.cpu / seconds}
 
 
-def _settled(server: Server) -> None:
+def _settled(server: Server, peer: str, waiters: int) -> None:
     """Wait until the readers have connected and looked: until the server has nothing to do for a while."""
-    seen, since = -1, time.monotonic()
-    while time.monotonic() - since < 1.0:
+    seen, begun = -1, time.monotonic()
+    since = begun
+    while time.monotonic() - since < 0.7:
         commands = server.wire.counters().commands
-        if commands - seen > 20:
+        missing = peer.startswith("mqredis") and int(server.wire.ask("ZCARD", _WAITERS)) < waiters
+        if commands - seen > 20 or (missing and time.monotonic() - begun < 30):
             since = time.monotonic()
         seen = commands
         time.sleep(0.1)
 
 
-def crowd(server: Server, peer: str, processes: int, count: int, size: int) -> Row:
-    """Whole lives a second of so many processes on one queue, and the share of the server's processor."""
-    _everywhere(server)
-    server.wire.flush()
+def crowd(servers: list[Server], peer: str, processes: int, sizes: dict[int, int]) -> list[Row]:
+    """Whole lives a second of so many processes, for each size of a batch with so many messages from each process,
+    and the share of a processor that the servers took. With several servers each has a queue manager of its own and a
+    part of the processes."""
+    for server in servers:
+        _everywhere(server)
     with ExitStack() as stack:
-        children = [stack.enter_context(closing(Child(peer, server.url))) for _ in range(processes)]
-        before = server.wire.counters()
+        children = [
+            stack.enter_context(closing(Child(peer, servers[number % len(servers)].address)))
+            for number in range(processes)
+        ]
         for child in children:
-            child.begin(work="lives", count=count, size=size, cores=[])
-        answers = [child.answer() for child in children]
-        used = server.wire.counters() - before
-    row: Row = {"peer": peer, "processes": processes, "size": size}
+            assert child.hello  # all have started
+        rows = [_crowd(servers, children, count, size) for size, count in sizes.items()]
+    return [{"peer": peer, "processes": processes, "servers": len(servers), **row} for row in rows]
+
+
+def _crowd(servers: list[Server], children: list[Child], count: int, size: int) -> Row:
+    for server in servers:
+        server.wire.flush()
+    before = [server.wire.counters() for server in servers]
+    for child in children:
+        child.begin(work="lives", count=count, size=size, cores=[])
+    answers = [child.answer() for child in children]
+    used = [server.wire.counters() - then for server, then in zip(servers, before, strict=True)]
     failed = [answer["error"] for answer in answers if "error" in answer]
     if failed:
-        return {**row, "error": failed[0]}
+        return {"size": size, "error": failed[0]}
     seconds = max(answer["stop"] for answer in answers) - min(answer["start"] for answer in answers)
-    return {**row, "lives": processes * count / seconds, "server": used.cpu / seconds}
+    lives = len(children) * count
+    shares = [part.cpu / seconds for part in used]
+    server_us = sum(part.cpu for part in used) / lives * 1e6
+    return {
+        "size": size,
+        "lives": lives / seconds,
+        "server": sum(shares),
+        "shares": shares,
+        "server_us": server_us,
+    }
 
 
-def growth(server: Server, peer: str, backlog: int, count: int, rounds: int) -> list[Row]:
-    """Each operation on top of a backlog, on one core."""
+def growth(server: Server, axis: str, sizes: list[int], rounds: int, seconds: float) -> list[Row]:
+    """Every operation of mqredis at several sizes of something, on one core."""
     server.pin({0})
-    with closing(Child(peer, server.url)) as child:
-        answer = child.order(work="deep", count=count, backlog=backlog, rounds=rounds, cores=[0])
+    with closing(Child("mqredis, growth", server.url)) as child:
+        answer = child.order(
+            work="grow", axis=axis, sizes=sizes, rounds=rounds, count=100, seconds=seconds, cores=[0]
+        )
     if "error" in answer:
-        return [{"peer": peer, "backlog": backlog, "error": answer["error"]}]
-    return [
-        {"peer": peer, "backlog": backlog, "work": work, **row}
-        for work, rows in answer["rows"].items()
-        for row in rows
-    ]
+        return [{"axis": axis, "error": answer["error"]}]
+    rows: list[Row] = answer["rows"]
+    return rows

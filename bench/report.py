@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from bench.adapters import UNIT
@@ -19,6 +19,7 @@ TITLES = {
     "receive_batch": "Receive and acknowledge, 100 in a call",
     "transact": "Receive, send on and acknowledge as one unit of work, one at a time",
     "transact_batch": "Receive, send on and acknowledge as one unit of work, 100 in a call",
+    "drain": "Workers draining tasks that do nothing, one process",
 }
 
 
@@ -54,8 +55,14 @@ def ratios(rows: Iterable[Row], figure: Callable[[Row], float]) -> Figures:
 
 def spread(values: list[float]) -> str:
     """Median (minimum-maximum)."""
-    digits = 3 if median(values) < 0.1 else 2
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    middle = median(values)
+    digits = 3 if middle < 0.1 else 2 if middle < 1000 else 0
+    return f"{middle:,.{digits}f} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+
+
+def percentile(values: list[float], part: int) -> float:
+    """The value below which ``part`` of 100 lie."""
+    return quantiles(values, n=100)[part - 1]
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -92,23 +99,25 @@ def rates(rows: list[Row], work: str) -> str:
     return table(head, lines)
 
 
+def whole(rows: Iterable[Row], works: tuple[str, ...], figure: Callable[[Row], float]) -> Figures:
+    """Ratios of a figure summed over several works, for those peers that did all of them."""
+    sums: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for row in rows:
+        if row["work"] in works and "error" not in row:
+            sums[row["round"], row["peer"]].append(figure(row))
+    complete = [
+        {"round": number, "peer": peer, "sum": sum(values)}
+        for (number, peer), values in sums.items()
+        if len(values) == len(works)
+    ]
+    return ratios(complete, lambda row: float(row["sum"]))
+
+
 def life(rows: list[Row], works: tuple[str, str]) -> str:
     """Send, receive and acknowledge together: time and processor time of a message's whole life."""
-
-    def whole(figure: Callable[[Row], float]) -> Figures:
-        sums: dict[tuple[int, str], list[float]] = defaultdict(list)
-        for row in rows:
-            if row["work"] in works and "error" not in row:
-                sums[row["round"], row["peer"]].append(figure(row))
-        complete = [
-            {"round": number, "peer": peer, "sum": sum(values)}
-            for (number, peer), values in sums.items()
-            if len(values) == len(works)
-        ]
-        return ratios(complete, lambda row: float(row["sum"]))
-
-    times, server = whole(lambda row: 1 / rate(row)), whole(server_cost)
-    both = whole(lambda row: server_cost(row) + client_cost(row))
+    times = whole(rows, works, lambda row: 1 / rate(row))
+    server = whole(rows, works, server_cost)
+    both = whole(rows, works, lambda row: server_cost(row) + client_cost(row))
     lines = [
         [peer, spread(times[peer]), spread(server[peer]), spread(both[peer])]
         for peer in sorted(times, key=lambda name: median(times[name]))
@@ -127,34 +136,78 @@ def memory(rows: list[Row]) -> str:
     return table(["peer", "bytes", "x"], lines)
 
 
-def growth(rows: list[Row]) -> str:
-    """Time of each operation at several backlogs, over the same peer's at the smallest."""
-    times: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+def grown(rows: list[Row], axis: str) -> dict[str, dict[int, float]]:
+    """Time of each operation at each size over that at the smallest: the median of the rounds' ratios."""
+    times: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     for row in rows:
-        if "error" not in row:
-            times[row["peer"], row["work"]][row["backlog"]].append(1 / rate(row))
-    backlogs = sorted({row["backlog"] for row in rows})
-    lines = []
-    for (peer, work), by_backlog in times.items():
-        least = median(by_backlog[backlogs[0]])
-        cells = [f"{median(by_backlog[b]) / least:.2f}" if by_backlog[b] else "" for b in backlogs]
-        lines.append([peer, work, *cells])
-    return table(["peer", "work", *(f"{backlog:,}" for backlog in backlogs)], lines)
+        if row["axis"] == axis and "error" not in row and row["work"] != "settle":
+            times[row["work"], row["round"]][row["size"]] = row["seconds"]
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (work, _), by_size in times.items():
+        least = by_size.get(min(by_size))
+        for size, seconds in by_size.items():
+            found[work][size].append(seconds / least if least else 0.0)
+    return {
+        work: {size: median(values) for size, values in by_size.items()} for work, by_size in found.items()
+    }
+
+
+def growth(rows: list[Row]) -> str:
+    """One table for each thing that grows."""
+    tables = []
+    for axis in dict.fromkeys(row["axis"] for row in rows):
+        errors = {row["error"] for row in rows if row["axis"] == axis and "error" in row}
+        ratios_of = grown(rows, axis)
+        if not ratios_of:
+            tables.append(f"{AXES[axis]}: {'; '.join(errors)}")
+            continue
+        sizes = sorted({size for by_size in ratios_of.values() for size in by_size})
+        least: dict[str, list[float]] = defaultdict(list)
+        for row in rows:
+            if row.get("axis") == axis and row.get("size") == sizes[0]:
+                least[row["work"]].append(row["seconds"] * 1e6)
+        lines = [
+            [work, f"{median(least[work]):.0f}", *(f"{by_size.get(size, 0):.2f}" for size in sizes)]
+            for work, by_size in ratios_of.items()
+        ]
+        tables.append(table([AXES[axis], f"us at {sizes[0]:,}", *(f"{size:,}" for size in sizes)], lines))
+    return "\n\n".join(tables)
+
+
+AXES = {
+    "backlog": "backlog",
+    "queues": "queues",
+    "transactions": "open transactions",
+    "bytes": "bytes of body",
+}
 
 
 def wakes(rows: list[Row]) -> str:
-    """From a send to the arrival at a waiting reader."""
-    lines = [
-        [row["peer"], str(row["waiters"]), row["error"], "", "", "", "", ""]
-        if "error" in row
-        else [
-            row["peer"], str(row["waiters"]), f"{row['p50']:.2f}", f"{row['p99']:.2f}", f"{row['max']:.2f}",
-            f"{row['scripts']:.2f}", f"{row['commands']:.1f}", f"{row['server_us']:.0f}",
-        ]
-        for row in rows
-    ]  # fmt: skip
+    """From a send to the arrival at a waiting reader, all rounds together."""
+    lines = []
+    for peer, waiters in dict.fromkeys((row["peer"], row["waiters"]) for row in rows):
+        mine = [row for row in rows if (row["peer"], row["waiters"]) == (peer, waiters)]
+        good = [row for row in mine if "waits" in row]
+        if not good:
+            lines.append([peer, str(waiters), mine[0]["error"], "", "", "", "", ""])
+            continue
+        waits = [wait for row in good for wait in row["waits"]]
+        each = [percentile(row["waits"], 50) for row in good]
+        lines.append(
+            [
+                peer,
+                str(waiters),
+                f"{percentile(waits, 50):.2f} ({min(each):.2f}-{max(each):.2f})",
+                f"{percentile(waits, 99):.2f}",
+                f"{max(waits):.2f}",
+                *(f"{median(row[name] for row in good):.{n}f}" for name, n in _WAKES),
+            ]
+        )
     head = ["peer", "waiting", "p50 ms", "p99 ms", "max ms", "scripts", "commands", "server us"]
     return table(head, lines)
+
+
+_WAKES = (("scripts", 2), ("commands", 1), ("server_us", 0))
 
 
 def idle(rows: list[Row]) -> str:
@@ -164,29 +217,41 @@ def idle(rows: list[Row]) -> str:
 
 
 def crowd(rows: list[Row]) -> str:
-    """Many processes on one server."""
-    lines = [
-        [row["peer"], str(row["processes"]), str(row["size"]), f"{row['lives']:,.0f}", f"{row['server']:.0%}"]
-        for row in rows
-        if "error" not in row
-    ]
-    return table(["peer", "processes", "batch", "lives/s", "server CPU"], lines)
+    """Many processes on one server, or on several."""
+    lines = []
+    kinds = dict.fromkeys((r["peer"], r["processes"], r["servers"], r["size"]) for r in rows)
+    for kind in kinds:
+        mine = [r for r in rows if (r["peer"], r["processes"], r["servers"], r["size"]) == kind]
+        good = [row for row in mine if "lives" in row]
+        peer, processes, servers, size = kind
+        cells = [mine[0].get("error", ""), "", ""]
+        if good:
+            shares = good[-1]["shares"]
+            cells = [
+                spread([row["lives"] for row in good]),
+                " ".join(f"{share:.0%}" for share in shares),
+                f"{median(row['server_us'] for row in good):.0f}",
+            ]
+        lines.append([peer, str(processes), str(servers), str(size), *cells])
+    head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", "server us a life"]
+    return table(head, lines)
 
 
 COMPANY = (
     ("wakes", "From a send to a waiting reader, in another process", wakes),
     ("idle", "Readers that wait in vain", idle),
     ("crowd", "Whole lives a second, many processes on one server (absolute; cores not pinned)", crowd),
-    ("growth", "Growth: time at a backlog over the time at the smallest", growth),
+    ("shards", "Queue managers as shards: one node and three nodes of a cluster on this machine", crowd),
+    ("growth", "Growth: time of an operation over its time at the smallest size", growth),
 )
 
 
 def report(document: dict[str, Any]) -> str:
-    """The whole page, in markdown."""
+    """All tables but that of the goals, in markdown."""
     rows: list[Row] = document["rows"]
-    lines = ["# mqredis beside its peers", "", document["about"], ""]
+    lines: list[str] = []
     for place in dict.fromkeys(row["place"] for row in rows if row["work"] in TITLES):
-        here = [row for row in rows if row["place"] == place]
+        here = [row for row in rows if row["place"] == place and row["work"] != "memory"]
         for work, title in TITLES.items():
             if any(row["work"] == work and "error" not in row for row in here):
                 lines += [f"## {title} ({place})", "", rates(here, work), ""]
@@ -194,7 +259,7 @@ def report(document: dict[str, Any]) -> str:
             (("send", "receive"), "singly"),
             (("send_batch", "receive_batch"), "in batches"),
         ):
-            if any(row["work"] == works[0] for row in here):
+            if all(any(row["work"] == work for row in here) for work in works):
                 lines += [f"## Whole life of a message, {title} ({place})", "", life(here, works), ""]
     if any(row["work"] == "memory" for row in rows):
         lines += ["## Memory of a queued message", "", memory(rows), ""]

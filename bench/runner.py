@@ -6,18 +6,23 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench import envs
-from bench.adapters import PEERS
+from bench.adapters import PARTS, PEERS
 from bench.server import Server
 
 #: The cores of server and client.
 PLACES = {"one core": (0, 0), "two cores": (0, 1)}
+
+_START = time.monotonic()
+#: A measurement that takes longer than so many seconds is given up: one peer must not hold up all.
+PATIENCE = 90.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Section:
     place: str = "one core"
     size: int = 100
     warm: int = 300
+    #: No further round is begun after so many seconds.
+    seconds: float = 120.0
 
 
 @dataclass
@@ -46,7 +53,7 @@ class Child:
     """The process of one peer."""
 
     def __init__(self, peer: str, url: str) -> None:
-        entry = PEERS[peer]
+        entry = PEERS.get(peer) or PARTS[peer]
         environment = {**os.environ, "PYTHONPATH": str(envs.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             [str(envs.python(entry.environment)), "-m", "bench.child", entry.module, entry.cls, url],
@@ -57,7 +64,14 @@ class Child:
             env=environment,
             text=True,
         )
-        self.hello = self.answer()
+        self._hello: dict[str, Any] | None = None
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        """What the peer says of itself; the first look waits until it has started."""
+        if self._hello is None:
+            self._hello = self.answer()
+        return self._hello
 
     def order(self, **order: Any) -> dict[str, Any]:
         """Have one thing measured."""
@@ -66,21 +80,29 @@ class Child:
 
     def begin(self, **order: Any) -> None:
         """Order something without waiting for its end."""
+        assert self.hello
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # the answer will say that it has ended
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
+        """The next answer; a process that gives none for too long is ended."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        patience = threading.Timer(PATIENCE, self.process.kill)
+        patience.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            patience.cancel()
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the process has ended"}
         return answer
 
     def close(self) -> None:
         """End it."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -101,19 +123,21 @@ def children(peers: Iterable[str], url: str) -> Iterator[dict[str, Child]]:
             child.close()
 
 
-def run(server: Server, sections: Sequence[Section], results: Results, seconds: float) -> None:
-    """Measure all sections; when ``seconds`` are over, no further round is begun."""
+def run(server: Server, section: Section, results: Results) -> None:
+    """Measure a section."""
     start = time.monotonic()
-    for section in sections:
-        for number in range(section.rounds):
-            passed = time.monotonic() - start
-            if passed > seconds and number > 0:
-                print(f"[{passed:4.0f} s] {section.title}: stops after {number} rounds", file=sys.stderr)
-                break
-            print(
-                f"[{passed:4.0f} s] {section.title}: round {number + 1} of {section.rounds}", file=sys.stderr
-            )
-            _round(server, section, number, results)
+    for number in range(section.rounds):
+        passed = time.monotonic() - start
+        if passed > section.seconds and number > 0:
+            tell(f"{section.title}: stops after {number} rounds")
+            break
+        tell(f"{section.title}: round {number + 1} of {section.rounds}")
+        _round(server, section, number, results)
+
+
+def tell(what: str) -> None:
+    """Show progress."""
+    print(f"[{time.monotonic() - _START:4.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def _round(server: Server, section: Section, number: int, results: Results) -> None:

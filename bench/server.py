@@ -23,21 +23,32 @@ OPTIONS = {
 }
 
 
+def _free() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Server:
     """One redis-server on a port of 127.0.0.1; ``with`` starts and stops it."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: dict[str, str] | None = None) -> None:
+        self.options = options or {}
         self.binary = shutil.which("redis-server") or shutil.which("valkey-server")
         if self.binary is None:
             raise SystemExit("no redis-server and no valkey-server on PATH")
         self.directory = tempfile.TemporaryDirectory(prefix="mqredis-bench-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = _free()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def __enter__(self) -> Server:
-        options = {**OPTIONS, "port": str(self.port), "dir": self.directory.name}
+        if "cluster-enabled" in self.options:
+            self.options["cluster-port"] = str(
+                _free()
+            )  # by itself it takes 10,000 above, which may be no port
+        options = {**OPTIONS, **self.options, "port": str(self.port), "dir": self.directory.name}
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([str(self.binary), *arguments], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
@@ -57,6 +68,11 @@ class Server:
         self.process.terminate()
         self.process.wait()
         self.directory.cleanup()
+
+    @property
+    def address(self) -> str:
+        """What a peer is told to connect to."""
+        return self.url
 
     def pin(self, cores: Set[int]) -> None:
         """Keep the server on these cores, where the system can."""

@@ -18,6 +18,8 @@ class Entry:
     quick: bool = False
     #: Which part of the messages it is given: the slow ones would take all the time.
     share: float = 1.0
+    #: Measured as a worker: it drains a queue, and is waked from its sleep.
+    worker: bool = False
 
 
 PEERS: dict[str, Entry] = {
@@ -33,6 +35,7 @@ PEERS: dict[str, Entry] = {
     "mqredis, transactions": Entry("mqredis_sync", "MqredisTransactions", quick=True),
     "mqredis asyncio": Entry("mqredis_asyncio", "MqredisAsyncio", quick=True),
     "mqredis asyncio, 20 tasks": Entry("mqredis_asyncio", "MqredisAsyncio20", quick=True),
+    "mqredis kombu transport": Entry("mqredis_kombu", "MqredisKombu", share=0.5),
     "dramatiq": Entry("dramatiq", "Dramatiq", quick=True),
     "dramatiq, prefetch": Entry("dramatiq", "DramatiqPrefetch"),
     "kombu": Entry("kombu", "Kombu", share=0.5, quick=True),
@@ -44,4 +47,20 @@ PEERS: dict[str, Entry] = {
     "rq": Entry("rq", "RQ", share=0.2),
     "saq": Entry("saq", "SAQ", "saq", share=0.5),
     "arq": Entry("arq", "Arq", "arq", share=0.5),
+    "mqredis worker": Entry("mqredis_worker", "MqredisWorker", quick=True, worker=True),
+    "mqredis worker, lists": Entry("mqredis_worker", "MqredisWorkerList", quick=True, worker=True),
+    "dramatiq worker": Entry("dramatiq", "DramatiqWorker", share=0.5, worker=True),
+    "dramatiq worker, prefetch": Entry("dramatiq", "DramatiqWorkerPrefetch", quick=True, worker=True),
+    "taskiq worker": Entry("taskiq", "TaskiqWorker", share=0.5, worker=True),
+    "huey worker": Entry("huey", "HueyWorker", worker=True),
+    "celery worker": Entry("celery", "CeleryWorker", share=0.2, worker=True),
+    "bullmq worker": Entry("bullmq", "BullMQWorker", share=0.3, worker=True),
+    "rq worker": Entry("rq", "RQWorker", share=0.1, worker=True),
+    "saq worker": Entry("saq", "SAQWorker", "saq", share=0.3, worker=True),
+    "arq worker": Entry("arq", "ArqWorker", "arq", share=0.05, worker=True),
+}
+#: Not peers: parts of the benchmark that need a process of their own.
+PARTS: dict[str, Entry] = {
+    "mqredis, growth": Entry("mqredis_growth", "MqredisGrowth"),
+    "mqredis, sharded": Entry("mqredis_sync", "MqredisSharded"),
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar
+
+from bench.payload import check
 
 #: The kinds of work that a peer may offer; each is a method of the same name. ``send(first, count)`` sends
 #: messages ``first`` and following, one at a time; ``receive(count)`` receives and acknowledges so many, one
 #: at a time; ``send_batch(first, count, size)`` and ``receive_batch(count, size)`` do the same with ``size``
 #: messages in one call. ``transact(count)`` and ``transact_batch(count, size)`` receive, send
-#: what came to a second queue, and acknowledge. All check the bodies they receive.
-WORKS = ("send", "receive", "send_batch", "receive_batch", "transact", "transact_batch")
+#: what came to a second queue, and acknowledge. ``drain(count)`` has the peer's own worker handle so many no-op tasks.
+#: All check the bodies they receive.
+WORKS = ("send", "receive", "send_batch", "receive_batch", "transact", "transact_batch", "drain")
 #: What a peer with :data:`WORKS` need not have.
 PLAIN = WORKS[:4]
 
@@ -24,7 +28,8 @@ class Peer(ABC):
     are called with counts, not messages, so that each peer may loop in the way that is natural to it.
 
     A peer that can wait for messages has ``arrivals(count, waiters)``: receive and acknowledge so many, with
-    that many readers waiting at once, and return the clock (``time.monotonic``) at which each had come.
+    that many readers waiting at once, and return the clock (``time.monotonic``) at which each had come. Where that
+    is the peer's worker, ``drain`` among its works tells so.
     """
 
     #: What it offers of :data:`WORKS`.
@@ -67,6 +72,22 @@ class AsyncPeer(Peer):
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run one coroutine to its end."""
         return self.loop.run_until_complete(coroutine)
+
+
+class Tally:
+    """Notes when each of so many messages came, and calls ``done`` with the last."""
+
+    def __init__(self, count: int, done: Callable[[], object]) -> None:
+        self.times: list[float] = []
+        self._count = count
+        self._done = done
+
+    def __call__(self, body: object) -> None:
+        """One came."""
+        self.times.append(time.monotonic())
+        check(body)
+        if len(self.times) == self._count:
+            self._done()
 
 
 def parts(count: int, tasks: int) -> list[tuple[int, int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import bullmq
 
-from bench.adapters.base import AsyncPeer
+from bench.adapters.base import AsyncPeer, Tally
 from bench.payload import BODY, check, correlation_id, properties
 
 TOKEN = "bench"  # noqa: S105 (the name of the worker that holds a job)
@@ -60,3 +61,29 @@ class BullMQ(AsyncPeer):
                 await job.moveToCompleted(None, TOKEN, fetchNext=False)
 
         self.wait(everything())
+
+
+class BullMQWorker(BullMQ):
+    """Its worker, one job at a time."""
+
+    works = ("send", "send_batch", "drain")
+    settings = "concurrency 1, removeOnComplete"
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+
+        async def everything() -> list[float]:
+            enough = asyncio.Event()
+            tally = Tally(count, enough.set)
+
+            async def work(job: Any, _: str) -> None:
+                tally(job.data["body"])
+
+            worker: Any = bullmq.Worker("bench", work, {"connection": self.url})
+            await enough.wait()
+            await worker.close(force=True)
+            return tally.times
+
+        times: list[float] = self.wait(everything())
+        return times

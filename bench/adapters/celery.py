@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import celery
+import celery.worker.state
 
-from bench.adapters.base import Peer
-from bench.payload import BODY, correlation_id, properties
+from bench.adapters.base import Peer, Tally
+from bench.payload import BODY, check, correlation_id, properties
 
 
 class Celery(Peer):
     """``apply_async`` of a task whose result is ignored."""
 
-    works = ("send",)
+    works: ClassVar[tuple[str, ...]] = ("send",)
     settings = "ignore_result"
+    tally: Callable[[object], None] = staticmethod(check)
 
     def open(self) -> None:
         self.app: Any = celery.Celery("bench", broker=self.url)
         self.app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
 
         def work(body: str, **_: Any) -> None:
-            """Does nothing."""
+            self.tally(body)
 
         self.work = self.app.task(name="bench.work", ignore_result=True)(work)
 
@@ -33,3 +36,24 @@ class Celery(Peer):
             self.work.apply_async(
                 (BODY,), {"properties": properties(number)}, correlation_id=correlation_id(number)
             )
+
+
+class CeleryWorker(Celery):
+    """Its worker with the solo pool, which spends least; acknowledged late, so that a death loses nothing."""
+
+    works = ("send", "drain")
+    settings = "solo pool, acks_late"
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+        state: Any = celery.worker.state
+        tally = Tally(count, lambda: setattr(state, "should_stop", 0))
+        self.tally = tally
+        self.app.conf.update(task_acks_late=True, worker_hijack_root_logger=False)
+        worker = self.app.WorkController(
+            pool="solo", without_gossip=True, without_mingle=True, without_heartbeat=True, loglevel="ERROR"
+        )
+        worker.start()
+        state.should_stop = None
+        return tally.times

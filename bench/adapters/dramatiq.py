@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from bench.adapters.base import Peer
+from bench.adapters.base import Peer, Tally
 from bench.payload import BODY, check, correlation_id, properties
 
 QUEUE = "bench"
@@ -56,3 +57,35 @@ class DramatiqPrefetch(Dramatiq):
 
     settings = "prefetch 16"
     prefetch = 16
+
+
+class DramatiqWorker(Dramatiq):
+    """Its worker, with the threads and the prefetch it has by itself."""
+
+    works = ("send", "drain")
+    settings = "8 threads, as it comes"
+    fetch = 0
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+        enough = threading.Event()
+        tally = Tally(count, enough.set)
+
+        def work(body: str, **_: Any) -> None:
+            tally(body)
+
+        dramatiq.actor(work, actor_name="work", queue_name=QUEUE, broker=self.broker)
+        worker = dramatiq.Worker(self.broker, worker_threads=8)
+        worker.queue_prefetch = self.fetch or worker.queue_prefetch
+        worker.start()
+        enough.wait()
+        worker.stop()
+        return tally.times
+
+
+class DramatiqWorkerPrefetch(DramatiqWorker):
+    """Tuned: 500 fetched at once."""
+
+    settings = "8 threads, prefetch 500"
+    fetch = 500

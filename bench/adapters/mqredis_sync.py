@@ -29,8 +29,12 @@ class Mqredis(Peer):
     transactional = False
 
     def open(self) -> None:
-        self.qm = mqredis.connect(self.url, settings=SETTINGS)
-        with contextlib.suppress(mqredis.QueueExists):  # another process has made it
+        self.connect(self.url, "default")
+
+    def connect(self, url: str, manager: str) -> None:
+        """Connect, and open the queue, which perhaps another process has made."""
+        self.qm = mqredis.connect(url, manager=manager, settings=SETTINGS)
+        with contextlib.suppress(mqredis.QueueExists):
             self.qm.create_queue("bench", transactional=self.transactional)
             self.qm.create_queue("target", transactional=self.transactional)
         self.queue = self.qm.open("bench")
@@ -62,13 +66,6 @@ class Mqredis(Peer):
             done += len(held)
         for locked in held:
             locked.commit()
-
-    def seek(self, count: int) -> None:
-        """Look at messages by their lookup ids, back and forth."""
-        lookup_id = self.queue.peek(timeout=0).lookup_id
-        for number in range(count):
-            step = mqredis.Seek.PREVIOUS if number % 3 == 2 else mqredis.Seek.NEXT
-            lookup_id = self.queue.peek_by_lookup_id(lookup_id, seek=step).lookup_id
 
     def arrivals(self, count: int, waiters: int) -> list[float]:
         if waiters != 1:
@@ -151,3 +148,14 @@ def forward(received: mqredis.Message) -> mqredis.Outgoing:
     return mqredis.Outgoing(
         body=received.body, correlation_id=received.correlation_id, properties=received.properties
     )
+
+
+class MqredisSharded(Mqredis):
+    """On the queue manager of a cluster that its address names."""
+
+    works = PLAIN
+    settings = "one queue manager for each node of a cluster"
+
+    def open(self) -> None:
+        where, _, manager = self.url.partition("?manager=")
+        self.connect(where, manager)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import redis
 import rq
 
-from bench.adapters.base import Peer
+from bench.adapters.base import Peer, Tally
 from bench.payload import BODY, check, correlation_id, properties
+
+#: What each body is shown to.
+_tally: list[Callable[[object], None]] = [check]
 
 
 def work(body: str, **_: Any) -> None:
     """What each job runs."""
-    check(body)
+    _tally[0](body)
 
 
 class RQ(Peer):
@@ -61,3 +65,19 @@ class RQ(Peer):
         for _ in range(count):
             job, queue = rq.Queue.dequeue_any([self.queue], None, connection=self.client)
             self.worker.execute_job(job, queue)
+
+
+class RQWorker(RQ):
+    """SimpleWorker: jobs run in its own process."""
+
+    works = ("send", "send_batch", "drain")
+    settings = "SimpleWorker, result_ttl=0"
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+        tally = Tally(count, lambda: setattr(self.worker, "_stop_requested", True))
+        _tally[:] = [tally]
+        self.worker.work(logging_level="ERROR")
+        _tally[:] = [check]
+        return tally.times

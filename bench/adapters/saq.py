@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import saq
 
-from bench.adapters.base import AsyncPeer
+from bench.adapters.base import AsyncPeer, Tally
 from bench.payload import BODY, check, correlation_id, properties
 
 
@@ -39,3 +40,32 @@ class SAQ(AsyncPeer):
                 await job.finish(saq.Status.COMPLETE)
 
         self.wait(everything())
+
+
+class SAQWorker(SAQ):
+    """Its worker, ten at a time."""
+
+    works = ("send", "drain")
+    settings = "concurrency 10 as it comes, ttl=-1"
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+
+        async def everything() -> list[float]:
+            enough = asyncio.Event()
+            tally = Tally(count, enough.set)
+
+            async def work(_: Any, *, body: str, **__: Any) -> None:
+                tally(body)
+
+            worker: Any = saq.Worker(self.queue, [("work", work)])
+            running = asyncio.create_task(worker.start())
+            await enough.wait()
+            await worker.stop()
+            await asyncio.gather(running, return_exceptions=True)
+            return tally.times
+
+        times: list[float] = self.wait(everything())
+        self.wait(self.queue.connect())
+        return times

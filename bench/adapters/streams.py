@@ -17,7 +17,7 @@ STREAM, GROUP, CONSUMER = "bench", "workers", "one"
 class Streams(Peer):
     """redis-py, sync; entries are deleted once acknowledged, as a queue must."""
 
-    works: ClassVar[tuple[str, ...]] = PLAIN
+    works: ClassVar[tuple[str, ...]] = (*PLAIN, "drain")
 
     def open(self) -> None:
         self.client: Any = redis.Redis.from_url(self.url)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import taskiq
+import taskiq.receiver
 import taskiq_redis
 
-from bench.adapters.base import AsyncPeer
+from bench.adapters.base import AsyncPeer, Tally
 from bench.payload import BODY, check, correlation_id, properties
 
 
@@ -59,3 +61,24 @@ class TaskiqList(TaskiqStream):
 
     acknowledges = False
     broker_class: ClassVar[Any] = taskiq_redis.ListQueueBroker
+
+
+class TaskiqWorker(TaskiqStream):
+    """Its receiver on the stream broker."""
+
+    works = ("send", "drain")
+    settings = "one process, as it comes"
+
+    def arrivals(self, count: int, waiters: int) -> list[float]:
+        if waiters != 1:
+            raise LookupError("one worker waits here")
+        enough = asyncio.Event()
+        tally = Tally(count, enough.set)
+
+        async def work(body: str, **_: Any) -> None:
+            tally(body)
+
+        self.broker.task(task_name="bench.work")(work)
+        receiver = taskiq.receiver.Receiver(self.broker, run_startup=False, max_async_tasks=100)
+        self.wait(receiver.listen(enough))
+        return tally.times

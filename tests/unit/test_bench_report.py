@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench import report
+from typing import Any
+
+from bench import goals, page, report
 from bench.adapters import UNIT
 
 
@@ -36,22 +38,61 @@ def test_life_is_the_sum_of_both_halves_of_the_same_peer():
     assert "half" not in text
 
 
-def test_growth_compares_with_the_smallest_backlog_of_the_same_peer():
-    rows = [
-        {**row("x", n, seconds=s), "backlog": b} for n in range(3) for b, s in ((1_000, 1.0), (100_000, 1.5))
-    ]
-    assert "| x    | send | 1.00  | 1.50    |" in report.growth(rows)
+def test_growth_compares_within_a_round_with_the_smallest_size():
+    def grown(number: int, size: int, seconds: float) -> report.Row:
+        return {"axis": "backlog", "work": "send", "round": number, "size": size, "seconds": seconds}
+
+    rows = [grown(n, b, s * (n + 1)) for n in range(3) for b, s in ((1_000, 1.0), (100_000, 1.5))]
+    assert report.grown(rows, "backlog") == {"send": {1_000: 1.0, 100_000: 1.5}}
+    assert "1.00  | 1.50    |" in report.growth(rows)
+
+
+def wake(peer: str, number: int, milliseconds: float, waiters: int = 1) -> report.Row:
+    counts = {"scripts": 2.0, "commands": 3.0, "server_us": 50.0}
+    return {"peer": peer, "waiters": waiters, "round": number, "waits": [milliseconds] * 10, **counts}
+
+
+def document() -> dict[str, Any]:
+    rows = [row(p, 0, w) for p in (UNIT, "x") for w in report.TITLES]
+    wakes = [wake(UNIT, 0, 1.0), wake("mqredis worker", 0, 3.0)]
+    return {
+        "about": "about",
+        "quick": True,
+        "made": "today",
+        "seconds": 1.0,
+        "machine": {"system": "none", "cores": 2, "load": [0.0, 0.1, 0.2]},
+        "server": {"version": "7", "save": ""},
+        "rows": [*rows, row("mqredis", 0, "send", 4.0), row("mqredis", 0, "send_batch", 1.0)],
+        "company": {
+            "idle": [{"peer": "x", "waiters": 1, "commands": 1.0, "server": 0.01}],
+            "wakes": wakes,
+        },
+        "peers": {UNIT: {}, "x": {"settings": "odd", "acknowledges": False}},
+        "versions": {"peers": {"redis": "8"}},
+        "failed": {"memory": "ValueError: no"},
+    }
 
 
 def test_the_page_holds_every_table():
-    document = {
-        "about": "about",
-        "rows": [row(p, 0, w) for p in (UNIT, "x") for w in report.TITLES],
-        "company": {"idle": [{"peer": "x", "waiters": 1, "commands": 1.0, "server": 0.01}]},
-        "peers": {UNIT: {}, "x": {"settings": "odd", "acknowledges": False}},
-        "versions": {"peers": {"redis": "8"}},
-    }
-    page = report.report(document)
-    assert all(title in page for title in report.TITLES.values())
-    assert "- x: odd; no acknowledgement" in page
-    assert "Readers that wait in vain" in page
+    text = report.report(document())
+    assert all(title in text for title in report.TITLES.values())
+    assert "- x: odd; no acknowledgement" in text
+    assert "Readers that wait in vain" in text
+
+
+def test_every_goal_has_a_row_and_says_whether_it_was_met():
+    table = goals.table(document()).splitlines()
+    assert len(table) == 2 + len(goals.GOALS)
+    by_work = {line.split("|")[1].strip(): line for line in table}
+    assert "0.25 (0.25-0.25)" in by_work["send, one at a time"]
+    assert "**no**" in by_work["send, one at a time"]
+    assert "| yes" in by_work["send, batches of 100"]
+    assert "3.00 ms against 1.00 ms" in by_work["idle worker, p50"]
+    assert "not measured" in by_work["asyncio, one task"]
+
+
+def test_the_written_page_tells_what_was_missed_and_what_failed():
+    text = page.page(document(), ["send.svg"], "bench")
+    assert "- send, one at a time: 0.25, aimed at >= 1" in text
+    assert "- memory: ValueError: no" in text
+    assert "![send](bench/send.svg)" in text

@@ -1,0 +1,193 @@
+"""Every operation of mqredis against what may grow: backlog, queues, open transactions, size of a message."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+import mqredis
+from bench.adapters.mqredis_sync import Mqredis, message
+from bench.payload import correlation_id
+from bench.server import Wire
+
+Operation = Callable[[], object]
+Row = dict[str, Any]
+#: Messages in one call of a filling.
+PART = 250
+
+
+class Line:
+    """The lookup ids of a queue in the order of their numbers; 0 where one was taken from the middle."""
+
+    def __init__(self, size: int) -> None:
+        self.ids = array("Q")
+        self._first = 0
+        self._random = random.Random(size)
+
+    def taken(self, lookup_id: int) -> None:
+        """All up to this one are gone."""
+        while self.ids[self._first] != lookup_id:
+            self._first += 1
+        self._first += 1
+
+    def choose(self) -> int:
+        """Number of a message anywhere in the queue, but not at its very ends."""
+        while True:
+            number = self._random.randrange(self._first + 1, len(self.ids) - 1)
+            if self.ids[number]:
+                return number
+
+
+class MqredisGrowth(Mqredis):
+    """Takes one operation after the other, each at all sizes in turn, so that the machine's moods meet all alike."""
+
+    works = ("send", "receive")
+
+    def grow(
+        self, wire: Wire, *, axis: str, sizes: list[int], rounds: int, count: int, seconds: float
+    ) -> list[Row]:
+        """Seconds for one operation, and what the server's scripts took of them, in each round."""
+        rows: list[Row] = []
+        begun = time.monotonic()
+        prepare: Callable[[int], dict[str, Operation]] = getattr(self, f"_{axis}")
+        works = {size: prepare(size) for size in sizes}
+        for number in range(rounds + 1):
+            if number > 1 and time.monotonic() - begun > seconds:
+                break
+            for work, size in itertools.product(works[sizes[0]], sizes):
+                operation, times = works[size][work], count // 20 if work.endswith(" 100") else count
+                wire.ask("CONFIG", "RESETSTAT")
+                start = time.perf_counter()
+                for _ in range(times):
+                    operation()
+                passed = time.perf_counter() - start
+                row = {"axis": axis, "size": size, "work": work, "round": number}
+                rows.append({**row, "seconds": passed / times, "server": wire.script_seconds() / times})
+        return [row for row in rows if row["round"]]  # the first round warms up
+
+    def _queue(self, name: str, **properties: Any) -> mqredis.Queue:
+        self.qm.create_queue(name, **properties)
+        return self.qm.open(name)
+
+    def _backlog(self, size: int) -> dict[str, Operation]:
+        """A queue that holds so many messages, each to be found by its correlation id."""
+        queue = self._queue(f"backlog-{size}")
+        line = Line(size)
+        for start in range(0, size, PART):
+            sent = queue.send_many([message(number) for number in range(start, min(start + PART, size))])
+            line.ids.extend(one.lookup_id for one in sent)
+        cursor = queue.cursor()
+        cursor.peek(0)
+        held: list[mqredis.LockedMessage] = []
+
+        def send() -> None:
+            line.ids.append(queue.send(message(len(line.ids))).lookup_id)
+
+        def send_many() -> None:
+            first = len(line.ids)
+            sent = queue.send_many([message(number) for number in range(first, first + 100)])
+            line.ids.extend(one.lookup_id for one in sent)
+
+        def lock() -> None:
+            held[:] = queue.lock_many(1, 0, settle=held)
+            line.taken(held[0].lookup_id)
+
+        def settle() -> None:
+            for one in held:
+                one.commit()
+            held.clear()
+
+        def receive(count: int) -> None:
+            line.taken(queue.receive_many(count, 0)[-1].lookup_id)
+
+        def take() -> None:
+            """Takes one from the middle."""
+            place = line.choose()
+            queue.receive_by_lookup_id(line.ids[place])
+            line.ids[place] = 0
+
+        def seek(where: mqredis.Seek) -> Operation:
+            return lambda: queue.peek_by_lookup_id(line.ids[line.choose()], seek=where)
+
+        def named() -> object:
+            match = mqredis.Match(correlation_id=correlation_id(line.choose()))
+            return queue.peek(0, match=match)
+
+        def walk() -> object:
+            try:
+                return cursor.peek_next(0)
+            except mqredis.MqError:
+                cursor.reset()
+                return cursor.peek(0)
+
+        return {
+            "send": send,
+            "lock and settle": lock,
+            "settle": settle,
+            "send 100": send_many,
+            "receive 100": lambda: receive(100),
+            "send, to receive": send,
+            "receive": lambda: receive(1),
+            "peek": lambda: queue.peek(0),
+            "peek by lookup id": seek(mqredis.Seek.CURRENT),
+            "seek next": seek(mqredis.Seek.NEXT),
+            "seek previous": seek(mqredis.Seek.PREVIOUS),
+            "seek first": lambda: queue.peek_by_lookup_id(0, seek=mqredis.Seek.FIRST),
+            "seek last": lambda: queue.peek_by_lookup_id(0, seek=mqredis.Seek.LAST),
+            "peek by correlation id": named,
+            "cursor, next": walk,
+            "information": lambda: self.qm.queue_info(queue.name),
+            "send, to take": send,
+            "receive by lookup id": take,
+        }
+
+    def _queues(self, size: int) -> dict[str, Operation]:
+        """So many queues with one message each."""
+        queues = [self._queue(f"q{size}-{number}") for number in range(size)]
+        for queue in queues:
+            queue.send(b"")
+        turn = itertools.cycle(queues)
+        other = itertools.cycle(queues)
+        return {"send": lambda: next(turn).send(b"x"), "receive": lambda: next(other).receive(0)}
+
+    def _transactions(self, size: int) -> dict[str, Operation]:
+        """So many open transactions, each with a message that it has sent."""
+        source = self._queue(f"source-{size}", transactional=True)
+        target = self._queue(f"target-{size}", transactional=True)
+        self._open = getattr(self, "_open", [])
+        for _ in range(size):
+            transaction = self.qm.transaction(lease=600)
+            source.send(b"x", transaction=transaction)
+            self._open.append(transaction)
+
+        def fill() -> None:
+            with self.qm.transaction() as unit:
+                source.send(b"x", transaction=unit)
+
+        def transact() -> None:
+            with self.qm.transaction() as unit:
+                target.send(source.receive(0, transaction=unit).body, transaction=unit)
+
+        return {"send, commit": fill, "receive, send, commit": transact}
+
+    def _bytes(self, size: int) -> dict[str, Operation]:
+        """Bodies of so many bytes; the raw list beside it."""
+        queue = self._queue(f"bytes-{size}")
+        body = b"x" * size
+        client: Any = redis.Redis.from_url(self.url)
+
+        def acknowledge() -> None:
+            client.lrem(f"busy-{size}", 1, client.lmove(f"raw-{size}", f"busy-{size}", "RIGHT", "LEFT"))
+
+        return {
+            "send": lambda: queue.send(body),
+            "receive": lambda: queue.receive(0),
+            "raw list: send": lambda: client.lpush(f"raw-{size}", body),
+            "raw list: receive and acknowledge": acknowledge,
+        }

@@ -1,0 +1,226 @@
+"""What was aimed at, what the best of the others does, and what was measured: one row for each goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench import report
+from bench.adapters import UNIT
+
+Row = dict[str, Any]
+Document = dict[str, Any]
+ONE, TWO = "one core", "two cores"
+
+
+@dataclass
+class Measured:
+    """The figures of the rounds; what decides is their median, unless ``decides`` is given."""
+
+    values: list[float]
+    decides: float | None = None
+    #: What a reader must know beside the figure.
+    note: str = ""
+
+    @property
+    def figure(self) -> float:
+        """What is compared with the goal."""
+        return median(self.values) if self.decides is None else self.decides
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row."""
+
+    work: str
+    bound: float
+    least: bool  # at least, or at most
+    best_peer: str
+    measure: Callable[[Document], Measured | None]
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """What was aimed at."""
+        return f"{'>=' if self.least else '<='} {self.bound:,g}{self.unit}"
+
+    def met(self, measured: Measured) -> bool:
+        """Was it reached?"""
+        return measured.figure >= self.bound if self.least else measured.figure <= self.bound
+
+
+def _rows(document: Document, work: str, place: str = ONE) -> list[Row]:
+    return [row for row in document["rows"] if row["work"] == work and row["place"] == place]
+
+
+def _rate(work: str, peer: str, place: str = ONE) -> Callable[[Document], Measured | None]:
+    def measure(document: Document) -> Measured | None:
+        found = report.ratios(_rows(document, work, place), report.rate).get(peer)
+        return Measured(found) if found else None
+
+    return measure
+
+
+def _life(peer: str) -> Callable[[Document], Measured | None]:
+    """Sends and receives a second, each message's whole life taken together."""
+
+    def measure(document: Document) -> Measured | None:
+        rows = [row for row in document["rows"] if row["place"] == ONE]
+        found = report.whole(rows, ("send", "receive"), lambda row: 1 / report.rate(row)).get(peer)
+        return Measured([1 / value for value in found]) if found else None
+
+    return measure
+
+
+def _server(*works: str) -> Callable[[Document], Measured | None]:
+    def measure(document: Document) -> Measured | None:
+        rows = [row for row in document["rows"] if row["place"] == ONE]
+        found = report.whole(rows, works, report.server_cost).get("mqredis")
+        return Measured(found) if found else None
+
+    return measure
+
+
+def _drain(place: str) -> Callable[[Document], Measured | None]:
+    """The better of our two ways to write a handler; the other is named."""
+
+    def measure(document: Document) -> Measured | None:
+        ratios = report.ratios(_rows(document, "drain", place), report.rate)
+        ours = {peer: median(values) for peer, values in ratios.items() if peer.startswith("mqredis worker")}
+        if not ours:
+            return None
+        best = max(ours, key=lambda peer: ours[peer])
+        return Measured(ratios[best], note="; ".join(f"{peer}: {value:.2f}" for peer, value in ours.items()))
+
+    return measure
+
+
+def _transact(document: Document) -> Measured | None:
+    rows = _rows(document, "transact")
+    found = report.ratios(rows, report.rate).get("mqredis, transactions")
+    reads = [row["reads"] for row in rows if row["peer"] == "mqredis, transactions" and "error" not in row]
+    return Measured(found, note=f"{median(reads):.2f} round trips for the three steps") if found else None
+
+
+def _waits(document: Document, peer: str, waiters: int) -> dict[int, list[float]]:
+    rows = document["company"].get("wakes", [])
+    return {
+        row["round"]: row["waits"]
+        for row in rows
+        if row["peer"] == peer and row["waiters"] == waiters and "waits" in row
+    }
+
+
+def _wake(part: int, ours: tuple[str, int], unit: tuple[str, int]) -> Callable[[Document], Measured | None]:
+    """A percentile of the time to wake, over that of the unit: each round's, and that of all rounds together."""
+
+    def measure(document: Document) -> Measured | None:
+        mine, other = _waits(document, *ours), _waits(document, *unit)
+        rounds = sorted(mine.keys() & other.keys())
+        if not rounds:
+            return None
+        values = [report.percentile(mine[n], part) / report.percentile(other[n], part) for n in rounds]
+        every = [[wait for n in rounds for wait in waits[n]] for waits in (mine, other)]
+        figures = [report.percentile(waits, part) for waits in every]
+        note = f"{figures[0]:.2f} ms against {figures[1]:.2f} ms, all rounds together"
+        return Measured(values, figures[0] / figures[1], note)
+
+    return measure
+
+
+def _scripts(document: Document) -> Measured | None:
+    rows = document["company"].get("wakes", [])
+    found = [row["scripts"] for row in rows if row["waiters"] == 500 and "scripts" in row]
+    return Measured(found) if found else None
+
+
+def _idle(document: Document) -> Measured | None:
+    rows = [row for row in document["company"].get("idle", []) if row["waiters"] == 100]
+    note = "; ".join(f"{row['peer']}: {row['commands']:.2f}" for row in rows)
+    found = [row["commands"] for row in rows if "commands" in row]
+    return Measured(found, max(found), note) if found else None
+
+
+def _growth(document: Document) -> Measured | None:
+    """The operation that suffers most from the longest backlog."""
+    grown = report.grown(document["company"].get("growth", []), "backlog")
+    if not grown:
+        return None
+    sizes = sorted({size for by_size in grown.values() for size in by_size})
+    last = {work: by_size[sizes[-1]] for work, by_size in grown.items() if sizes[-1] in by_size}
+    worst = max(last, key=lambda work: last[work])
+    over = sorted((value, work) for work, value in last.items() if value > 1.15)
+    names = ", ".join(f"{work} {value:.2f}" for value, work in reversed(over)) or "none"
+    return Measured(list(last.values()), last[worst], f"to {sizes[-1]:,}; above 1.15: {names}")
+
+
+def _memory(document: Document) -> Measured | None:
+    found = report.ratios(_rows(document, "memory"), lambda row: float(row["bytes"])).get("mqredis")
+    return Measured(found) if found else None
+
+
+def _crowd(size: int) -> Callable[[Document], Measured | None]:
+    def measure(document: Document) -> Measured | None:
+        rows = [
+            row
+            for row in document["company"].get("crowd", [])
+            if row["peer"] == "mqredis" and row["size"] == size and "lives" in row
+        ]
+        if not rows:
+            return None
+        share = median(row["server"] for row in rows)
+        most = median(1e6 / row["server_us"] for row in rows)
+        note = f"Redis took {share:.0%} of a core; with a whole one it would do {most:,.0f}"
+        return Measured([row["lives"] for row in rows], note=note)
+
+    return measure
+
+
+GOALS = (
+    Goal("send, one at a time", 1.0, True, "Streams 0.95, dramatiq 0.47", _rate("send", "mqredis")),
+    Goal("receive and acknowledge, one at a time", 1.6, True, "dramatiq with prefetch 1.14, Streams 0.88",
+         _rate("receive", "mqredis")),
+    Goal("send, batches of 100", 0.6, True, "Streams 0.47, BullMQ 0.09", _rate("send_batch", "mqredis")),
+    Goal("receive and acknowledge, batches of 100", 2.8, True, "Streams 2.4-2.7, dramatiq 0.25",
+         _rate("receive_batch", "mqredis")),
+    Goal("asyncio, one task", 0.7, True, "redis-py asyncio 0.52", _life("mqredis asyncio")),
+    Goal("asyncio, 20 tasks", 1.0, True, "redis-py asyncio 0.52", _life("mqredis asyncio, 20 tasks")),
+    Goal("Redis CPU of a life, singly", 1.5, False, "dramatiq 1.6, BullMQ 3.3", _server("send", "receive")),
+    Goal("Redis CPU of a life, in batches", 1.2, False, "", _server("send_batch", "receive_batch")),
+    Goal("worker, one core", 1.2, True, "dramatiq, prefetch 500: 0.69", _drain(ONE)),
+    Goal("worker, two cores", 2.0, True, "dramatiq, prefetch 500: 1.72", _drain(TWO)),
+    Goal("receive, send and commit in a transaction", 0.5, True, "nobody offers it", _transact),
+    Goal("idle worker, p50", 1.5, False, "Streams 0.9, taskiq 2.5, Celery 4-5.4",
+         _wake(50, ("mqredis worker", 1), (UNIT, 1))),
+    Goal("idle worker, p99", 1.5, False, "Streams 0.9, BullMQ 1,300, arq 1,100",
+         _wake(99, ("mqredis worker", 1), (UNIT, 1))),
+    Goal("500 waiters: script calls a message", 2.0, False, "broadcast: 501", _scripts),
+    Goal("500 waiters: p99 over that of one waiter", 2.0, False, "",
+         _wake(99, ("mqredis asyncio", 500), ("mqredis asyncio", 1))),
+    Goal("100 idle consumers: commands a second", 1.0, False, "", _idle),
+    Goal("backlog 1,000 to 1,000,000: time", 1.15, False, "", _growth),
+    Goal("memory of a queued message", 1.4, False, "Streams 0.96, kombu 2.1, dramatiq 2.1", _memory),
+    Goal("16 processes, whole lives a second, singly", 25_000, True, "", _crowd(1)),
+    Goal("16 processes, whole lives a second, in batches", 120_000, True, "", _crowd(100)),
+)  # fmt: skip
+
+
+def table(document: Document) -> str:
+    """All rows; those that were not measured in this run say so."""
+    lines = []
+    for goal in GOALS:
+        measured = goal.measure(document)
+        if measured is None:
+            lines.append([goal.work, goal.text, goal.best_peer, "not measured", "", ""])
+            continue
+        figures = report.spread(measured.values)
+        if measured.decides is not None:
+            digits = 3 if measured.decides < 0.1 else 2
+            figures = (
+                f"{measured.decides:,.{digits}f} ({min(measured.values):,.2f}-{max(measured.values):,.2f})"
+            )
+        met = "yes" if goal.met(measured) else "**no**"
+        lines.append([goal.work, goal.text, goal.best_peer, figures, met, measured.note])
+    return report.table(["work", "goal", "best peer", "mqredis (min-max)", "met", ""], lines)

@@ -1,0 +1,91 @@
+"""The page of the documentation, written from the figures of a run::
+
+python -m bench.page build/bench/full.json docs/bench.md
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import envs, goals, report
+
+HEAD = """\
+<!-- Written by `python -m bench.page` from the figures of `make bench`; do not edit. -->
+
+# Benchmark
+
+mqredis beside its peers, by `make bench` ([how](performance.md#how-it-is-measured)). {about}
+
+Made {made} on {cores} cores, {system}, load average {load}; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
+{quick}
+"""
+
+LOSE = """\
+## Where we lose
+
+{lost}
+
+What the limits are, and what was done about each, stands in [performance](performance.md#where-we-lose-and-why).
+"""
+
+
+def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
+    """The text: goals first, then where we lose, pictures, tables."""
+    settings = ", ".join(
+        f"{name} {value!r}" for name, value in document["server"].items() if name != "version"
+    )
+    quick = "A quick run: few rounds, few peers, small sizes.\n" if document["quick"] else ""
+    head = HEAD.format(
+        about=document["about"],
+        made=document["made"],
+        cores=document["machine"]["cores"],
+        system=document["machine"]["system"],
+        load=", ".join(f"{load:.2f}" for load in document["machine"]["load"]),
+        redis=document["server"]["version"],
+        settings=settings,
+        seconds=document["seconds"],
+        quick=quick,
+    )
+    lost = []
+    for goal in goals.GOALS:
+        measured = goal.measure(document)
+        if measured is not None and not goal.met(measured):
+            lost.append(f"- {goal.work}: {measured.figure:,.2f}, aimed at {goal.text}")
+    parts = [head, "## Goals\n", goals.table(document), ""]
+    parts.append(LOSE.format(lost="\n".join(lost) or "Every goal that was measured was met."))
+    if document["failed"]:
+        parts += ["## Not measured\n", *(f"- {what}: {why}" for what, why in document["failed"].items()), ""]
+    if pictures:
+        parts.append("## Pictures\n")
+        parts += [f"![{name.removesuffix('.svg')}]({folder}/{name})\n" for name in pictures]
+    return "\n".join(parts) + "\n" + report.report(document)
+
+
+def draw(results: Path, folder: Path) -> list[str]:
+    """Draw the pictures; without matplotlib there are none."""
+    try:
+        envs.ensure(["plots"])
+        command = [str(envs.python("plots")), "-m", "bench.plots", str(results), str(folder)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=envs.ROOT)
+        names: list[str] = json.loads(done.stdout)
+    except (subprocess.CalledProcessError, OSError, ValueError) as error:
+        print(f"no pictures: {getattr(error, 'stderr', None) or error}", file=sys.stderr)
+        return []
+    return names
+
+
+def write(results: Path, target: Path) -> None:
+    """Write page and pictures."""
+    document = json.loads(results.read_text())
+    pictures = target.parent / target.stem
+    names = draw(results, pictures)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(document, names, target.stem))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
