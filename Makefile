@@ -19,7 +19,7 @@ INSTALL := $(PY) -m pip install --quiet
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 # More arguments for pytest: make test ARGS="-k peek -x"
 ARGS ?=
-SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools)
+SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
 .PHONY: help setup redis luacheck demo test test-spark check conformance bench bench-quick reliability reliability-full kombu \
 	lint lua packaging docs wheel format clean distclean

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager, connect
@@ -47,6 +50,7 @@ class Worker:
         self.consumers: list[Consumer] = []
         self.schedules: list[Schedule] = []
         self._running: Running | None = None
+        self._ready = threading.Event()
 
     def consumer(
         self,
@@ -160,6 +164,7 @@ class Worker:
         )
         try:
             running.prepare()
+            self._ready.set()
             if signals:
                 with Signals(running):
                     running.burst() if burst else running.forever()
@@ -173,6 +178,33 @@ class Worker:
         if running.first is not None:
             raise running.first
         return sum(consumer.handled for consumer in self.consumers) - before
+
+    @contextmanager
+    def background(self, manager: QueueManager | None = None) -> Iterator[Worker]:
+        """Run in a thread while a ``with`` block lasts; its end is that of SIGTERM, and waits for the handlers.
+
+        Entered when the queues are open. Raises what the run raised.
+        """
+        self._ready.clear()
+        outcome: Future[int] = Future()
+
+        def target() -> None:
+            try:
+                outcome.set_result(self.run(manager=manager, signals=False))
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
+                outcome.set_exception(error)
+            self._ready.set()
+
+        thread = threading.Thread(target=target, name="mqredis-worker", daemon=True)
+        thread.start()
+        self._ready.wait()
+        try:
+            if not outcome.done() or outcome.exception() is None:
+                yield self
+        finally:
+            self.stop()
+            thread.join()
+        outcome.result()
 
     def stop(self) -> None:
         """End ``run`` as SIGTERM does: finish what is being handled. The second time: cancel it."""

@@ -299,3 +299,27 @@ def test_health_file(qm, queue, tmp_path, started):
         send(qm, queue, b"x")
         assert seen.acquire(timeout=WAIT)
     assert path.exists()
+
+
+def test_in_the_background(qm, queue, worker):
+    seen = threading.Semaphore(0)
+
+    @worker.consumer("q")
+    def handle(message):
+        seen.release()
+
+    for _ in range(2):
+        with worker.background(qm) as running:
+            assert running is worker
+            send(qm, queue, b"x")
+            assert seen.acquire(timeout=WAIT)
+    assert qm.queue_info("q").messages == 0
+
+
+def test_what_a_background_run_raises(qm, worker):
+    @worker.consumer("nowhere")
+    def handle(message):
+        pass
+
+    with pytest.raises(mqredis.QueueNotFound), worker.background(qm):
+        pass

@@ -1,0 +1,1 @@
+"""Programs that show mqredis at work with others; the tests run them."""

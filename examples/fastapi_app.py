@@ -1,0 +1,82 @@
+"""A FastAPI application that sends orders and shows what became of them: ``uvicorn examples.fastapi_app:app``.
+
+Its lifespan opens the broker once, runs a worker beside the requests, and lets it finish at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from pydantic import BaseModel, PositiveInt
+
+import mqredis.asyncio
+from mqredis.worker import Retry, Unit, Worker
+
+worker = Worker()
+
+
+class Order(BaseModel):
+    """What the customer wants."""
+
+    item: str
+    amount: PositiveInt
+
+
+@worker.consumer("orders", retry=Retry(deliveries=5), create={"transactional": True})
+def invoice(order: Order, tx: Unit) -> None:
+    """Sends the invoice in the transaction that takes the order: both happen, or neither."""
+    customer = tx.messages[0].correlation_id
+    tx.send("invoices", f"{order.amount} {order.item}", correlation_id=customer)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Open the broker for the time the application lives."""
+    async with mqredis.asyncio.connect() as manager:
+        for name in ("orders", "invoices"):
+            with suppress(mqredis.QueueExists):
+                await manager.create_queue(name, transactional=True)
+        app.state.manager = manager
+        with worker.background():
+            yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+def manager_of(request: Request) -> Any:
+    """The open queue manager."""
+    return request.app.state.manager
+
+
+Manager = Annotated[Any, Depends(manager_of)]
+
+
+@app.post("/orders/{customer}", status_code=202)
+async def place(customer: str, order: Order, manager: Manager) -> dict[str, str]:
+    """Accept an order."""
+    async with manager.open("orders") as orders, manager.transaction() as tx:
+        sent = await orders.send(order.model_dump_json(), correlation_id=customer, transaction=tx)
+    return {"id": str(sent.message_id)}
+
+
+@app.get("/invoices/{customer}")
+async def next_invoice(customer: str, manager: Manager, wait: float = 0) -> dict[str, str]:
+    """The next invoice of a customer; ``wait``: seconds."""
+    match = mqredis.Match(correlation_id=customer)
+    async with manager.open("invoices") as invoices:
+        try:
+            message = await invoices.receive(min(max(wait, 0), 30), match=match)
+        except mqredis.IoTimeout:
+            raise HTTPException(404, "no invoice is there yet") from None
+    return {"invoice": message.text}
+
+
+@app.get("/health")
+async def health(manager: Manager) -> dict[str, Any]:
+    """Does the broker answer, and does the worker look at its queues?"""
+    info = await manager.info()
+    return {"messages": info.messages, "consumers": worker.health()}

@@ -1,0 +1,13 @@
+"""The Django application, for its management command."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class MqredisConfig(AppConfig):
+    """``INSTALLED_APPS = [..., "mqredis.django"]``."""
+
+    name = "mqredis.django"
+    label = "mqredis"
+    verbose_name = "mqredis"

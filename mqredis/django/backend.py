@@ -1,0 +1,218 @@
+"""The backend: a task is a message, and the states of its result are messages in a queue of their own.
+
+Task queues are not transactional, because Django's priorities count there, so a task is run at least once: its worker
+holds a lock, and another begins the task again when that lapses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+import time
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.crypto import get_random_string
+from django.utils.module_loading import autodiscover_modules
+
+from mqredis.django.api import (
+    BaseTaskBackend,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    signals,
+)
+from mqredis.django.options import Client, client_of, options_of
+from mqredis.errors import InvalidArgument, MessageNotFound
+from mqredis.models import Match, Outgoing
+
+_TIMES = ("enqueued_at", "started_at", "finished_at", "last_attempted_at")
+_CONTENT_TYPE = "application/json"
+#: Name of the queue of results, behind the prefix.
+RESULTS = "_results"
+
+
+def level(priority: int) -> int:
+    """Django's priority, -100 to 100, as one of the broker's, 0 to 7; Django's 0 is the broker's default, 3."""
+    if priority < 0:
+        return 2 - (-priority - 1) * 3 // 100
+    return 4 + (priority - 1) * 4 // 100 if priority else 3
+
+
+class MqredisBackend(BaseTaskBackend):
+    """Task backend for ``TASKS``; ``OPTIONS`` are the fields of ``mqredis.django.options.Options``."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.given = options_of(self.options, alias)
+        self.supports_get_result = self.given.result_ttl > 0
+
+    @property
+    def client(self) -> Client:
+        """The connection, shared by all threads."""
+        return client_of(self.given)
+
+    def queue_name(self, name: str) -> str:
+        """The broker's name of one of Django's queues."""
+        return self.given.queue_prefix + name
+
+    # ---- enqueue ---------------------------------------------------------------------------------
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Send a task; it can be looked up at once by the id of its result."""
+        self.validate_task(task)
+        result = TaskResult(
+            task=task,
+            id=get_random_string(32),
+            status=TaskResultStatus.READY,
+            enqueued_at=None,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=args,
+            kwargs=kwargs,
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        if self.given.enqueue_on_commit:
+            transaction.on_commit(lambda: self._enqueue(result))
+        else:
+            self._enqueue(result)
+        return result
+
+    def _enqueue(self, result: Any) -> None:
+        task = result.task
+        change(result, enqueued_at=timezone.now())
+        self.save(result)  # first: whoever runs the task finds it
+        message = Outgoing(
+            body=json.dumps(self._row(result)).encode(),
+            content_type=_CONTENT_TYPE,
+            label=task.module_path[:249],
+            message_id=result.id,
+            priority=level(task.priority),
+            delay=max(0.0, _timestamp(task.run_after) - time.time()) if task.run_after else 0.0,
+            properties={"task": task.module_path[:255]},
+        )
+        self.client.queue(self.queue_name(task.queue_name)).send(message)
+        signals.task_enqueued.send(type(self), task_result=result)
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def save(self, result: Any) -> None:
+        """Keep the present state of a result, in place of the one before."""
+        if not self.given.result_ttl:
+            return
+        queue = self.client.queue(self.given.queue_prefix + RESULTS)
+        match = Match(message_id=result.id)
+        fresh = result.status == TaskResultStatus.READY
+        before = [] if fresh else [message.lookup_id for message in queue.browse(match=match)]
+        delay = _timestamp(result.task.run_after) - time.time() if result.task.run_after else 0.0
+        queue.send(
+            json.dumps(self._row(result)),
+            content_type=_CONTENT_TYPE,
+            message_id=result.id,
+            time_to_be_received=self.given.result_ttl + max(0.0, delay),
+        )
+        for lookup_id in before:
+            with contextlib.suppress(MessageNotFound):
+                queue.receive_by_lookup_id(lookup_id)
+
+    def get_result(self, result_id: str) -> Any:
+        """The result of this id. Raises TaskResultDoesNotExist: unknown, or its time is over."""
+        if not self.given.result_ttl:
+            return super().get_result(result_id)
+        queue = self.client.queue(self.given.queue_prefix + RESULTS)
+        try:
+            *_, last = queue.browse(match=Match(message_id=result_id))
+        except (ValueError, InvalidArgument):
+            raise TaskResultDoesNotExist(result_id) from None
+        return self.read(last.body)
+
+    def _row(self, result: Any) -> dict[str, Any]:
+        task = result.task
+        times = {name: getattr(result, name) for name in _TIMES}
+        return {
+            "id": result.id,
+            "task": task.module_path,
+            "queue": task.queue_name,
+            "priority": task.priority,
+            "run_after": task.run_after.isoformat() if task.run_after else None,
+            "args": result.args,
+            "kwargs": result.kwargs,
+            "status": str(result.status),
+            "errors": [[error.exception_class_path, error.traceback] for error in result.errors],
+            "worker_ids": result.worker_ids,
+            "return": result._return_value,
+            **{name: when.isoformat() if when else None for name, when in times.items()},
+        }
+
+    def read(self, body: bytes) -> Any:
+        """A result from what was kept or sent. Raises InvalidArgument if it is damaged or names no task of ours."""
+        try:
+            row = json.loads(body)
+            task = self.resolve(row["task"]).using(
+                priority=int(row["priority"]),
+                queue_name=str(row["queue"]),
+                run_after=_time(row["run_after"]),
+                backend=self.alias,
+            )
+            result = TaskResult(
+                task=task,
+                id=str(row["id"]),
+                status=TaskResultStatus(row["status"]),
+                args=list(row["args"]),
+                kwargs=dict(row["kwargs"]),
+                backend=self.alias,
+                errors=[TaskError(exception_class_path=str(c), traceback=str(t)) for c, t in row["errors"]],
+                worker_ids=[str(worker) for worker in row["worker_ids"]],
+                **{name: _time(row[name]) for name in _TIMES},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidArgument(f"not a task of this backend: {type(error).__name__}: {error}") from None
+        change(result, _return_value=normalize_json(row.get("return")))
+        return result
+
+    def resolve(self, path: str) -> Any:
+        """The task of this path, of a module that this process has imported for itself: a message never imports any.
+
+        Looked for are the ``tasks`` modules of all applications and ``OPTIONS["MODULES"]``. Raises InvalidArgument.
+        """
+        module, _, name = str(path).rpartition(".")
+        for known in (False, True):
+            if known:
+                autodiscover_modules("tasks")
+                for each in self.given.modules:
+                    importlib.import_module(each)
+            found = getattr(sys.modules.get(module), name, None)
+            if isinstance(found, Task):
+                return found
+        raise InvalidArgument(
+            f"there is no task {str(path)[:200]!r}: name its module in TASKS[{self.alias!r}]['OPTIONS']['MODULES']"
+        )
+
+
+def change(result: Any, **values: Any) -> None:
+    """Set fields of a result, which are frozen for everybody else."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _timestamp(when: datetime) -> float:
+    """Seconds since 1970; where Django uses no time zones, a time is local."""
+    return when.timestamp()

@@ -1,0 +1,100 @@
+"""``OPTIONS`` of the backend, checked; and the clients that the backends of all threads share."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mqredis.client import Queue, QueueManager, connect
+from mqredis.errors import QueueExists, QueueNotFound
+from mqredis.settings import Settings
+
+
+class Options(BaseModel):
+    """What ``TASKS["..."]["OPTIONS"]`` may hold; in Django's manner the names may be written in capitals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Where the broker is; None: ``MQREDIS_URL``.
+    url: str | None = None
+    #: Name of the queue manager; None: ``MQREDIS_MANAGER``.
+    manager: str | None = None
+    #: In front of the names of Django's queues.
+    queue_prefix: str = Field(default="django.", max_length=64)
+    #: How long results are kept after the last change of their state, in seconds; 0: there are no results.
+    result_ttl: float = Field(default=86_400.0, ge=0, le=31_536_000)
+    #: How often a task is begun that kills its process, or loses it, before it is failed.
+    max_attempts: int = Field(default=5, ge=1)
+    #: After so many seconds the tasks of a worker that died are begun again by another.
+    lease: float = Field(default=30.0, gt=0, le=86_400)
+    #: Enqueue when the transaction of the default database is committed, instead of at once.
+    enqueue_on_commit: bool = False
+    #: Modules with tasks besides the ``tasks`` module of each application.
+    modules: tuple[str, ...] = ()
+    #: Fields of ``mqredis.Settings``.
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+def options_of(given: Mapping[str, Any], alias: str) -> Options:
+    """Check the options. Raises ImproperlyConfigured."""
+    try:
+        return Options(**{str(name).lower(): value for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ImproperlyConfigured(f"TASKS[{alias!r}]['OPTIONS']: {where}: {first['msg']}") from None
+
+
+class Client:
+    """One client of a queue manager, and its open queues, for all threads that have the same options."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self.manager = manager
+        self._queues: dict[str, Queue] = {}
+        self._lock = threading.Lock()
+
+    def queue(self, name: str) -> Queue:
+        """An open queue; it is created if it is not there."""
+        with self._lock:
+            found = self._queues.get(name)
+            if found is None:
+                found = self._queues[name] = self._open(name)
+            return found
+
+    def _open(self, name: str) -> Queue:
+        try:
+            return self.manager.open(name)
+        except QueueNotFound:
+            with contextlib.suppress(QueueExists):
+                self.manager.create_queue(name)
+            return self.manager.open(name)
+
+
+_clients: dict[str, Client] = {}
+_connecting = threading.Lock()
+
+
+def client_of(options: Options) -> Client:
+    """The client for these options; connects the first time. Raises BrokerUnavailable."""
+    key = options.model_dump_json(include={"url", "manager", "settings"})
+    with _connecting:
+        found = _clients.get(key)
+        if found is None:
+            settings = Settings.from_env(url=options.url, manager=options.manager, **options.settings)
+            found = _clients[key] = Client(connect(settings=settings))
+        return found
+
+
+@atexit.register
+def disconnect() -> None:
+    """Close every client; the next use connects again."""
+    with _connecting:
+        for client in _clients.values():
+            client.manager.close()
+        _clients.clear()

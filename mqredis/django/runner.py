@@ -1,0 +1,114 @@
+"""What ``manage.py mqredis_worker`` runs: a worker whose handler runs Django's tasks."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import close_old_connections
+from django.utils import timezone
+from django.utils.crypto import get_random_string
+
+from mqredis.django.api import (
+    TaskContext,
+    TaskError,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    signals,
+)
+from mqredis.django.backend import MqredisBackend, change
+from mqredis.errors import InvalidArgument
+from mqredis.models import Message
+from mqredis.worker import Reject, Retry, Worker
+
+log = logging.getLogger("mqredis.django")
+
+
+class Runner:
+    """Runs the tasks of some queues of one backend."""
+
+    def __init__(
+        self, backend: MqredisBackend, queues: Sequence[str], concurrency: int = 1, **worker: Any
+    ) -> None:
+        if not queues:
+            raise InvalidArgument("name the queues: TASKS allows any")
+        self.backend = backend
+        self.id = get_random_string(32)
+        self.worker = Worker(**worker)
+        names = [backend.queue_name(name) for name in queues]
+        self.worker.consumer(
+            *names,
+            concurrency=concurrency,
+            lease=backend.given.lease,
+            retry=Retry(
+                deliveries=0
+            ),  # an exception is the end of a task; who is killed is counted in `handle`
+            create={},
+            name=f"django.{backend.alias}",
+        )(self.handle)
+
+    def run(self, *, burst: bool = False, signals: bool = True) -> int:
+        """Run tasks until SIGTERM or SIGINT; ``burst``: until none is left. Answers how many."""
+        return self.worker.run(burst=burst, manager=self.backend.client.manager, signals=signals)
+
+    def handle(self, message: Message) -> None:
+        """Run the task of a message and keep its result."""
+        try:
+            result = self.backend.read(message.body)
+            if self.backend.given.result_ttl:
+                result = self._latest(result)
+        except InvalidArgument as error:
+            raise Reject(str(error)) from None
+        if result.is_finished:
+            return  # whoever ran it died between the result and the end of the message
+        if message.delivery_count > self.backend.given.max_attempts:
+            lost = RuntimeError(f"its worker was lost {message.delivery_count - 1} times")
+            self._finish(result, TaskResultStatus.FAILED, lost)
+            return
+        now = timezone.now()
+        change(
+            result,
+            status=TaskResultStatus.RUNNING,
+            started_at=result.started_at or now,
+            last_attempted_at=now,
+            worker_ids=[*result.worker_ids, self.id],
+        )
+        self.backend.save(result)
+        signals.task_started.send(type(self.backend), task_result=result)
+        close_old_connections()
+        try:
+            self._call(result)
+        finally:
+            close_old_connections()
+
+    def _latest(self, result: Any) -> Any:
+        """What is known of it beyond its message: earlier attempts."""
+        try:
+            return self.backend.get_result(result.id)
+        except TaskResultDoesNotExist:
+            return result  # it waited for longer than results are kept
+
+    def _call(self, result: Any) -> None:
+        task = result.task
+        context = (TaskContext(task_result=result),) if task.takes_context else ()
+        try:
+            value = normalize_json(task.call(*context, *result.args, **result.kwargs))
+        except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
+            self._finish(result, TaskResultStatus.FAILED, error)
+        else:
+            change(result, _return_value=value)
+            self._finish(result, TaskResultStatus.SUCCESSFUL, None)
+
+    def _finish(self, result: Any, status: Any, error: Exception | None) -> None:
+        errors = list(result.errors)
+        if error is not None:
+            path = f"{type(error).__module__}.{type(error).__qualname__}"
+            text = "".join(traceback.format_exception(error))
+            errors.append(TaskError(exception_class_path=path, traceback=text))
+            log.warning("task %s of %s failed: %s", result.id, result.task.module_path, error)
+        change(result, status=status, finished_at=timezone.now(), errors=errors)
+        self.backend.save(result)
+        signals.task_finished.send(type(self.backend), task_result=result)

@@ -1,0 +1,43 @@
+"""Tasks of an application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+#: What the tasks did.
+done: list[Any] = []
+
+
+@task
+def add(x: int, y: int) -> int:
+    done.append((x, y))
+    return x + y
+
+
+@task(queue_name="mail", priority=50)
+async def mail(to: str) -> dict[str, str]:
+    return {"to": to}
+
+
+@task(takes_context=True)
+def attempts(context: Any) -> int:
+    return int(context.attempt)
+
+
+@task
+def fails() -> None:
+    raise LookupError("there is no such thing")
+
+
+@task
+def not_json() -> object:
+    return object()
+
+
+def no_task() -> None:
+    done.append("code that a message chose")

@@ -1,0 +1,218 @@
+"""Django's tasks on the broker, through Django's own interface and the management command."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.test.utils import override_settings
+from django.utils import timezone
+
+from mqredis.django.api import TaskResultDoesNotExist, TaskResultStatus, signals, task_backends
+from mqredis.django.backend import level
+from mqredis.django.runner import Runner
+from mqredis.models import Message
+from mqredis.testing import drain
+
+
+def work(**options: Any) -> str:
+    out = StringIO()
+    call_command("mqredis_worker", "--burst", stdout=out, **options)
+    return out.getvalue()
+
+
+def queue_of(name: str) -> Any:
+    return task_backends["default"].client.queue("django." + name)
+
+
+def test_a_task_and_its_result(tasks):
+    result = tasks.add.enqueue(1, y=2)
+    assert result.status == TaskResultStatus.READY
+    assert result.enqueued_at is not None
+    same = tasks.add.get_result(result.id)
+    assert (same.status, same.args, same.kwargs) == (TaskResultStatus.READY, [1], {"y": 2})
+    assert work() == "1 tasks\n"
+    assert tasks.done == [(1, 2)]
+    result.refresh()
+    assert result.return_value == 3
+    assert result.is_finished
+    assert result.attempts == 1
+    assert result.enqueued_at <= result.started_at <= result.finished_at
+    results = list(queue_of("_results").browse())
+    assert [message.message_id for message in results] == [result.id]
+    assert results[0].expires_at is not None
+
+
+async def test_from_asyncio(tasks):
+    result = await tasks.mail.aenqueue("me")
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(work)()
+    assert (await tasks.mail.aget_result(result.id)).return_value == {"to": "me"}
+    await result.arefresh()
+    assert result.return_value == {"to": "me"}
+
+
+def test_priorities_and_queues(tasks):
+    for n, priority in enumerate((-100, 0, 100)):
+        tasks.add.using(priority=priority).enqueue(n, 0)
+    work(queue=["mail"])
+    assert tasks.done == []
+    work(queue=["mail", "default"])
+    assert tasks.done == [(2, 0), (1, 0), (0, 0)]
+    assert [level(p) for p in (-100, -67, -35, -1, 0, 1, 26, 51, 76, 100)] == [0, 1, 1, 2, 3, 4, 5, 6, 7, 7]
+
+
+def test_a_task_may_wait_for_its_time(tasks):
+    later = timezone.now() + timedelta(hours=1)
+    result = tasks.add.using(run_after=later).enqueue(1, 1)
+    assert tasks.add.get_result(result.id).task.run_after == later
+    assert work() == "0 tasks\n"
+    task_backends["default"].client.manager.advance_clock(3601)
+    assert work() == "1 tasks\n"
+
+
+def test_a_task_that_fails(tasks):
+    result = tasks.fails.enqueue()
+    odd = tasks.not_json.enqueue()
+    work()
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert result.errors[0].exception_class is LookupError
+    assert "there is no such thing" in result.errors[0].traceback
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+    odd.refresh()
+    assert odd.errors[0].exception_class is TypeError
+    assert work() == "0 tasks\n"
+
+
+def test_results_end(tasks, options):
+    result = tasks.add.enqueue(1, 1)
+    work()
+    task_backends["default"].client.manager.advance_clock(86_401)
+    for unknown in (result.id, "", "x" * 32, "x" * 500):
+        with pytest.raises(TaskResultDoesNotExist):
+            task_backends["default"].get_result(unknown)
+
+
+def test_without_results(tasks, options):
+    with override_settings(TASKS={"default": {**_backend(options), "OPTIONS": {**options, "RESULT_TTL": 0}}}):
+        assert not task_backends["default"].supports_get_result
+        result = tasks.add.enqueue(2, 2)
+        assert work() == "1 tasks\n"
+        assert tasks.done == [(2, 2)]
+        with pytest.raises(NotImplementedError):
+            result.refresh()
+
+
+def _backend(options: dict[str, Any]) -> dict[str, Any]:
+    return {"BACKEND": "mqredis.django.MqredisBackend", "QUEUES": ["default", "mail"], "OPTIONS": options}
+
+
+def test_enqueued_at_once_or_on_commit(tasks, options):
+    with transaction.atomic():
+        tasks.add.enqueue(1, 1)
+        assert queue_of("default").receive(0)
+    with override_settings(TASKS={"default": _backend({**options, "ENQUEUE_ON_COMMIT": True})}):
+        with transaction.atomic():
+            result = tasks.add.enqueue(2, 2)
+            assert drain(queue_of("default")) == []
+            times = [result.enqueued_at]
+        times.append(result.enqueued_at)
+        assert times[0] is None
+        assert times[1] is not None
+        with transaction.atomic():
+            tasks.add.enqueue(3, 3)
+            transaction.set_rollback(True)
+        work()
+    assert tasks.done == [(2, 2)]
+
+
+def test_signals(tasks):
+    seen: list[Any] = []
+
+    def note(sender, task_result, **_):
+        seen.append((sender.__name__, str(task_result.status)))
+
+    every = (signals.task_enqueued, signals.task_started, signals.task_finished)
+    for signal in every:
+        signal.connect(note)
+    try:
+        tasks.add.enqueue(1, 1)
+        work()
+    finally:
+        for signal in every:
+            signal.disconnect(note)
+    assert [status for _, status in seen] == ["READY", "RUNNING", "SUCCESSFUL"]
+    assert {sender for sender, _ in seen} == {"MqredisBackend"}
+
+
+def lost(message: Message, times: int) -> Message:
+    """As it is delivered after its worker was lost so many times."""
+    return message.model_copy(update={"delivery_count": times + 1})
+
+
+def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):
+    result = tasks.attempts.enqueue()
+    runner = Runner(task_backends["default"], ["default"])
+    message = queue_of("default").peek(0)
+    for _ in range(2):  # two workers that began it and died
+        begun = tasks.attempts.get_result(result.id)
+        object.__setattr__(begun, "worker_ids", [*begun.worker_ids, "dead"])
+        object.__setattr__(begun, "status", TaskResultStatus.RUNNING)
+        task_backends["default"].save(begun)
+    runner.handle(lost(message, 2))
+    result.refresh()
+    assert (result.return_value, result.attempts) == (3, 3)
+    runner.handle(message)  # it ended, but its message did not: nothing happens
+    assert tasks.attempts.get_result(result.id).attempts == 3
+
+    doomed = tasks.add.enqueue(1, 1)
+    (message,) = [m for m in queue_of("default").browse() if m.message_id == doomed.id]
+    runner.handle(lost(message, 5))
+    doomed.refresh()
+    assert doomed.status == TaskResultStatus.FAILED
+    assert "lost 5 times" in doomed.errors[0].traceback
+    assert tasks.done == []
+
+
+@pytest.mark.parametrize("path", ["tests.django.tasks.no_task", "os.getcwd", "antigravity.geohash", "x", ""])
+def test_a_message_chooses_no_code(tasks, path):
+    tasks.add.enqueue(1, 1)
+    queue = queue_of("default")
+    row = json.loads(queue.receive(0).body)
+    queue.send(json.dumps({**row, "task": path}))
+    queue.send(b"nonsense")
+    queue.send(b"{}")
+    assert work() == "0 tasks\n"
+    assert tasks.done == []
+    assert drain(queue) == []
+    import sys
+
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"URl": "x", "LEASE": 0}, {"COLOUR": "red"}, {"RESULT_TTL": "never"}],
+    ids=["lease", "name", "ttl"],
+)
+def test_wrong_options_are_named(wrong):
+    chosen = {"default": {"BACKEND": "mqredis.django.MqredisBackend", "OPTIONS": wrong}}
+    with override_settings(TASKS=chosen), pytest.raises(ImproperlyConfigured, match="OPTIONS"):
+        _ = task_backends["default"]
+
+
+def test_what_the_command_refuses(tasks, options):
+    with override_settings(TASKS={"default": {**_backend(options), "QUEUES": []}}):
+        with pytest.raises(CommandError, match="name the queues"):
+            work()
+        tasks.add.enqueue(1, 1)
+        assert work(queue=["default"]) == "1 tasks\n"
