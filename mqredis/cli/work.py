@@ -23,6 +23,11 @@ def register(subparsers: Subparsers) -> None:
     worker.add_argument(
         "--health-file", metavar="FILE", help="touched whenever the worker looked at its queues"
     )
+    worker.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="serve figures of this worker for Prometheus; each further process has the next port",
+    )
     worker.add_argument("--quiet", action="store_true", help="log only what is wrong")
     exporter = command(subparsers, "exporter", "serve figures for Prometheus over HTTP", _exporter)
     exporter.add_argument("--host", default="127.0.0.1")
@@ -69,6 +74,7 @@ def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a w
         reload=arguments.reload,
         shutdown_seconds=arguments.shutdown,
         health_file=arguments.health_file,
+        metrics=arguments.metrics,
     )
     return Exit.DONE if code == 0 else Exit.REFUSED
 

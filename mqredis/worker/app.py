@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager, connect
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
+from mqredis.worker.metrics import served
 from mqredis.worker.run import Running, Signals
 from mqredis.worker.schedule import Schedule
 
@@ -30,7 +31,8 @@ class Worker:
 
     ``url``, ``manager`` and ``settings`` are those of ``mqredis.connect``; nothing connects before ``run``.
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
-    back. ``health_file``: touched whenever a look at a queue worked, at most once a second.
+    back. ``health_file``: touched whenever a look at a queue worked, at most once a second. ``metrics``: port, or
+    host:port, at which figures are served for Prometheus.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Worker:
         settings: Settings | None = None,
         shutdown_seconds: float = 25.0,
         health_file: str | None = None,
+        metrics: str | None = None,
     ) -> None:
         self._url = url
         self._manager = manager
         self._settings = settings
         self._shutdown_seconds = shutdown_seconds
         self.health_file = health_file
+        self.metrics = metrics
         self.consumers: list[Consumer] = []
         self.schedules: list[Schedule] = []
         self._running: Running | None = None
@@ -164,11 +168,11 @@ class Worker:
         )
         try:
             running.prepare()
-            self._ready.set()
-            if signals:
-                with Signals(running):
-                    running.burst() if burst else running.forever()
-            else:
+            with ExitStack() as stack:
+                stack.enter_context(served(self.metrics, manager, self.consumers))
+                if signals:
+                    stack.enter_context(Signals(running))
+                self._ready.set()
                 running.burst() if burst else running.forever()
         finally:
             self._running = None

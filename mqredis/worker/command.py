@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from mqredis.worker.app import Worker
+from mqredis.worker.metrics import shifted
 from mqredis.worker.processes import supervise
 
 #: How the processes of a worker are told where the broker is.
@@ -47,6 +49,7 @@ def run(
     reload: bool = False,
     shutdown_seconds: float | None = None,
     health_file: str | None = None,
+    metrics: str | None = None,
 ) -> int:
     """Run a worker; its exit code. ``url`` and ``manager`` win over what the application says."""
     if processes < 1:
@@ -57,8 +60,9 @@ def run(
             options += [name, str(value)] if value is not None else []
         # Not as an option: a password in the URL is not for ps to see.
         environment = {**os.environ, **({_URL: url} if url is not None else {})}
+        own = functools.partial(_own_options, processes > 1, health_file, metrics)
         command = [sys.executable, "-m", "mqredis", "worker", target, *options]
-        return supervise(command, environment, processes, reload=reload, once=burst, health_file=health_file)
+        return supervise(command, environment, processes, reload=reload, once=burst, own=own)
     worker = find(target)
     url = url or os.environ.get(_URL)
     if url is not None:
@@ -73,8 +77,20 @@ def run(
         worker._shutdown_seconds = shutdown_seconds
     if health_file is not None:
         worker.health_file = health_file
+    if metrics is not None:
+        worker.metrics = metrics
     worker.run(burst=burst)
     return 0
+
+
+def _own_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:
+    """What each of several processes has for itself: a health file with a number, a port of its own."""
+    options = []
+    if health_file:
+        options += ["--health-file", f"{health_file}.{n + 1}" if several else health_file]
+    if metrics:
+        options += ["--metrics", shifted(metrics, n)]
+    return options
 
 
 def age(health_file: str) -> float | None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 log = logging.getLogger("mqredis.worker")
@@ -25,15 +25,15 @@ def supervise(
     *,
     reload: bool = False,
     once: bool = False,
-    health_file: str | None = None,
+    own: Callable[[int], Sequence[str]] | None = None,
     folder: Path | None = None,
 ) -> int:
     """Run ``command`` so many times until SIGTERM or SIGINT, which every process gets; a second one kills.
 
-    A process that dies is started again, unless ``once``. With several processes each has a health file of its own:
-    ``health_file`` with ``.1``, ``.2`` and so on. Answers the exit code: 0, or the first that was not.
+    A process that dies is started again, unless ``once``. ``own``: further arguments by number of process.
+    Answers the exit code: 0, or the first that was not.
     """
-    return _Supervisor(command, environment, processes, reload, once, health_file, folder or Path.cwd()).run()
+    return _Supervisor(command, environment, processes, reload, once, own, folder or Path.cwd()).run()
 
 
 class _Supervisor:
@@ -44,14 +44,14 @@ class _Supervisor:
         processes: int,
         reload: bool,
         once: bool,
-        health_file: str | None,
+        own: Callable[[int], Sequence[str]] | None,
         folder: Path,
     ) -> None:
         self._command = list(command)
         self._environment = dict(environment)
         self._reload = reload
         self._once = once
-        self._health = health_file
+        self._own = own
         self._folder = folder
         self._wake = threading.Event()
         self._stops = 0
@@ -99,10 +99,7 @@ class _Supervisor:
                 if now < self._due[n]:
                     continue
             self._due[n] = 0.0
-            options = []
-            if self._health:
-                several = len(self._children) > 1
-                options = ["--health-file", f"{self._health}.{n + 1}" if several else self._health]
+            options = self._own(n) if self._own else ()
             # A group of their own: Ctrl-C in a terminal reaches them through us, once.
             self._children[n] = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
                 [*self._command, *options], env=self._environment, cwd=self._folder, process_group=0

@@ -1,21 +1,16 @@
-"""Figures of a queue manager for Prometheus: its text format, and a small server. Needs nothing to be installed."""
+"""Figures of a queue manager and of the server it is on."""
 
 from __future__ import annotations
 
-import logging
-import threading
+import re
 import time
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from mqredis.client import QueueManager
-from mqredis.errors import MqError, QueueNotFound
+from mqredis.errors import QueueNotFound
 from mqredis.models import QueueStatistics
-
-log = logging.getLogger("mqredis")
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Sample = tuple[dict[str, str], float]
+from mqredis.prometheus.text import Labels, Sample, metric
+from mqredis.steps import Command, Operation, Refused
 
 #: Name, type, help, and the samples of one queue.
 _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], ...] = (
@@ -73,7 +68,7 @@ def render(manager: QueueManager, pattern: str | None = None) -> str:
             for each in statistics
             for labels, value in samples(each)
         ]
-        _metric(lines, name, kind, text, found)
+        metric(lines, name, kind, text, found)
     for name, text, figure in (
         ("mqredis_manager_messages", "Messages of all queues.", info.messages),
         ("mqredis_manager_bytes", "Size of the messages of all queues.", info.bytes),
@@ -81,12 +76,13 @@ def render(manager: QueueManager, pattern: str | None = None) -> str:
         ("mqredis_manager_transactions", "Open transactions.", info.transactions),
         ("mqredis_manager_throttled", "1 while every send is refused.", int(info.throttled)),
     ):
-        _metric(lines, name, "gauge", text, [(own, figure)])
-    _metric(lines, "mqredis_manager_changes_total", "counter", "Changes ever made.", [(own, info.history)])
+        metric(lines, name, "gauge", text, [(own, figure)])
+    metric(lines, "mqredis_manager_changes_total", "counter", "Changes ever made.", [(own, info.history)])
     took = time.monotonic() - start
-    _metric(
+    metric(
         lines, "mqredis_scrape_seconds", "gauge", "How long the broker took to tell all this.", [(own, took)]
     )
+    _server(lines, manager)
     return "\n".join(lines) + "\n"
 
 
@@ -100,63 +96,42 @@ def _statistics(manager: QueueManager, pattern: str | None) -> Iterable[QueueSta
             continue  # deleted meanwhile
 
 
-def _metric(lines: list[str], name: str, kind: str, text: str, samples: Iterable[Sample]) -> None:
-    lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-    for labels, value in samples:
-        inner = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
-        lines.append(f"{name}{{{inner}}} {float(value):.12g}")
+#: Commands that run scripts, by the names under which the server counts them.
+_SCRIPTS = re.compile(r"cmdstat_(fcall|evalsha|eval)$")
+_LATENCY = re.compile(r"latency_percentiles_usec_(fcall|evalsha|eval)$")
 
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _server(lines: list[str], manager: QueueManager) -> None:
+    """How long scripts run on the server, all managers together; nothing where the user may not ask."""
+    calls: list[Sample] = []
+    seconds: list[Sample] = []
+    for command, fields in _info(manager, "commandstats", _SCRIPTS):
+        calls.append(({"command": command}, float(fields["calls"])))
+        seconds.append(({"command": command}, float(fields["usec"]) / 1e6))
+    quantiles = [
+        ({"command": command, "quantile": f"{float(name[1:]) / 100:g}"}, float(value) / 1e6)
+        for command, fields in _info(manager, "latencystats", _LATENCY)
+        for name, value in fields.items()
+    ]
+    metric(lines, "mqredis_server_script_calls_total", "counter", "Scripts run by the server.", calls)
+    metric(lines, "mqredis_server_script_seconds_total", "counter", "How long they ran.", seconds)
+    metric(
+        lines, "mqredis_server_script_latency_seconds", "gauge", "How long one ran, by quantile.", quantiles
+    )
 
 
-class Exporter:
-    """Serves the figures over HTTP at ``/metrics``; ``with Exporter(manager, port=9464) as exporter: ...``."""
+def _info(manager: QueueManager, section: str, wanted: re.Pattern[str]) -> list[tuple[str, Labels]]:
+    """Rows ``name:key=value,...`` of a section of INFO."""
 
-    def __init__(
-        self, manager: QueueManager, *, host: str = "127.0.0.1", port: int = 9464, pattern: str | None = None
-    ) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path.partition("?")[0] not in ("/", "/metrics"):
-                    self.send_error(404)
-                    return
-                try:
-                    body = render(manager, pattern).encode()
-                except MqError as error:
-                    log.warning("the figures cannot be read: %s", error)
-                    self.send_error(503, explain="the broker cannot be reached")
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+    def ask() -> Operation[str]:
+        reply = yield Command(("INFO", section))
+        if isinstance(reply, Refused):
+            return ""
+        return reply.decode() if isinstance(reply, bytes) else str(reply)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-                log.debug(format, *args)
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="mqredis-exporter", daemon=True
-        )
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        return str(self._server.server_address[0]), int(self._server.server_address[1])
-
-    def __enter__(self) -> Exporter:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def wait(self) -> None:
-        """Until the process ends."""
-        self._thread.join()
+    found = []
+    for line in manager._run(ask()).splitlines():
+        name, _, rest = line.partition(":")
+        if match := wanted.match(name):
+            found.append((match[1], dict(pair.partition("=")[::2] for pair in rest.strip().split(","))))
+    return found

@@ -1,0 +1,76 @@
+"""A small HTTP server for Prometheus."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from mqredis.client import QueueManager
+from mqredis.errors import MqError
+from mqredis.prometheus.figures import render
+from mqredis.prometheus.text import CONTENT_TYPE
+
+log = logging.getLogger("mqredis")
+
+
+class Exporter:
+    """Serves figures over HTTP at ``/metrics``; ``with Exporter(manager, port=9464) as exporter: ...``.
+
+    ``manager``: whose queues are told; None: no queues. ``sources``: more text, such as ``Meter().render``.
+    """
+
+    def __init__(
+        self,
+        manager: QueueManager | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 9464,
+        pattern: str | None = None,
+        sources: Sequence[Callable[[], str]] = (),
+    ) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.partition("?")[0] not in ("/", "/metrics"):
+                    self.send_error(404)
+                    return
+                try:
+                    queues = render(manager, pattern) if manager is not None else ""
+                    body = "".join([queues, *(source() for source in sources)]).encode()
+                except MqError as error:
+                    log.warning("the figures cannot be read: %s", error)
+                    self.send_error(503, explain="the broker cannot be reached")
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+                log.debug(format, *args)
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="mqredis-exporter", daemon=True
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return str(self._server.server_address[0]), int(self._server.server_address[1])
+
+    def __enter__(self) -> Exporter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def wait(self) -> None:
+        """Until the process ends."""
+        self._thread.join()

@@ -1,0 +1,115 @@
+"""What only a client can measure: how long its calls take, and how soon a waiting reader has a message."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+from mqredis.client import QueueManager
+from mqredis.models import Message
+from mqredis.prometheus.text import Histogram
+from mqredis.steps import Call, Operation, Wait, Woken
+
+R = TypeVar("R")
+
+_CALL_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+_WAKE_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+
+
+class Meter:
+    """Measures the operations of the clients it watches; the others pay nothing."""
+
+    def __init__(self) -> None:
+        self.calls = Histogram(
+            "mqredis_client_call_seconds",
+            "From sending a script call to its reply, repetitions included.",
+            _CALL_BUCKETS,
+        )
+        self.wakes = Histogram(
+            "mqredis_client_wake_seconds",
+            "From the arrival of a message to the waiting reader that was woken for it.",
+            _WAKE_BUCKETS,
+        )
+        self._ahead: dict[QueueManager, float] = {}
+
+    def watch(self, manager: QueueManager) -> None:
+        """Measure this client from now on."""
+        self._adjust(manager)
+        original = manager._run
+
+        def run(operation: Operation[R]) -> R:
+            return original(self._metered(manager, operation))
+
+        vars(manager)["_run"] = run
+
+    def unwatch(self, manager: QueueManager) -> None:
+        """Measure it no more."""
+        vars(manager).pop("_run", None)
+        self._ahead.pop(manager, None)
+
+    def render(self) -> str:
+        """The figures, for ``Exporter(sources=[meter.render])``."""
+        for manager in list(self._ahead):
+            self._adjust(manager)
+        lines: list[str] = []
+        self.calls.render(lines)
+        self.wakes.render(lines)
+        return "\n".join(lines) + "\n"
+
+    def _adjust(self, manager: QueueManager) -> None:
+        """How far the server's clock, which stamps messages, is ahead of ours, in seconds."""
+        before = time.time()
+        server = manager._driver.clock_ms() / 1000
+        self._ahead[manager] = server - (before + time.time()) / 2
+
+    def _metered(self, manager: QueueManager, operation: Operation[R]) -> Operation[R]:
+        """The same operation, with a look at each step."""
+        answer: Any = None
+        error: BaseException | None = None
+        waiting, rung = 0.0, False
+        try:
+            while True:
+                try:
+                    step = operation.send(answer) if error is None else operation.throw(error)
+                except StopIteration as stop:
+                    if rung:
+                        self._woken(manager, stop.value, waiting)
+                    result: R = stop.value
+                    return result
+                answer = error = None
+                began = time.monotonic()
+                if type(step) is Wait:
+                    waiting = waiting or time.time()
+                try:
+                    answer = yield step
+                except GeneratorExit:
+                    raise
+                except BaseException as raised:  # noqa: BLE001 - the operation's to deal with
+                    error = raised
+                if type(step) is Call:
+                    took = time.monotonic() - began
+                    self.calls.observe(took, manager=manager.name, script=step.script)
+                elif type(step) is Wait:
+                    rung = answer is Woken.RUNG
+        finally:
+            operation.close()
+
+    def _woken(self, manager: QueueManager, result: Any, waiting: float) -> None:
+        """A wait was rung, and this came of it. Only what arrived during the wait, and for the first time, tells."""
+        message = _first(result)
+        if message is None or message.delivery_count > 1:
+            return
+        ahead = self._ahead.get(manager, 0.0)
+        arrived = message.arrived_at.timestamp()
+        if arrived >= waiting + ahead:
+            self.wakes.observe(max(0.0, time.time() + ahead - arrived), manager=manager.name)
+
+
+def _first(result: Any) -> Message | None:
+    """The first message in what a read answers: messages, locks, or either with the place of their queue."""
+    if isinstance(result, tuple):
+        result = result[-1]
+    result = getattr(result, "messages", result)
+    if isinstance(result, list) and result:
+        result = result[0]
+    return result if isinstance(result, Message) else None

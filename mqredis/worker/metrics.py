@@ -1,0 +1,60 @@
+"""What a worker tells Prometheus: what its consumers did, how soon they were woken, how long their calls took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from mqredis.client import QueueManager
+from mqredis.errors import InvalidArgument
+from mqredis.prometheus import Exporter, Meter
+from mqredis.prometheus.text import metric
+from mqredis.worker.consumer import Consumer
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of "127.0.0.1:9465" or "9465". Raises InvalidArgument."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise InvalidArgument(f"metrics must be a port or host:port, not {text!r}")
+    return host or "127.0.0.1", int(port)
+
+
+def shifted(text: str, by: int) -> str:
+    """The address of another process of the same worker: the port is that much higher."""
+    host, port = address(text)
+    return f"{host}:{port + by}"
+
+
+def figures(consumers: Sequence[Consumer]) -> str:
+    """What the consumers did since they were registered."""
+    lines: list[str] = []
+    every = [({"consumer": consumer.name}, consumer) for consumer in consumers]
+    for name, about, attribute in (
+        ("mqredis_worker_handled_total", "Messages that were handled.", "handled"),
+        ("mqredis_worker_failed_total", "Runs of a handler that failed.", "failed"),
+        ("mqredis_worker_rejected_total", "Messages that were rejected.", "rejected"),
+    ):
+        metric(lines, name, "counter", about, [(labels, getattr(c, attribute)) for labels, c in every])
+    now = time.monotonic()
+    looked = [(labels, now - c.looked) for labels, c in every if c.looked]
+    about = "Time since a look at the queues last worked."
+    metric(lines, "mqredis_worker_seconds_since_look", "gauge", about, looked)
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def served(where: str | None, manager: QueueManager, consumers: Sequence[Consumer]) -> Iterator[None]:
+    """Serve the figures at this address while the block lasts; None: do not."""
+    if where is None:
+        yield
+        return
+    host, port = address(where)
+    meter = Meter()
+    meter.watch(manager)
+    try:
+        with Exporter(host=host, port=port, sources=[lambda: figures(consumers), meter.render]):
+            yield
+    finally:
+        meter.unwatch(manager)

@@ -1,0 +1,86 @@
+"""The dashboard, the alerts and the example for KEDA speak of metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import mqredis
+from mqredis.prometheus import Meter, render
+from mqredis.worker.metrics import figures
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+FILES = sorted(DEPLOY.iterdir())
+
+
+@pytest.fixture
+def names() -> dict[str, str]:
+    """Every metric that is served, with its type."""
+    settings = mqredis.Settings(allow_volatile=True)
+    with mqredis.connect("memory://deploy", settings=settings) as qm:
+        text = render(qm) + Meter().render() + figures([])
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+
+
+def used(path: Path) -> set[str]:
+    return set(re.findall(r"mqredis_[a-z_]+", path.read_text()))
+
+
+def test_each_file_is_looked_at():
+    assert [path.name for path in FILES] == ["grafana.json", "keda.yaml", "prometheus-rules.yaml"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_metric_exists(path, names):
+    served = set(names)
+    served |= {f"{name}_bucket" for name, kind in names.items() if kind == "histogram"}
+    assert used(path)
+    assert used(path) <= served
+
+
+def test_the_dashboard_shows_every_metric(names):
+    shown = used(DEPLOY / "grafana.json")
+    assert {name for name, kind in names.items() if f"{name}_bucket" not in shown} <= shown
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    panels: list[dict[str, Any]] = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for panel in panels:
+        assert panel["title"]
+        for target in panel["targets"]:
+            assert target["expr"].count("(") == target["expr"].count(")")
+
+
+def test_counters_are_shown_as_rates(names):
+    for path in FILES:
+        for name in used(path):
+            if names.get(name) == "counter":
+                spoken = re.findall(rf"(\w+)\({name}", path.read_text())
+                assert spoken, name
+                assert set(spoken) <= {"rate", "increase"}, (path.name, name)
+
+
+def test_labels_exist():
+    """What the files select by is a label of that metric."""
+    settings = mqredis.Settings(allow_volatile=True)
+    with mqredis.connect("memory://deploy-labels", settings=settings) as qm:
+        qm.create_queue("q")
+        text = render(qm)
+    for path in FILES:
+        for name, inner in re.findall(r"(mqredis_(?:queue|manager)_[a-z_]+)\{([^}]*)\}", path.read_text()):
+            for label in re.findall(r"(\w+)=", inner.replace("\\", "")):
+                assert re.search(rf'^{name}\{{[^}}]*{label}="', text, re.MULTILINE), (path.name, name, label)
+
+
+def test_the_examples_are_what_they_say():
+    keda = yaml.safe_load((DEPLOY / "keda.yaml").read_text())
+    assert (keda["apiVersion"], keda["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    for trigger in keda["spec"]["triggers"]:
+        assert trigger["type"] == "prometheus"
+        assert {"serverAddress", "query", "threshold"} <= trigger["metadata"].keys()
+    (group,) = yaml.safe_load((DEPLOY / "prometheus-rules.yaml").read_text())["groups"]
+    assert all({"alert", "expr", "annotations"} <= rule.keys() for rule in group["rules"])

@@ -1,0 +1,187 @@
+"""What clients measure, what the server tells of its scripts, and the figures of workers."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.prometheus import Meter, render
+from mqredis.prometheus.text import Histogram
+from mqredis.steps import Call, Now, Wait, Woken
+from mqredis.worker import Worker
+from mqredis.worker.metrics import address, shifted
+from tests.prometheus.test_prometheus import LINE, value
+
+
+@pytest.fixture
+def meter(qm):
+    found = Meter()
+    found.watch(qm)
+    yield found
+    found.unwatch(qm)
+
+
+def test_calls_are_counted_by_script(qm, meter):
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        for _ in range(3):
+            queue.send(b"x")
+        queue.receive(0)
+    text = meter.render()
+    name = "mqredis_client_call_seconds"
+    assert value(text, f"{name}_count", manager="w", script="send") == 3
+    assert value(text, f"{name}_count", manager="w", script="receive") == 1
+    assert value(text, f"{name}_bucket", manager="w", script="send", le="+Inf") == 3
+    assert value(text, f"{name}_sum", manager="w", script="send") > 0
+    for line in text.splitlines():
+        assert line.startswith("# ") or LINE.match(line), line
+    meter.unwatch(qm)
+    qm.info()
+    assert value(meter.render(), f"{name}_count", manager="w", script="send") == 3
+
+
+def wakes(meter: Meter) -> float:
+    found = re.findall(r"mqredis_client_wake_seconds_count\S* (\S+)", meter.render())
+    return float(found[0]) if found else 0.0
+
+
+def test_a_reader_that_was_woken_is_counted(qm, meter):
+    """Until it happens: a reader may always be faster than its sender, or come back by itself."""
+    qm.create_queue("q")
+    qm.create_queue("ready")
+    with qm.open("q") as queue:
+        while not wakes(meter):
+            reader = threading.Thread(target=lambda: queue.receive(30))
+            reader.start()
+            while not qm.queue_info("q").waiters and reader.is_alive():
+                pass
+            queue.send(b"x")
+            reader.join(60)
+            assert not reader.is_alive()
+
+
+def run(meter: Meter, qm: Any, answers: list[Any], result: Any) -> None:
+    """An operation with these steps, and what they are answered."""
+
+    def operation() -> Any:
+        for step, _ in answers:
+            yield step
+        return result
+
+    driven = meter._metered(qm, operation())
+    next(driven)
+    for _, answer in answers[:-1]:
+        driven.send(answer)
+    with pytest.raises(StopIteration):
+        driven.send(answers[-1][1])
+
+
+WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "how, deliveries, late, counted",
+    [
+        (Woken.RUNG, 1, 3600, 1),
+        (Woken.TIMED_OUT, 1, 3600, 0),
+        (Woken.RUNG, 2, 3600, 0),  # it was here before
+        (Woken.RUNG, 1, -3600, 0),  # it arrived before the wait: delayed, or locked by somebody
+    ],
+    ids=["woken", "by itself", "again", "old"],
+)
+@pytest.mark.parametrize("shape", ["messages", "one", "place and locks"])
+def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
+    from mqredis.operations.receive import Locks
+
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send(b"x")
+        message = queue.receive(0)
+    when = datetime.now(UTC) + timedelta(seconds=late)
+    message = message.model_copy(update={"arrived_at": when, "delivery_count": deliveries})
+    result = {"messages": [message], "one": message, "place and locks": (1, Locks([message], "1", 0.0))}[
+        shape
+    ]
+    run(meter, qm, [(Now(), 0.0), (CALL, (0, [])), (WAIT, how), (CALL, (0, []))], result)
+    assert wakes(meter) == counted
+
+
+def test_errors_reach_the_operation(qm, meter):
+    with pytest.raises(mqredis.QueueNotFound):
+        qm.queue_info("nowhere")
+    qm.create_queue("q")
+    with qm.open("q") as queue, pytest.raises(mqredis.IoTimeout):
+        queue.receive(0.01)
+
+
+def test_buckets():
+    histogram = Histogram("h", "About.", (1, 0.1))
+    for seconds in (0.05, 0.1, 0.5, 7):
+        histogram.observe(seconds, a="b")
+    lines: list[str] = []
+    histogram.render(lines)
+    assert lines[2:] == [
+        'h_bucket{a="b",le="0.1"} 2',
+        'h_bucket{a="b",le="1"} 3',
+        'h_bucket{a="b",le="+Inf"} 4',
+        'h_sum{a="b"} 7.65',
+        'h_count{a="b"} 4',
+    ]
+
+
+def test_the_server_tells_how_long_its_scripts_run(qm, backend):
+    if backend.kind == "real":
+        text = render(qm)
+        calls = re.findall(r'mqredis_server_script_calls_total\{command="(?:fcall|evalsha)"\} (\S+)', text)
+        assert calls
+        assert float(calls[0]) > 0
+        assert re.search(r'mqredis_server_script_latency_seconds\{command="\w+",quantile="0.99"\} ', text)
+    else:
+        assert "# TYPE mqredis_server_script_seconds_total counter" in render(qm)
+
+
+def test_a_worker_serves_its_figures(qm, backend):
+    qm.create_queue("q")
+    worker = Worker(metrics="0")
+    texts: list[str] = []
+
+    @worker.consumer("q", name="mine")
+    def handle(message):
+        with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics", timeout=60) as answer:
+            texts.append(answer.read().decode())
+
+    ports: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        from mqredis.prometheus import Exporter
+
+        entered = Exporter.__enter__
+
+        def enter(self: Exporter) -> Exporter:
+            ports.append(self.address[1])
+            return entered(self)
+
+        patch.setattr(Exporter, "__enter__", enter)
+        with qm.open("q") as queue:
+            queue.send(b"1")
+            queue.send(b"2")
+        assert worker.run(burst=True, manager=qm, signals=False) == 2
+    assert value(texts[1], "mqredis_worker_handled_total", consumer="mine") == 1
+    assert value(texts[1], "mqredis_worker_seconds_since_look", consumer="mine") >= 0
+    assert "mqredis_client_call_seconds_count" in texts[1]
+    assert "mqredis_queue_messages" not in texts[1]
+    assert "_run" not in vars(qm)
+
+
+@pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1"])
+def test_addresses(wrong):
+    assert address("9465") == ("127.0.0.1", 9465)
+    assert address("[::]:9465") == ("[::]", 9465)
+    assert shifted("0.0.0.0:9465", 3) == "0.0.0.0:9468"
+    with pytest.raises(mqredis.InvalidArgument):
+        address(wrong)
