@@ -46,7 +46,7 @@ def work(url: str) -> None:
         qm.create_queue("plain")
         waiting.start()
         qm.open("plain").send(b"x", time_to_be_received=60)
-        waiting.join(20)
+        waiting.join(30)
         assert not waiting.is_alive()
         qm.maintain()
         retry.purge()

@@ -21,7 +21,7 @@ from mqredis.errors import IoTimeout
 from mqredis.settings import Settings
 
 #: No step of a conformance test takes longer than this unless something hangs, in seconds.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class LoopThread:

@@ -107,7 +107,7 @@ def _waits(qm: QueueManager) -> None:
             orders.cancel("tag")
         else:
             orders.send(b"late")
-        thread.join(20)
+        thread.join(30)
         assert not thread.is_alive()
     with contextlib.suppress(IoTimeout):
         orders.receive(0.01, match=Match(correlation_id="never"))
@@ -118,7 +118,7 @@ def _waits(qm: QueueManager) -> None:
     thread.start()
     _until_waiting(qm, thread)
     leaving.close()
-    thread.join(20)
+    thread.join(30)
     orders.purge()
     orders.close()
 

@@ -156,7 +156,7 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
     strays: set[tuple[str, str]] = set()
     scripts_seen = 0
     with socket.socket(socket.AF_UNIX) as monitor:
-        monitor.settimeout(20)
+        monitor.settimeout(30)
         monitor.connect(str(redis_server.socket_path))
         monitor.sendall(b"MONITOR\r\n")
         lines = monitor.makefile("r", encoding="latin-1", newline="\r\n")
@@ -176,7 +176,7 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
             for key in touched(words):
                 if key not in declared and not key.startswith("mq:{spy}:bell:"):
                     strays.add((words[0], key))
-        walk.join(20)
+        walk.join(30)
     assert scripts_seen > 100
     assert not strays
 

@@ -156,7 +156,7 @@ class TinyScript:
         return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Wait until the condition holds; errors count as no."""
     end = time.monotonic() + seconds
     while True:
@@ -170,7 +170,7 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         _PAUSE.wait(0.002)
 
 
-async def aio_until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     """The same for tasks: the loop turns between two looks."""
     pause = asyncio.Event()
     async with asyncio.timeout(seconds):
@@ -184,7 +184,7 @@ async def aio_until(condition: Callable[[], Any], seconds: float = 10.0) -> None
 _PAUSE = threading.Event()
 
 FAST = Settings(
-    retry_seconds=3, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05,
+    retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05,
     connect_timeout_seconds=1, reply_timeout_seconds=1,
 )  # fmt: skip
 

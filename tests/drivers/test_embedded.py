@@ -43,11 +43,11 @@ class User:
         return self.process.stdout.readline().strip()
 
     def leave(self) -> None:
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -177,6 +177,6 @@ def test_foreground_runs_until_told(tmp_path: Path) -> None:
     address = process.stdout.readline().strip()
     pid = server_pid(address)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
     until(lambda: gone(pid))

@@ -93,7 +93,7 @@ def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
             future = pool.submit(driver.run, take(keys))
             until(partial(waiting, driver))
             other.run(put(keys))
-            assert future.result(5) == "taken"
+            assert future.result(30) == "taken"
 
 
 async def test_a_cluster_async(cluster: Cluster, aconnect: Callable[..., AsyncDriver]) -> None:
@@ -174,14 +174,16 @@ def test_a_failover(watched: tuple[RedisServer, Sentinel], connect: Callable[...
         )
         primary.kill()
         assert other.run(put(keys)) == "put"
-        assert future.result(15) == "taken"
+        assert future.result(30) == "taken"
     assert driver.core.run_id != run_id
 
 
 def test_a_sentinel_that_does_not_know_the_name(
     watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
 ) -> None:
-    driver = connect(f"redis+sentinel://127.0.0.1:{watched[1].port}/other", FAST)
+    driver = connect(
+        f"redis+sentinel://127.0.0.1:{watched[1].port}/other", FAST.model_copy(update={"retry_seconds": 0.5})
+    )
     with pytest.raises(BrokerUnavailable, match="other"):
         driver.open()
 

@@ -24,26 +24,19 @@ def waiting(driver: Any, count: int) -> Callable[[], bool]:
     return lambda: len(driver._hub.board.waits) == count
 
 
-def timed(driver: Driver, seen: list[Any]) -> tuple[str, float]:
-    return driver.run(take(driver.core.keys, seen=seen)), time.monotonic()
-
-
 def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
     driver, other = connect(url, SLOW), connect(url)
-    times = []
     with ThreadPoolExecutor(1) as pool:
         for _ in range(20):
             seen: list[Any] = []
-            future = pool.submit(timed, driver, seen)
+            future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
             until(waiting(driver, 1))
-            start = time.monotonic()
             other.run(put(driver.core.keys))
-            result, end = future.result(5)
-            times.append(end - start)
-            assert result == "taken"
+            assert (
+                future.result(30) == "taken"
+            )  # the next re-check would come after 48 seconds at the earliest
             assert seen == ["k", Woken.RUNG]
     assert driver.wake_mode == "keyspace"
-    assert sorted(times)[10] < 0.05
 
 
 def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., Driver]) -> None:
@@ -54,17 +47,17 @@ def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., 
         second = pool.submit(driver.run, take(driver.core.keys, scopes=(others, "tag")))
         until(waiting(driver, 2))
         driver.cancel(mine)
-        assert first.result(5) == "cancelled"
+        assert first.result(30) == "cancelled"
         assert waiting(driver, 1)()
         driver.cancel("tag")
-        assert second.result(5) == "cancelled"
+        assert second.result(30) == "cancelled"
 
 
 def test_a_nap_times_out(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
     start = time.monotonic()
     assert driver.run(take(driver.core.keys, nap=0.05)) == "timed out"
-    assert 0.05 <= time.monotonic() - start < 2
+    assert 0.05 <= time.monotonic() - start < 30
 
 
 def test_many_waiters_share_one_subscription(
@@ -78,7 +71,7 @@ def test_many_waiters_share_one_subscription(
             assert len(client.client_list(_type="pubsub")) == 1
         for _ in futures:
             other.run(put(driver.core.keys))
-        assert {future.result(10) for future in futures} == {"taken"}
+        assert {future.result(30) for future in futures} == {"taken"}
 
 
 def test_a_lost_subscription_wakes_everybody(
@@ -93,7 +86,7 @@ def test_a_lost_subscription_wakes_everybody(
         until(lambda: len(seen) >= 3)  # it looked again after the reconnection
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
-        assert future.result(5) == "taken"
+        assert future.result(30) == "taken"
 
 
 def test_a_dead_subscription_is_found(
@@ -109,7 +102,7 @@ def test_a_dead_subscription_is_found(
         until(lambda: len(seen) >= 3)
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
-        assert future.result(5) == "taken"
+        assert future.result(30) == "taken"
 
 
 async def test_async_a_dead_subscription_is_found(
@@ -125,7 +118,7 @@ async def test_async_a_dead_subscription_is_found(
         await aio_until(lambda: len(seen) >= 3)
         await awaiting(driver, 1)
         await other.run(put(driver.core.keys))
-        assert await asyncio.wait_for(task, 5) == "taken"
+        assert await asyncio.wait_for(task, 30) == "taken"
 
 
 def test_publish_where_notifications_are_off(
@@ -139,7 +132,7 @@ def test_publish_where_notifications_are_off(
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
-        assert future.result(5) == "taken"
+        assert future.result(30) == "taken"
     assert seen == ["p", Woken.RUNG]
     assert driver.wake_mode == "publish"
 
@@ -187,7 +180,7 @@ def test_the_recheck_finds_what_nobody_rang_for(url: str, connect: Callable[...,
         until(waiting(driver, 3))
         for _ in futures:
             other.run(perform(Call("silent", driver.core.keys.call("q"), [], first)))
-        assert {future.result(5) for future in futures} == {"taken"}
+        assert {future.result(30) for future in futures} == {"taken"}
 
 
 async def awaiting(driver: AsyncDriver, count: int) -> None:
@@ -220,7 +213,7 @@ async def test_async_lost_subscription(
     await aio_until(lambda: len(seen) >= 3)  # it looked again after the reconnection
     await awaiting(driver, 1)
     await other.run(put(driver.core.keys))
-    assert await asyncio.wait_for(task, 5) == "taken"
+    assert await asyncio.wait_for(task, 30) == "taken"
 
 
 def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) -> None:
@@ -239,4 +232,4 @@ def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) 
                 driver.cancel("tag")  # after the look, before the wait
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(driver.run, operation()).result(5) == "cancelled"
+        assert pool.submit(driver.run, operation()).result(30) == "cancelled"

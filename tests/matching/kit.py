@@ -14,7 +14,7 @@ import mqredis.asyncio as twin
 from mqredis import Outgoing, Settings
 
 #: Nothing in these tests takes longer unless it hangs, in seconds.
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 class Loop:

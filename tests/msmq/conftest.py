@@ -68,7 +68,7 @@ class Background:
 
     def until(self, condition: Callable[[], object]) -> None:
         """Look until something holds."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         pause = threading.Event()
         while not condition():
             assert time.monotonic() < deadline, "it never came true"

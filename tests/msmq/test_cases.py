@@ -37,7 +37,7 @@ def test_f21(qm, background):
     background.until(lambda: qm.queue_info("q;s").waiters == 1)
     with qm.open("q;s", Access.MOVE) as target:
         q.move(q.peek(0).lookup_id, target)
-    assert waiting.result(10).body == b"A"
+    assert waiting.result(30).body == b"A"
 
 
 def test_h4(qm):

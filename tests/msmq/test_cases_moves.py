@@ -128,7 +128,7 @@ def test_m13(qm, background):
     gate = threading.Barrier(2)
 
     def move():
-        gate.wait(10)
+        gate.wait(30)
         q.move(sent.lookup_id, target)
 
     ends = [background(move).exception, background(move).exception]

@@ -71,7 +71,7 @@ def test_delayed_message(qm, background):
     waiting = background(lambda: q.receive(30))
     background.until(lambda: qm.queue_info("q").waiters == 1)
     qm.advance_clock(10)
-    assert waiting.result(10).body == b"later"
+    assert waiting.result(30).body == b"later"
     assert qm.queue_info("q").delayed == 0
 
 

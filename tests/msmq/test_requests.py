@@ -30,7 +30,7 @@ def test_request_and_reply(qm, connect, background):
     for _ in range(3):
         reply = qm.request(q, b"hello", timeout=10)
         assert (reply.body, reply.label) == (b"HELLO", "done")
-    server.result(10)
+    server.result(30)
     names = [info.name for info in qm.queues("reply$*")]
     assert len(names) == 1
     qm.close()

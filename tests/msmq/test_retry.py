@@ -105,7 +105,7 @@ def test_rest_ends_for_a_waiting_reader(qm, background):
     waiting = background(lambda: q.receive(30))
     background.until(lambda: qm.queue_info("q").waiters == 1)
     qm.advance_clock(11)
-    assert waiting.result(10).body == b"a"
+    assert waiting.result(30).body == b"a"
 
 
 def test_message_returns_to_its_place(qm):

@@ -133,7 +133,7 @@ def test_subscribers_wake_and_features_apply_to_the_copies(qm, background):
             acknowledge=Acknowledge.FULL_REACH_QUEUE,
             administration_queue="admin",
         )
-        assert waiting.result(10).body == b"x"
+        assert waiting.result(30).body == b"x"
     assert len(drain(qm, "a;journal")) == 1
     assert [m.response_queue for m in drain(qm, "admin")] == ["a", "b"]
     with pytest.raises(DuplicateMessage):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from random import Random
-from time import perf_counter
 
 import pytest
 
@@ -70,11 +69,10 @@ def test_like(judge: Judge, pattern: str, text: str, outcome: bool):
     ids=lambda value: f"{value[:6]}{len(value)}",
 )
 def test_patterns_made_to_hurt(judge: Judge, pattern: str, text: str):
-    """One message, and the worst that 8 KiB of selector can do to it: some 3 ms; the rest is room."""
+    """One message, and the worst that 8 KiB of selector can do to it: some 3 ms. A search without a bound on its steps
+    would not end within the time that a test has."""
     selector = parse(f"s LIKE '{pattern}'")
-    started = perf_counter()
     (answer,) = judge([(selector, Subject({"s": text}))])
-    assert perf_counter() - started < 0.5
     assert answer is not True
 
 
@@ -82,9 +80,8 @@ def test_many_likes_share_one_budget(judge: Judge):
     """The bound is for the selector, not for each LIKE of it."""
     selector = parse(" OR ".join(f"s LIKE '%a_b{n}%'" for n in range(200)))
     assert selector.like_budget == FLOOR
-    started = perf_counter()
-    judge([(selector, Subject({"s": "a" * FLOOR}))])
-    assert perf_counter() - started < 1.0
+    (answer,) = judge([(selector, Subject({"s": "a" * FLOOR}))])
+    assert answer is not True
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class Proxy:
 
     def __enter__(self) -> Proxy:
         self._thread.start()
-        self._ready.wait(10)
+        self._ready.wait(30)
         return self
 
     def __exit__(
@@ -82,7 +82,7 @@ class Proxy:
         for rule in self.rules:
             rule.release()
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def url(self, database: int = 0) -> str:
         """What a client connects to."""
@@ -120,7 +120,7 @@ class Proxy:
         return Counter(request.command for request in list(self.log))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     async def _cut_all(self) -> int:
         links = list(self.links)

@@ -53,7 +53,7 @@ def dial(proxy: Proxy) -> Iterator[socket.socket]:
     """A bare connection through the proxy."""
     family = socket.AF_UNIX if proxy.listen else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as connection:
-        connection.settimeout(5)
+        connection.settimeout(30)
         connection.connect(str(proxy.listen) if proxy.listen else ("127.0.0.1", proxy.port))
         yield connection
 
@@ -162,7 +162,7 @@ def test_held_reply_is_given_when_released(proxy, direct):
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(1)
-        connection.settimeout(5)
+        connection.settimeout(30)
         rule.release()
         assert read(connection, 11) == b":1\r\n+PONG\r\n"
 
@@ -217,12 +217,12 @@ def test_dropped_messages_leave_subscriptions_and_answers_alone(proxy, direct):
     client = redis.Redis.from_url(proxy.url(), decode_responses=True, protocol=2)
     with client.pubsub() as pubsub:
         pubsub.subscribe("a", "b")
-        assert [pubsub.get_message(timeout=5)["type"] for _ in "ab"] == ["subscribe"] * 2
+        assert [pubsub.get_message(timeout=30)["type"] for _ in "ab"] == ["subscribe"] * 2
         rule = proxy.add(DropPush(), where=lambda r: r.args[1] == b"a", times=1)
         for text in ("lost", "kept"):
             direct.publish("a", text)
         direct.publish("b", "b")
-        assert [pubsub.get_message(timeout=5)["data"] for _ in "ab"] == ["kept", "b"]
+        assert [pubsub.get_message(timeout=30)["data"] for _ in "ab"] == ["kept", "b"]
     assert rule.hits == 1
     client.close()
 
@@ -283,7 +283,7 @@ def test_cut_all_wakes_a_client_that_waits_for_an_answer(proxy):
         while not proxy.log:
             gone.wait(0.001)
         assert proxy.cut_all() == 1
-        assert gone.wait(5)
+        assert gone.wait(30)
         reader.join()
 
 

@@ -38,5 +38,5 @@ def started(qm: mqredis.QueueManager) -> Iterator[Callable[[Worker], threading.T
     for worker, thread in running:
         with contextlib.suppress(Exception):
             worker.stop()
-        thread.join(20)
+        thread.join(30)
         assert not thread.is_alive()
