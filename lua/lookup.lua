@@ -7,7 +7,7 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] mode  peek | take | lock | tx
 -- ARGV[5] seek  first | previous | current | next | last
--- ARGV[6] id  the lookup id; ignored for first and last
+-- ARGV[6] id  the lookup id; its value is ignored for first and last. current: several with commas, all or none
 -- ARGV[7] owner  id of the transaction, "" otherwise
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
@@ -35,7 +35,9 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 3)
 if frame.again then
-  for _, e in ipairs(q and position.read(q, { frame.again.ids }) or {}) do message.append(q, frame.again.reply, e) end
+  local ids = {}
+  for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
+  for _, e in ipairs(q and position.read(q, ids) or {}) do message.append(q, frame.again.reply, e) end
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
@@ -54,7 +56,7 @@ end
 if frame.missing then return finish(frame.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local mode, action, lid = ARGV[4], ARGV[5], ARGV[6]
+local mode, action = ARGV[4], ARGV[5]
 local t, code
 if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
@@ -64,56 +66,61 @@ if mode == "tx" then
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local e
-if action == "first" or action == "last" then
-  if mode == "peek" then
-    e = seek.visible(q, "", action == "last")
-  else
-    e = action == "first" and seek.available(q, "", 1)[1] or action == "last" and seek.back(q, "") or nil
+
+-- One entry, or nothing and the status that says why.
+local function at(lid)
+  if action == "first" or action == "last" then
+    if mode == "peek" then return seek.visible(q, "", action == "last") end
+    return action == "first" and seek.available(q, "", 1)[1] or action == "last" and seek.back(q, "") or nil
   end
-else
   local anchor = position.read(q, { lid })[1]
-  if not anchor then return finish(status.MESSAGE_NOT_FOUND) end
+  if not anchor then return end
+  if action == "previous" then
+    return mode == "peek" and seek.visible(q, lid, true) or mode ~= "peek" and seek.back(q, lid) or nil
+  elseif action == "next" then
+    return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.available(q, lid, 1)[1] or nil
+  end
   local st = anchor.st
-  if action == "current" then
-    if redis.call("ZSCORE", q.a, lid) then
-      if not seek.expired(anchor) then e = anchor end
-    elseif ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.sub(st.kind, 1, 1) == "L" then
-      e = anchor
-      if t then st.deliveries = st.deliveries - 1 end
-    elseif mode == "peek" and st and not string.find(st.kind, "[P-]") then
-      if not string.find(st.kind, "V", 1, true) then return finish(status.TRANSACTION_USAGE) end
-      e = anchor
-    end
-  elseif mode == "peek" then
-    e = seek.visible(q, lid, action == "previous")
-  elseif action == "previous" then
-    e = seek.back(q, lid)
-  else
-    e = seek.available(q, lid, 1)[1]
+  if redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
+  if ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.find(st.kind, "^L[^P]*$") then
+    anchor.held = true
+    return anchor
+  end
+  if mode == "peek" and st and not string.find(st.kind, "[P-]") then
+    if string.find(st.kind, "V", 1, true) then return anchor end
+    return nil, status.TRANSACTION_USAGE
   end
 end
-if e and mode ~= "peek" and queue.is(q, "x") and not q.parent and ARGV[10] == "" then
-  turn.load()
-  if turn.busy(q, e.rec) then e = nil end
+
+local turns, entries, ids = mode ~= "peek" and queue.is(q, "x") and not q.parent, {}, {}
+if turns then turn.load() end
+for lid in string.gmatch(ARGV[6], "[^,]+") do
+  local e, why = at(lid)
+  if not e or turns and not e.held and turn.busy(q, e.rec) then return finish(why or status.MESSAGE_NOT_FOUND) end
+  entries[#entries + 1], ids[#ids + 1] = e, e.lid
 end
-if not e then return finish(status.MESSAGE_NOT_FOUND) end
-if mode == "take" and not position.may_leave(q, { e }, "receive") then return finish(frame.missing) end
+if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
+if t and t.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 reply = { status.OK, "", 0, "", "", frame.now, 0 }
 local visible = ARGV[9] == "1" and "V" or ""
+for n = 1, #entries do
+  -- The same delivery goes on.
+  if mode ~= "peek" and entries[n].held then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
+end
 if mode == "lock" then
   frame.touch()
   reply[4] = string.format("%.0f", frame.history)
   reply[5] = string.format("%.0f", frame.now + tonumber(ARGV[8]))
-  position.lock(q, { e }, "L" .. visible, ARGV[1], reply[4], reply[5])
+  position.lock(q, entries, "L" .. visible, ARGV[1], reply[4], reply[5])
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
-  position.lock(q, { e }, "R" .. visible, t.id, t.fence, t.deadline)
-  tx.add(t, q, "R", { e.lid })
+  position.lock(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
+  tx.add(t, q, "R", ids)
 end
-message.append(q, reply, e)
-if mode == "take" then position.delete(q, { e }, "receive") end
-if mode == "lock" or t then return finish(reply, 7, e.lid) end
+for n = 1, #entries do message.append(q, reply, entries[n]) end
+if mode == "take" then position.delete(q, entries, "receive") end
+if mode == "lock" or t then return finish(reply, 7, table.concat(ids, ",")) end
 return finish(reply)

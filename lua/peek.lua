@@ -66,7 +66,10 @@ if ARGV[7] ~= "" then
   if kind == "h" then hint = rest end
 end
 
-if ARGV[9] ~= "" then
+if cursor == "R" and ARGV[6] == "current" then
+  if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
+  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
+elseif ARGV[9] ~= "" then
   entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]))
   if not entries then
     search.load()
@@ -74,9 +77,6 @@ if ARGV[9] ~= "" then
     if code then return finish(code) end
     entries, place = found, stopped
   end
-elseif cursor == "R" and ARGV[6] == "current" then
-  if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
-  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
 elseif from ~= "end" then
   local count = tonumber(ARGV[4])
   if count > 1 then

@@ -13,7 +13,7 @@
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
--- ARGV[12] settlements  how many follow
+-- ARGV[12] settlements  how many follow; 0 unless mode is lock
 -- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
 -- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
@@ -53,8 +53,6 @@ end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 3)
 local more = due.serve(q)
--- Decided before anything is settled: a refusal has settled nothing.
-local lost = not frame.missing and not queue.is(q, "g") and settle.all(q, 13, tonumber(ARGV[12]), 0)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
@@ -65,9 +63,9 @@ local function finish(code, upto, ids)
   return code
 end
 
-if not lost then return finish(frame.missing or status.GET_INHIBITED) end
-
 -- decide -----------------------------------------------------------------------------------------
+-- Whatever refuses the call comes before the first settlement: a refusal has settled nothing.
+if frame.missing or queue.is(q, "g") then return finish(frame.missing or status.GET_INHIBITED) end
 local mode, count = ARGV[4], tonumber(ARGV[5])
 local t, code
 if mode == "tx" then
@@ -85,30 +83,41 @@ if ARGV[9] ~= "" then
   if ARGV[10] ~= "" and kind == "h" then hint = rest end
 end
 local cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2)
-local entries, place
-if ARGV[11] ~= "" then
+local turns, entries, place = queue.is(q, "x") and not q.parent, nil, nil
+if turns then turn.load() end
+if cursor == "R" then
+  entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
+  if #entries == 0 or seek.expired(entries[1]) or turns and turn.busy(q, entries[1].rec) then
+    return finish(status.MESSAGE_ALREADY_RECEIVED)
+  end
+end
+if ARGV[12] ~= "0" and string.find(ARGV[11], "\3G", 1, true) then
+  search.load()
+  code = search.refuses(q, ARGV[11])
+  if code then return finish(code) end
+end
+local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
+if not lost then return finish(frame.missing) end
+if entries then -- luacheck: ignore 542
+elseif ARGV[11] ~= "" then
   entries = seek.direct(q, ARGV[11], from, count)
   if not entries then
     search.load()
     entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
     if code then return finish(code) end
   end
-elseif hint and (cursor ~= "" or count == 1 and not queue.is(q, "x")) and redis.call("ZSCORE", q.a, hint) then
+elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCORE", q.a, hint) then
   entries = position.read(q, { hint })
-elseif cursor == "R" then
-  entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
-  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
 elseif from == "end" then
   entries = {}
-elseif cursor == "" and queue.is(q, "x") and not q.parent then
-  turn.load()
+elseif cursor == "" and turns then
   entries = turn.take(q, count)
 else
   entries = seek.available(q, from, count)
 end
 
 if #entries == 0 then
-  if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" then return finish(status.MESSAGE_NOT_FOUND) end
+  if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
   if ticket == "leave" then
     if not place then wake.drop(q, waiter, ARGV[11]) end

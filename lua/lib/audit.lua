@@ -103,7 +103,8 @@ end
 function audit.members(base, lid, rec)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-f][^%z]*%z") or not record.flag(rec, 1) then return {} end
   local flags = redis.call("HGET", KEYS[base], "flags") or ""
-  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags }, lid, rec)
+  local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
+  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags, parent = under }, lid, rec)
 end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.

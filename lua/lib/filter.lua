@@ -7,7 +7,7 @@
 --   @ id behind which the search begins                 G N O the next member of the group that the handle is in
 --   y handle whose marks count   Z interval of the co-operative marks in ms, "-" for ever; "" not in the set
 --   f letters: L logical order, A all messages, S all segments available, C complete message, W whole group,
---     U unmarked only, H K set and h k take away handle and co-operative marks
+--     U unmarked only, H K set and h k take away handle and co-operative marks, B by delivery order, not by turns
 --
 -- share: of the time that a selector may take (lib/selector), since the rest of the call takes some, too.
 local filter = { share = 0.9 }

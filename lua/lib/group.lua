@@ -1,7 +1,9 @@
 --- require lazy "lib/index"
 -- Groups and segments (IBM MQ: message groups, MQGMO_ALL_MSGS_AVAILABLE and its kin), from the index alone: members
 -- "n" id NUL sequence(9) offset(9) lid(16) flags(1) [body length], see lib/index.
-local group = { known = {} }
+--
+-- walked: so many members the script has looked at; a search ends its call when they are too many (lib/search).
+local group = { known = {}, walked = 0 }
 
 function group.digits(number)
   return string.format("%09d", number)
@@ -33,6 +35,7 @@ function group.walk(q, id, sequence, one)
   local ids, offset, last = {}, 0, false
   while true do
     local page = redis.call("ZRANGEBYLEX", q.i, from, stop, "LIMIT", 0, 500)
+    group.walked = group.walked + #page
     for n = 1, #page do
       local member, at = page[n], #base + 1
       local s, o = tonumber(string.sub(member, at, at + 8)), tonumber(string.sub(member, at + 9, at + 17))
@@ -55,14 +58,23 @@ function group.walk(q, id, sequence, one)
   end
 end
 
--- The whole group: its ids in logical order, or nothing while one is missing.
+-- The whole group: its ids in logical order, or nothing while one is missing. What ends it is said by its last place,
+-- where of two messages the first one counts.
 function group.whole(q, id)
   if group.known[id] == nil then
     local newest = redis.call("ZREVRANGEBYLEX", q.i, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
-    local flags = newest and tonumber(string.sub(newest, #id + 37, #id + 37)) or 0
-    group.known[id] = flags % 2 == 1 and group.walk(q, id, 1) or false
+    if newest and not group.ends(newest, id) then
+      local place = string.sub(newest, 1, #id + 20)
+      newest = redis.call("ZRANGEBYLEX", q.i, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+    end
+    group.known[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
   end
   return group.known[id] or nil
+end
+
+-- Is this member flagged as the last of its group?
+function group.ends(member, id)
+  return tonumber(string.sub(member, #id + 37, #id + 37)) % 2 == 1
 end
 
 -- May a message of a group be taken under these options (letters of a filter)? r: its fields (lib/index).

@@ -18,12 +18,12 @@ function search.look(q, text, from, count, hint, taking)
   index.load()
   filter.load()
   local f = filter.parse(text)
-  if f.grouped then group.load() end
-  if f.G then return search.next(q, f) end
+  if f.grouped or f.G then group.load() end
   if taking and not q.parent and string.find(q.flags, "x", 1, true) then
-    f.x = true
+    f.x = {}
     turn.load()
   end
+  if f.G then return search.next(q, f) end
   local found, place = {}, nil
   if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
     local rec = redis.call("HGET", q.m, hint)
@@ -34,14 +34,27 @@ function search.look(q, text, from, count, hint, taking)
   return search.taken(q, f, found)
 end
 
+-- Must a call with this filter be refused? Asked by those that have something to do before they search; what that
+-- makes available may then be passed over, but refuses nothing any more.
+function search.refuses(q, text)
+  filter.load()
+  index.load()
+  group.load()
+  local f = filter.parse(text)
+  f.programs, search.decided = {}, true
+  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local rec = lid and redis.call("HGET", q.m, lid)
+  if rec and not search.expired(rec) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
+end
+
 -- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there". The
 -- selector was asked when the group was begun.
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
-  if not rec or search.expired(rec) then return {} end
+  if not rec or search.expired(rec) or f.x and turn.busy(q, rec) then return {} end
   f.programs = {}
-  if not filter.test(f, lid, rec) then return nil, nil, status.MATCH_OPTIONS end
+  if not filter.test(f, lid, rec) then return {}, nil, not search.decided and status.MATCH_OPTIONS or nil end
   if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
   return search.taken(q, f, { { lid = lid, rec = rec } })
 end
@@ -53,6 +66,7 @@ function search.taken(q, f, found)
     if ids then
       local entries = position.read(q, ids)
       entries.whole = true
+      search.mark(q, f, entries)
       return entries
     end
   end
@@ -60,11 +74,14 @@ function search.taken(q, f, found)
   for n = 1, #found do ids[n] = found[n].lid end
   local states = redis.call("HMGET", q.s, unpack(ids))
   for n = 1, #found do found[n].st = states[n] and record.state(states[n]) end
-  if string.find(f.f, "[HKhk]") then
-    mark.load()
-    for n = 1, #found do mark.apply(q, f, found[n].lid) end
-  end
+  search.mark(q, f, found)
   return found
+end
+
+function search.mark(q, f, found)
+  if not string.find(f.f, "[HKhk]") then return end
+  mark.load()
+  for n = 1, #found do mark.apply(q, f, found[n].lid) end
 end
 
 function search.expired(rec)
@@ -83,7 +100,16 @@ function search.admits(q, f, lid, rec)
     mark.load()
     if mark.seen(q, f, lid) then return false end
   end
-  return not f.x or not turn.busy(q, rec)
+  return not f.x or search.turn(q, f, rec)
+end
+
+-- Could its group go on? Of each group a call takes one message.
+function search.turn(q, f, rec)
+  local id = turn.group(rec)
+  if id == "" then return true end
+  if f.x[id] or turn.holder(q, id) then return false end
+  f.x[id] = true
+  return true
 end
 
 function search.scan(q, f, from, count)
@@ -101,7 +127,7 @@ function search.scan(q, f, from, count)
         found[#found + 1] = { lid = from, rec = recs[n] }
         if #found == count then return found end
       end
-      if filter.spent(f) then return found, from end
+      if filter.spent(f) or f.grouped and group.walked > search.most then return found, from end
     end
     if not more then return found end
     left, page = left - #ids, 250

@@ -42,12 +42,9 @@ end
 -- The message became available. True if nobody may have it yet.
 function turn.arrive(q, lid, rec)
   local id = turn.group(rec)
-  local holder = turn.holder(q, id)
-  if holder == lid then
-    redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid)
-    holder = nil
-  end
-  if holder then return true end
+  -- Segments of one message are locked together: the group is free when the last of them is back.
+  redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid)
+  if id ~= "" and turn.holder(q, id) then return true end
   turn.ready(q, id)
 end
 

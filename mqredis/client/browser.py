@@ -46,7 +46,6 @@ class Browser:
         ``lease`` seconds; the lock before it is given back. ``unmarked``: only messages without a mark that counts
         for this browser; ``mark``: mark what is found. Raises IoTimeout (2033), MatchOptionsError.
         """
-        operations.reset(self._browsing)
         return self._browse(Browse("first", timeout, match, selector, lock, lease, unmarked, mark))
 
     def next(

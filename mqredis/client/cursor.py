@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """A place in a queue (MS-MQDMPR 3.2). Errors never move it; several cursors of a handle are independent."""
+    """A place in a queue (MS-MQDMPR 3.2). Errors never move it; several cursors of a handle are independent.
 
-    def __init__(self, queue: Queue) -> None:
+    One with a match or a selector stops only at messages that agree with it.
+    """
+
+    def __init__(self, queue: Queue, place: operations.Place) -> None:
         self._queue = queue
-        self._place = operations.Place(queue._handle)
+        self._place = place
 
     def peek(self, timeout: float | None = None) -> Message:
         """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""

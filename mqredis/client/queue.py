@@ -12,7 +12,7 @@ from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
 from mqredis.errors import IoTimeout, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
-from mqredis.operations import browser, groups, lookup, peek, queue, receive, send
+from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
@@ -291,10 +291,12 @@ class Queue:
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
         return self._locked(self._run(operation))[0]
 
-    def cursor(self) -> Cursor:
-        """A new cursor at the start of the queue (3.1.7.1.1). Raises QueueNotAvailable if the queue is gone."""
-        self._run(queue.still_there(self._handle))
-        return Cursor(self)
+    def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
+        """A new cursor at the start of the queue (3.1.7.1.1), over the messages that agree.
+
+        Raises QueueNotAvailable if the queue is gone, MatchOptionsError, SelectorSyntaxError.
+        """
+        return Cursor(self, self._run(cursor.start(self._handle, match, selector)))
 
     # ---- the rest --------------------------------------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mqredis.commands import marks, read
-from mqredis.commands.filters import Filter
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.filters import Filter, Member
+from mqredis.commands.read import Found, Raw, Waiter
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -18,7 +19,7 @@ from mqredis.errors import (
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import matching
 from mqredis.operations.checks import timeout as checked_timeout
-from mqredis.operations.context import Handle, Logical, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import still_there
@@ -39,9 +40,11 @@ class Browsing:
     grouping: Grouping = Grouping.NONE
     interval: str | None = None  # of co-operative marks; None: not in the set
     place: str = ""  # the search goes on behind this id
-    current: str = ""  # the id under the cursor
-    state: Logical | None = None
-    fence: str = ""  # of the lock on `current`
+    under: tuple[
+        str, ...
+    ] = ()  # the id under the cursor; of a message that was joined, those of all segments
+    member: Member | None = None  # the next one of the group that is browsed in logical order
+    fence: str = ""  # of the lock on what is under the cursor
     marked: bool = False
     closed: bool = False
 
@@ -118,11 +121,10 @@ def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
         handle.need("receive")
     found = _filter(browsing, call)
     matching.check_token(found.match, checked_timeout(call.timeout))
-    logical = Grouping.LOGICAL_ORDER in found.grouping
     if call.step == "next":
-        found.after = browsing.place
-        if logical and browsing.state is not None:
-            found.member = browsing.state.member
+        found.after, found.member = browsing.place, browsing.member
+    if call.lock and "x" in handle.flags:
+        found.letters += "B"  # by delivery order, not by turns
     text = found.text()
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
@@ -145,19 +147,25 @@ def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
         browsing.fence, messages = answer.fence, locks.messages
     else:
         messages = handle.context.messages(handle.path, answer.messages)
-    browsing.current = answer.messages[0][0].decode()
+    browsing.under = tuple(raw[0].decode() for raw in answer.messages)
     if found.member is None:
-        browsing.place = browsing.current  # members of a group are delivered in the place of its first one
-    if logical:
-        browsing.state = replace(browsing.state or Logical(), member=matching.following(messages[-1]))
-    return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
+        browsing.place = browsing.under[0]  # members of a group are delivered in the place of its first one
+    if Grouping.LOGICAL_ORDER in found.grouping:
+        browsing.member = matching.following(messages[-1])
+    return _whole(browsing, messages)
+
+
+def _whole(browsing: Browsing, messages: Sequence[Message]) -> Message:
+    """One message, of its segments if the browser joins them."""
+    joins = Grouping.COMPLETE_MESSAGE in browsing.grouping
+    return matching.joined(messages) if joins else messages[0]
 
 
 def current(browsing: Browsing) -> Operation[Message]:
     """The message under the cursor once more."""
     browsing.need()
     found = yield from _under(browsing, "peek", None)
-    return browsing.handle.context.messages(browsing.handle.path, found.messages)[0]
+    return _whole(browsing, browsing.handle.context.messages(browsing.handle.path, found))
 
 
 def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
@@ -166,35 +174,37 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
     handle = browsing.handle
     handle.need("receive")
     found = yield from _under(browsing, "tx" if unit else "take", unit)
-    if unit:
-        unit.touched(found.fence, handle)
-    handle.locks.pop(browsing.current, None)
+    for lookup_id in browsing.under:
+        handle.locks.pop(lookup_id, None)
     browsing.fence = ""
-    return handle.context.messages(handle.path, found.messages)[0]
+    return _whole(browsing, handle.context.messages(handle.path, found, taken=unit is None))
 
 
-def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[Found]:
+def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[list[Raw]]:
+    """What is under the cursor: all of it, or MessageAlreadyReceived."""
     handle = browsing.handle
-    if not browsing.current:
+    if not browsing.under:
         raise MessageAlreadyReceived("no message is under the cursor: nothing was browsed yet", mqrc=2034)
     owner, grant = owner_of(handle, unit)
-    call = read.lookup(
-        handle.address, mode, "current", browsing.current, owner=owner, grant=grant, held=browsing.fence
-    )
+    ids = ",".join(browsing.under)
+    call = read.lookup(handle.address, mode, "current", ids, owner=owner, grant=grant, held=browsing.fence)
     try:
-        return (yield from reach(handle.address, call))
+        found = yield from reach(handle.address, call)
     except MessageNotFound as error:
         raise MessageAlreadyReceived(mqrc=2034) from error
     except TransactionUsage as error:
         if mode == "peek":
             raise MessageAlreadyReceived(mqrc=2034) from error
         raise
+    if unit:
+        unit.touched(found.fence, handle)
+    return found.messages
 
 
 def unlock(browsing: Browsing) -> Operation[None]:
     """Give the lock that is held back."""
     fence, browsing.fence = browsing.fence, ""
-    yield from settle(browsing.handle, [("a", fence, browsing.current)])
+    yield from settle(browsing.handle, [("a", fence, lookup_id) for lookup_id in browsing.under])
 
 
 def release(browsing: Browsing) -> Operation[None]:
@@ -215,11 +225,6 @@ def unmark(browsing: Browsing, lookup_id: int, whose: Mark) -> Operation[None]:
     text = found.text()
     call = read.peek(browsing.handle.address, match=text, marks=True)
     yield from reach(browsing.handle.address, call)
-
-
-def reset(browsing: Browsing) -> None:
-    """Before the first message again."""
-    browsing.place, browsing.state = "", None
 
 
 def close(browsing: Browsing) -> Operation[None]:

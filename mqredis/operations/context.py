@@ -36,12 +36,33 @@ class Context:
         return [codec.decode(path, self.incarnation, *item, taken=taken) for item in raw]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Logical:
     """Where a handle is inside a group: the next member, and whether the group is read in a unit of work."""
 
     member: Member | None = None
     in_unit: bool = False
+    #: Reads whose messages may come back, oldest first: the lock or unit of work, and the place before it.
+    log: list[tuple[object, Member | None, bool]] = field(default_factory=list)
+
+    def advance(self, reader: object, member: Member | None, in_unit: bool) -> None:
+        """A read succeeded. ``reader`` None: what it had is gone already."""
+        if reader is not None:
+            self.log.append((reader, self.member, self.in_unit))
+        self.member, self.in_unit = member, in_unit
+
+    def back(self, reader: object) -> None:
+        """What this reader had is back, and so is the place; unless that of an earlier read came back before."""
+        for at, (who, member, in_unit) in enumerate(self.log):
+            if who == reader:
+                self.member, self.in_unit = member, in_unit
+                del self.log[at:]
+                return
+
+    def settle(self, reader: object) -> None:
+        """What this reader had is gone for good."""
+        if self.log:
+            self.log = [entry for entry in self.log if entry[0] != reader]
 
 
 _RECEIVES = (Access.RECEIVE, Access.ADMIN, Access.ALL)
@@ -74,8 +95,6 @@ class Handle:
     getting: Logical = field(default_factory=Logical)
     #: Of locked messages that were joined from segments: the ids of all, by the first one.
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Of locks taken in logical order: what brings the group's state back.
-    restore: dict[str, Callable[[], None]] = field(default_factory=dict)
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
 
     @property
@@ -116,14 +135,23 @@ class UnitOfWork:
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
-    #: What an abort restores besides the messages: the state of groups that are read or written in logical order.
+    #: What an abort restores besides the messages: the state of groups that are written in logical order,
     undo: list[Callable[[], None]] = field(default_factory=list)
+    #: and of handles that read in it.
+    readers: list[Logical] = field(default_factory=list)
 
     def rolled_back(self) -> None:
         """The unit of work was undone."""
         for restore in reversed(self.undo):
             restore()
         self.undo.clear()
+        for reader in self.readers:
+            reader.back(self)
+
+    def committed(self) -> None:
+        """What was read in it is gone for good."""
+        for reader in self.readers:
+            reader.settle(self)
 
     def grant(self) -> str:
         """The fence that a call names, or the lease with which it begins the transaction."""

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import IllegalCursorAction, InvalidHandle, IoTimeout, MqError
-from mqredis.models import Message
-from mqredis.operations import checks
+from mqredis.models import Match, Message
+from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.matching import Selection
+from mqredis.operations.queue import still_there
 from mqredis.operations.receive import Locks, locked
 from mqredis.operations.wait import until_found
+from mqredis.selector import Selector
 from mqredis.steps import Call, Operation
 
 
@@ -20,14 +23,25 @@ class Place:
     """Where a cursor stands: ``state`` U (Unread) or R (Read), on a lookup id, "" Start or "end" End."""
 
     handle: Handle
+    match: Match | None = None
+    selector: Selector | None = None
     state: str = "U"
     lookup_id: str = ""
     busy: bool = False
     closed: bool = False
 
-    def text(self) -> str:
-        """As the scripts take it."""
-        return self.state + self.lookup_id
+    def text(self, place: str = "") -> str:
+        """As the scripts take it; ``place``: a search goes on behind it."""
+        return "U" + place if place else self.state + self.lookup_id
+
+    def wanted(self, timeout: float | None, *, taking: bool) -> bytes:
+        """The filter of a read at the cursor."""
+        if taking and "x" in self.handle.flags:
+            matching.check_token(self.match, timeout)
+            found = matching.wanted(self.handle, self.match, self.selector)
+            found.letters = "B"  # whoever has a place in the queue does not take turns
+            return found.text()
+        return matching.text_of(self.handle, self.match, self.selector, timeout)
 
     def on(self, state: str, found: Found) -> None:
         """The cursor stands on what was found."""
@@ -42,19 +56,27 @@ class Place:
         self.busy = True
 
 
+def start(handle: Handle, match: Match | None, selector: Selection) -> Operation[Place]:
+    """A cursor at the start of the queue. What is wrong with its options is said now."""
+    matching.wanted(handle, match, selector)
+    yield from still_there(handle)
+    return Place(handle, match, matching.selection(selector))
+
+
 def peek(place: Place, step: str, timeout: float | None) -> Operation[Message]:
     """PEEK_CURRENT (``current``) or PEEK_NEXT (``next``)."""
     handle = place.handle
     handle.need("peek")
     place.enter()
     try:
-        text = place.text()
+        wanted = place.wanted(timeout, taking=False)
 
-        def look(waiter: Waiter | None) -> Call[Found]:
-            return read.peek(handle.address, cursor=text, step=step, waiter=waiter)
+        def look(waiter: Waiter | None, at: str = "") -> Call[Found]:
+            going = "after" if at else step
+            return read.peek(handle.address, cursor=place.text(at), step=going, waiter=waiter, match=wanted)
 
         try:
-            found = yield from until_found(handle, look, "P", timeout, scopes=(place,))
+            found = yield from until_found(handle, look, "P", timeout, scopes=(place,), match=wanted)
         except MqError as error:
             if _waited(error):
                 place.state = "U"
@@ -89,19 +111,25 @@ def _dequeue(
     handle.need("receive")
     place.enter()
     try:
-        text = place.text()
+        wanted = place.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
 
-        def look(waiter: Waiter | None) -> Call[Found]:
+        def look(waiter: Waiter | None, at: str = "") -> Call[Found]:
             owner, grant = owner_of(handle, unit)
             wait = waiter or Waiter(ticket="nowait" if nowait else "")
             return read.receive(
-                handle.address, mode, owner=owner, grant=grant or lease, cursor=text, waiter=wait
+                handle.address,
+                mode,
+                owner=owner,
+                grant=grant or lease,
+                cursor=place.text(at),
+                waiter=wait,
+                match=wanted,
             )
 
         try:
-            found = yield from until_found(handle, look, "C", timeout, tag, scopes=(place,))
+            found = yield from until_found(handle, look, "C", timeout, tag, scopes=(place,), match=wanted)
         except MqError as error:
             if _waited(error):
                 place.state, place.lookup_id = "U", "end"

@@ -59,7 +59,7 @@ def receive(
     found = matching.wanted(handle, match, selector, grouping)
     matching.enter(handle.getting, found, unit)
     answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
-    messages = handle.context.messages(handle.path, answer.messages)
+    messages = handle.context.messages(handle.path, answer.messages, taken=unit is None)
     matching.advance(handle.getting, found, unit, messages)
     return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
 
@@ -80,11 +80,10 @@ def lock(
     answer = yield from _take(handle, found, timeout, "lock", None, grant, tag)
     locks = yield from locked(handle, answer)
     first = answer.messages[0][0].decode()
-    restore = matching.advance(handle.getting, found, None, locks.messages)
-    if restore is not None:
-        handle.restore[first] = restore
+    matching.advance(handle.getting, found, None, locks.messages, (first, answer.fence))
     if len(locks.messages) > 1:
         handle.parts[first] = tuple(raw[0].decode() for raw in answer.messages)
+    if Grouping.COMPLETE_MESSAGE in found.grouping:
         locks.messages = [matching.joined(locks.messages)]
     return locks
 
@@ -101,7 +100,7 @@ def receive_group(
     found = matching.wanted(handle, match, selector)
     found.letters = "W"
     answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
-    return assembled(handle.context.messages(handle.path, answer.messages))
+    return assembled(handle.context.messages(handle.path, answer.messages, taken=unit is None))
 
 
 def assembled(messages: Sequence[Message]) -> list[Message]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from mqredis import selector as selectors
 from mqredis.commands.filters import Filter, Member, matched, only, single
@@ -85,20 +84,14 @@ def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
 
 
 def advance(
-    state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message]
-) -> Callable[[], None] | None:
-    """The read succeeded: note the next member. Answers what restores the state, if it changed."""
+    state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message], reader: object = None
+) -> None:
+    """The read succeeded: note the next member. ``reader``: the lock that may bring the messages back."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
-        return None
-    before = replace(state)
-
-    def restore() -> None:
-        state.member, state.in_unit = before.member, before.in_unit
-
-    state.member, state.in_unit = following(messages[-1]), unit is not None
-    if unit is not None:
-        unit.undo.append(restore)
-    return restore
+        return
+    state.advance(unit or reader, following(messages[-1]), unit is not None)
+    if unit is not None and state not in unit.readers:
+        unit.readers.append(state)
 
 
 def joined(messages: Sequence[Message]) -> Message:

@@ -159,9 +159,10 @@ def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
         if action != "x" and handle.locks.get(lookup_id) == fence:
             del handle.locks[lookup_id]
             handle.parts.pop(lookup_id, None)
-            restore = handle.restore.pop(lookup_id, None)
-            if restore is not None and action == "a":
-                restore()
+            if action == "a":
+                handle.getting.back((lookup_id, fence))
+            else:
+                handle.getting.settle((lookup_id, fence))
 
 
 def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:

@@ -49,7 +49,12 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
 
 
 def _grouped(message: Outgoing) -> Outgoing:
-    """A message that is flagged as part of a group whose id was left out begins a group."""
+    """A message that is flagged as part of a group whose id was left out begins a group.
+
+    Raises InvalidArgument (2253) for an empty segment that is not the last: the next one would have its place.
+    """
+    if message.segment and not message.body and not message.last_segment:
+        raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
     if message.group_id is None and (message.last_in_group or message.segment or message.last_segment):
         return message.model_copy(update={"group_id": new_group_id()})
     return message

@@ -48,6 +48,8 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         raise
     if outcome == "abort":
         unit.rolled_back()
+    elif outcome == "commit":
+        unit.committed()
     if outcome != "prepare":
         unit.finished = "committed" if outcome == "commit" else "aborted"
 

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mqredis.models import Access, Message, MessageClass, Outgoing, QueueProperties, Share
+from tests.model.matching import Particular
 
 if TYPE_CHECKING:
     from tests.model.store import Store
@@ -134,6 +135,7 @@ class Queue:
         self.positions: dict[int, Position] = {}
         self.handles: list[Any] = []
         self.waiters: list[Waiter] = []
+        self.particular = Particular()
         self.gone = False
 
     @property

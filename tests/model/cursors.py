@@ -15,7 +15,8 @@ from mqredis.errors import (
     MessageNotFound,
     OperationCancelled,
 )
-from mqredis.models import Message
+from mqredis.models import Match, Message
+from tests.model import matching
 from tests.model.adm import Position, State
 from tests.model.units import ModelLocked, ModelTransaction
 
@@ -36,8 +37,9 @@ class CursorState(Enum):
 class ModelCursor:
     """A place in a queue; belongs to the handle that opened it."""
 
-    def __init__(self, handle: ModelQueue) -> None:
+    def __init__(self, handle: ModelQueue, match: Match | None = None, selector: str | None = None) -> None:
         self.handle = handle
+        self.wanted = handle.wanted(match, selector)
         self.place = START
         self.state = CursorState.UNREAD
         self.closed = False
@@ -104,7 +106,7 @@ class ModelCursor:
         self.state = CursorState.UNREAD
 
     def _peek_on(self, timeout: float | None) -> Message:
-        position = self.handle.queue.seek(self.place, peek=True)
+        position = self.handle.queue.seek(self.place, peek=self.wanted.plain, wanted=self._agrees)
         if position is not None:
             self.place, self.state = position.lookup_id, CursorState.READ
             return self.handle.as_peeked(position)
@@ -119,9 +121,11 @@ class ModelCursor:
             lease = self.handle.manager.lease(how.get("lease"))
             if self.state is CursorState.READ:
                 position = self._current()
+                if not self._has_turn(position):
+                    raise MessageAlreadyReceived()
                 self.state = CursorState.UNREAD
             else:
-                found = self.handle.queue.seek(self.place, peek=False)
+                found = self.handle.queue.seek(self.place, peek=False, wanted=self._fits)
                 if found is None:
                     if timeout is not None and timeout <= 0:
                         raise MessageNotFound()
@@ -137,6 +141,16 @@ class ModelCursor:
         if position is None or position.state is not State.AVAILABLE:
             raise MessageAlreadyReceived()
         return position
+
+    def _agrees(self, position: Position) -> bool:
+        return matching.agrees(position, self.wanted.match, self.wanted.selectors)
+
+    def _fits(self, position: Position) -> bool:
+        return self._agrees(position) and self._has_turn(position)
+
+    def _has_turn(self, position: Position) -> bool:
+        queue = self.handle.queue
+        return not (matching.exclusive(queue) and matching.busy(queue, matching.group_of(position)))
 
     def _step(self, need: str = "peek", transaction: ModelTransaction | None = None) -> Any:
         return self.handle.manager.step(lambda: self._check(need, transaction))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from mqredis.errors import (
     WaiterNotFound,
 )
 from mqredis.models import Access, Match, Message, Outgoing, Seek, Sent, Share
+from tests.model import matching
 from tests.model.adm import (
     ALLOWS,
     Lock,
@@ -34,6 +35,7 @@ from tests.model.adm import (
     as_message,
 )
 from tests.model.cursors import ModelCursor
+from tests.model.reads import Reads
 from tests.model.units import ModelLocked, ModelTransaction
 
 if TYPE_CHECKING:
@@ -42,19 +44,29 @@ if TYPE_CHECKING:
 
 def outgoing(body: Any, fields: dict[str, Any]) -> Outgoing:
     """A checked message from what ``send`` was given."""
-    if isinstance(body, Outgoing):
-        return body
     try:
-        return Outgoing(body=body, **fields)
+        made = body if isinstance(body, Outgoing) else Outgoing(body=body, **fields)
     except ValidationError as error:
         raise InvalidArgument(str(error)) from None
+    if made.segment and not made.last_segment and not made.body:
+        raise InvalidArgument("only the last segment of a message may be empty")
+    return made.model_copy(update={"segment": made.segment or made.last_segment})
 
 
-class ModelQueue:
+class ModelQueue(Reads):
     """A handle."""
 
-    def __init__(self, manager: ModelManager, queue: Queue, access: Access, share: Share) -> None:
+    def __init__(
+        self,
+        manager: ModelManager,
+        queue: Queue,
+        access: Access,
+        share: Share,
+        selector: str | None = None,
+    ) -> None:
         self.manager = manager
+        self.selector = selector
+        self.getting = matching.Logical()
         self.queue = queue
         self.name = queue.name
         self.access = access
@@ -80,88 +92,12 @@ class ModelQueue:
     def _sent(self, position: Position) -> Sent:
         stored = position.stored
         token = f"model-{stored.lookup_id}"
-        return Sent(lookup_id=stored.lookup_id, message_id=stored.message_id, token=token)
-
-    # ---- reading in order -------------------------------------------------------------------------------
-
-    def receive(
-        self,
-        timeout: float | None = None,
-        *,
-        transaction: Any = None,
-        tag: Any = None,
-        match: Match | None = None,
-    ) -> Message:
-        """Dequeue Message (3.1.7.1.10)."""
-        with self._step("receive", transaction):
-            return self._dequeue(timeout, unit=self.unit(transaction), tag=tag, match=match)
-
-    def receive_many(
-        self,
-        max: int,  # noqa: A002
-        timeout: float | None = None,
-        *,
-        transaction: Any = None,
-    ) -> list[Message]:
-        with self._step("receive", transaction):
-            unit = self.unit(transaction)
-            out = [self._dequeue(timeout, unit=unit)]
-            while len(out) < max and (found := self.queue.seek(None, peek=False)) is not None:
-                out.append(self.take(found, unit))
-            return out
-
-    def lock(
-        self,
-        timeout: float | None = None,
-        *,
-        lease: float | None = None,
-        tag: Any = None,
-        match: Match | None = None,
-    ) -> ModelLocked:
-        """Dequeue Message Begin (3.1.7.1.11)."""
-        with self._step("receive"):
-            return self._dequeue(
-                timeout, tag=tag, match=match, two_phase=True, lease=self.manager.lease(lease)
-            )
-
-    def lock_many(
-        self,
-        max: int,  # noqa: A002
-        timeout: float | None = None,
-        *,
-        lease: float | None = None,
-    ) -> list[ModelLocked]:
-        with self._step("receive"):
-            span = self.manager.lease(lease)
-            out = [self._dequeue(timeout, two_phase=True, lease=span)]
-            while len(out) < max and (found := self.queue.seek(None, peek=False)) is not None:
-                out.append(self.take(found, None, two_phase=True, lease=span))
-            return out
-
-    def peek(self, timeout: float | None = None, *, match: Match | None = None) -> Message:
-        """Peek Message (3.1.7.1.15)."""
-        with self._step("peek"):
-            found = self.queue.seek(None, peek=True, wanted=wanted(match))
-            return self.as_peeked(found) if found else self.wait(timeout, destructive=False)
-
-    def browse(self, *, match: Match | None = None) -> Iterator[Message]:
-        """Every available message in order; one that is locked but visible to peeks is not listed."""
-        last: int | None = None
-        while True:
-            with self._step("peek"):
-                found = self.queue.seek(last, peek=False, wanted=wanted(match))
-                if found is None:
-                    return
-                last = found.lookup_id
-                message = self.as_peeked(found)
-            yield message
-
-    def _dequeue(self, timeout: float | None, *, match: Match | None = None, **how: Any) -> Any:
-        found = self.queue.seek(None, peek=False, wanted=wanted(match))
-        if found is None:
-            return self.wait(timeout, destructive=True, **how)
-        how.pop("tag", None)
-        return self.take(found, how.pop("unit", None), **how)
+        return Sent(
+            lookup_id=stored.lookup_id,
+            message_id=stored.message_id,
+            token=token,
+            group_id=stored.out.group_id,
+        )
 
     # ---- reading by lookup id (3.1.7.1.13) --------------------------------------------------------------
 
@@ -200,15 +136,18 @@ class ModelQueue:
                 raise TransactionUsage()
             else:
                 found = None
-        if found is None:
+        if found is None or (not peek and matching.exclusive(self.queue) and self._active(found)):
             raise MessageNotFound()
         return found
 
+    def _active(self, position: Position) -> bool:
+        return matching.busy(self.queue, matching.group_of(position))
+
     # ---- the rest of the face ---------------------------------------------------------------------------
 
-    def cursor(self) -> ModelCursor:
+    def cursor(self, *, match: Match | None = None, selector: str | None = None) -> ModelCursor:
         with self._step("peek"):
-            self.cursors.append(ModelCursor(self))
+            self.cursors.append(ModelCursor(self, match, selector))
             return self.cursors[-1]
 
     def move(self, lookup_id: int, target: ModelQueue, *, transaction: Any = None) -> None:
@@ -326,11 +265,3 @@ class ModelQueue:
 
     def _step(self, need: str, transaction: ModelTransaction | None = None) -> Any:
         return self.manager.step(lambda: self.usable(need, transaction))
-
-
-def wanted(match: Match | None) -> Any:
-    """A predicate on positions: everything that is given must agree."""
-    if match is None:
-        return None
-    given = {k: v for k, v in match.model_dump().items() if v is not None}
-    return lambda position: all(getattr(as_message(position), k) == v for k, v in given.items())

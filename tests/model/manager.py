@@ -111,7 +111,14 @@ class ModelManager:
             found = sorted(store.queues.items())
             return [self._info(q) for n, q in found if pattern is None or fnmatchcase(n, pattern)]
 
-    def open(self, name: str, access: Access = Access.ALL, share: Share = Share.DENY_NONE) -> ModelQueue:
+    def open(
+        self,
+        name: str,
+        access: Access = Access.ALL,
+        share: Share = Share.DENY_NONE,
+        *,
+        selector: str | None = None,
+    ) -> ModelQueue:
         """Open Queue (3.1.7.1.5); a subqueue comes to be when it is first opened."""
         with self.step() as store:
             main, _, sub = name.partition(";")
@@ -128,7 +135,7 @@ class ModelManager:
                 queue = store.queues.setdefault(name, Queue(store, name, queue.own, queue))
             if any(violates(h.access, h.share, access, share) for h in queue.handles):
                 raise SharingViolation()
-            self.handles.append(ModelQueue(self, queue, access, share))
+            self.handles.append(ModelQueue(self, queue, access, share, selector))
             return self.handles[-1]
 
     def _find(self, name: str) -> Queue:

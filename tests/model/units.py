@@ -20,6 +20,7 @@ from tests.model.adm import Lock, State, UnitOfWork
 if TYPE_CHECKING:
     from tests.model.handles import ModelQueue
     from tests.model.manager import ModelManager
+    from tests.model.matching import Logical
 
 
 class ModelTransaction:
@@ -30,6 +31,7 @@ class ModelTransaction:
         self.unit = unit
         self.id = unit.id
         self.finished = False  # as its owner knows it
+        self.readers: list[Logical] = []  # handles that read in logical order in it
 
     def prepare(self) -> None:
         with self.manager.step():
@@ -38,10 +40,17 @@ class ModelTransaction:
     def commit(self) -> None:
         with self.manager.step() as store:
             store.commit(self._open(finish=True))
+            for reader in self.readers:
+                reader.settle(self)
 
     def abort(self) -> None:
         with self.manager.step() as store:
             store.abort(self._open(finish=True))
+            self._undo()
+
+    def _undo(self) -> None:
+        for reader in self.readers:
+            reader.back(self)
 
     def extend(self, lease: float | None = None) -> None:
         with self.manager.step() as store:
@@ -60,8 +69,10 @@ class ModelTransaction:
             raise TransactionUsage()
 
     def _open(self, *, finish: bool = False) -> UnitOfWork:
-        self.finished = self.finished or finish
+        known, self.finished = self.finished, self.finished or finish
         if not self.unit.open:
+            if finish and not known:  # its lease was over: only now its owner gets to know
+                self._undo()
             raise TransactionSequence()
         return self.unit
 
@@ -81,6 +92,7 @@ class ModelLocked:
         self.manager = handle.manager
         self.message = message
         self.lock = lock
+        self.parts: list[ModelLocked] = []  # the other segments of a message that was joined
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.message, name)
@@ -89,7 +101,12 @@ class ModelLocked:
         self._end(delete=True)
 
     def abort(self) -> None:
-        self._end(delete=False)
+        try:
+            self._end(delete=False)
+        except LockLost:
+            self.handle.getting.back(self)
+            raise
+        self.handle.getting.back(self)
 
     def reject(self) -> None:
         self._end(delete=True, reason=MessageClass.NACK_RECEIVE_REJECTED)
@@ -98,11 +115,17 @@ class ModelLocked:
         if lease is not None and lease <= 0:
             raise InvalidArgument("a lease is longer than 0 seconds")
         with self.manager.step() as store:
-            self._held().deadline = store.now() + self.manager.lease(lease)
+            for lock in [self, *self.parts]:
+                lock._held().deadline = store.now() + self.manager.lease(lease)
 
     def _end(self, **how: Any) -> None:
         with self.manager.step() as store:
-            store.end_lock(self._held(), **how)
+            self._held()
+            for lock in [self, *self.parts]:
+                if lock.lock.held:
+                    store.end_lock(lock.lock, **how)
+            if how.get("delete"):
+                self.handle.getting.settle(self)
 
     def _held(self) -> Lock:
         if self.handle.closed:

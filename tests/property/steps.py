@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
@@ -59,6 +59,10 @@ def plain(value: Any) -> Any:
 class Runner:
     """Carries out steps on one broker and remembers what they made."""
 
+    #: What there is to work on; other lists of steps have other queues.
+    queue_properties: ClassVar[dict[str, dict[str, Any]]] = QUEUES
+    subqueues: ClassVar[tuple[str, ...]] = SUBQUEUES
+
     def __init__(self, qm: Any) -> None:
         self.qm = qm
         self.queues: dict[str, Any] = {}
@@ -66,9 +70,9 @@ class Runner:
         self.open_units: list[Any] = []  # those we did not end; their lease may have run out
         self.locks: list[Any] = []
         self.cursors: list[Any] = []
-        self.ids: dict[str, list[int]] = {name: [] for name in QUEUES}  # of the main queue
+        self.ids: dict[str, list[int]] = {name: [] for name in self.queue_properties}  # of the main queue
         self.sends = self.begins = 0
-        for name, properties in QUEUES.items():
+        for name, properties in self.queue_properties.items():
             qm.create_queue(name, **properties)
             self.reopen_family(name)
 
@@ -85,7 +89,7 @@ class Runner:
         out: dict[str, Any] = {}
         for name, queue in self.queues.items():
             out[name] = plain(self.qm.queue_info(name))
-            if name in SUBQUEUES:  # it has no properties of its own
+            if name in self.subqueues:  # it has no properties of its own
                 out[name] = {k: v for k, v in out[name].items() if k not in QueueProperties.model_fields}
             out[name]["bodies"] = [plain(m) for m in queue.browse()]
             for end in (Seek.FIRST, Seek.LAST):  # these see what is locked but visible to peeks, too
@@ -187,11 +191,11 @@ class Runner:
     def recreate(self, queue: str) -> Any:
         """Delete and make again; old locks, cursors and transactions now refer to a queue that is gone."""
         self.qm.delete_queue(queue)
-        self.qm.create_queue(queue, **QUEUES[queue])
+        self.qm.create_queue(queue, **self.queue_properties[queue])
         self.reopen_family(queue)
 
     def reopen_family(self, queue: str) -> None:
-        for name in (queue, *(sub for sub in SUBQUEUES if sub.partition(";")[0] == queue)):
+        for name in (queue, *(sub for sub in self.subqueues if sub.partition(";")[0] == queue)):
             self.queues[name] = self.qm.open(name)
 
     def reopen(self, queue: str) -> Any:
@@ -227,7 +231,7 @@ class Runner:
     def unit(self, which: int | None, queue: str) -> Any:
         """None: no transaction; FITTING: what this queue needs; else one of those there ever were."""
         if which == FITTING:
-            if not QUEUES[queue.partition(";")[0]].get("transactional"):
+            if not self.queue_properties[queue.partition(";")[0]].get("transactional"):
                 return None
             if not self.open_units:
                 self.begin(500.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, note, settings
@@ -65,12 +65,14 @@ def machine(url: str) -> type[RuleBasedStateMachine]:
 class Pair:
     """The model and a real broker, fresh."""
 
+    runner: ClassVar[type[Runner]] = Runner
+
     def __init__(self, url: str) -> None:
         self.manager = f"walk-{os.getpid()}-{next(_numbers)}"
         chosen = Settings(test_clock=True, allow_volatile=True)
         self.qm = mqredis.connect(url, manager=self.manager, settings=chosen)
-        self.real = Runner(self.qm)
-        self.model = Runner(model.connect(manager=self.manager, settings=chosen))
+        self.real = self.runner(self.qm)
+        self.model = self.runner(model.connect(manager=self.manager, settings=chosen))
 
     def walk(self, steps: list[Step]) -> str:
         """Carry out all steps; what went wrong, or an empty text."""
@@ -78,7 +80,7 @@ class Pair:
             for number, step in enumerate(steps):
                 expected, got = self.model.do(step), self.real.do(step)
                 if got != expected:
-                    return f"step {number}, {step}: expected {expected}, got {got}"
+                    return f"step {number}, {step}: {difference(expected, got)}"
                 if number % 5 == 0 or number == len(steps) - 1:
                     expected, got = self.model.state(), self.real.state()
                     if got != expected:

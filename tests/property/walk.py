@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from mqredis.models import Seek
 from tests.property.steps import FITTING, NAMES, SUBQUEUES, Step
@@ -16,12 +16,14 @@ from tests.property.steps import FITTING, NAMES, SUBQUEUES, Step
 _BODIES: tuple[Any, ...] = (b"", b"\0", b"-0", b"A", b"\0\1\2\3\4", (b"x", 4096), (b"\xff\0", 3000))
 _TEXTS = ("", "a", "ünï ☃", "\x01\x02\x04", "日本", "x" * 40)
 _MAIN = ("plain", "plain", "plain", "units", "units", "units", *NAMES)
-_ANY = (*_MAIN, *SUBQUEUES)
 _FAMILIES = (("plain", "plain;s"), ("plain;s", "plain"), ("units", "units;s"), ("units;s", "units"))
 
 
 class Walker:
     """Draws steps from a seed."""
+
+    mains: ClassVar[tuple[str, ...]] = _MAIN
+    subqueues: ClassVar[tuple[str, ...]] = SUBQUEUES
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -60,10 +62,10 @@ class Walker:
         return self.rng.choice(choices)
 
     def main(self) -> str:
-        return self.one(*_MAIN)
+        return self.one(*self.mains)
 
     def any(self) -> str:
-        return self.one(*_ANY)
+        return self.one(*self.mains, *self.subqueues)
 
     def few(self) -> int:
         return self.rng.randint(1, 4)

@@ -1,0 +1,70 @@
+"""Getting a particular message: the model beside a real Redis, and fakeredis beside a real Redis."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from typing import Any, ClassVar
+
+import pytest
+
+import mqredis
+from mqredis.settings import Settings
+from tests.property.dump import dump
+from tests.property.found import FOUND
+from tests.property.matching import MatchingRunner, MatchingWalker
+from tests.property.steps import Runner, Step
+from tests.property.test_model import Pair, difference
+from tests.property.walk import shrunk
+from tests.support.backend import fake_backend
+
+FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
+_numbers = itertools.count(1)
+
+
+class MatchingPair(Pair):
+    """The model and a real broker, fresh."""
+
+    runner: ClassVar[type[Runner]] = MatchingRunner
+
+
+def seeds(full: int, few: int) -> list[int]:
+    """``MQREDIS_TEST_SEED`` repeats one walk, which is then made as short as it can be."""
+    chosen = os.environ.get("MQREDIS_TEST_SEED")
+    return [int(chosen)] if chosen else [random.getrandbits(32) for _ in range(full if FULL else few)]
+
+
+@pytest.mark.timeout(3600 if FULL else 300)
+def test_model_and_broker_agree(redis_server):
+    for seed in seeds(1000, 15):
+        steps = MatchingWalker(seed).steps(150)
+        wrong = MatchingPair(redis_server.url).walk(steps)
+        if wrong:
+            steps = shrunk(steps, lambda shorter: bool(MatchingPair(redis_server.url).walk(shorter)))
+            listing = "\n".join(map(str, steps))
+            pytest.fail(f"seed {seed}: {MatchingPair(redis_server.url).walk(steps)}\n{listing}")
+
+
+@pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND.keys())
+def test_what_was_found_once(redis_server, steps):
+    assert MatchingPair(redis_server.url).walk(list(steps)) == ""
+
+
+def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
+    """Replies, visible state and stored keys after these steps."""
+    chosen = Settings(test_clock=True, allow_volatile=True)
+    with mqredis.connect(client, manager=manager, settings=chosen) as qm:
+        runner = MatchingRunner(qm)
+        replies = [runner.do(step) for step in steps]
+        return [replies, runner.state(), dump(client, manager)]
+
+
+@pytest.mark.timeout(3600 if FULL else 300)
+def test_fake_and_real_agree(redis_server):
+    for seed in seeds(300, 5):
+        steps = MatchingWalker(seed).steps(120)
+        manager = f"fakes-{os.getpid()}-{next(_numbers)}"
+        with redis_server.client() as real, fake_backend().client() as fake:
+            on_real, on_fake = run(real, manager, steps), run(fake, manager, steps)
+        assert on_fake == on_real, f"seed {seed}: {difference(on_real, on_fake)}"
