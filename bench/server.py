@@ -13,9 +13,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 
-#: Nothing on disk, for nobody: the table compares brokers, not disks.
+#: Nothing on disk while it runs, for nobody: the table compares brokers, not disks. One that is set to keep nothing at
+#: all would take no recoverable messages.
 OPTIONS = {
-    "save": "",
+    "save": "86400 1",
     "appendonly": "no",
     "maxmemory-policy": "noeviction",
     "notify-keyspace-events": "Ks",

@@ -43,10 +43,10 @@ def connect(url: Any = None, *, manager: str | None = None, settings: Settings |
     keys = ManagerKeys(settings.manager)
     driver = driver_for(settings)(settings, keys, open_backend(where, settings, keys.own[0]))
     try:
-        driver.ask(safety.admit(keys, settings, driver.backend.database))
+        volatile = driver.ask(safety.admit(keys, settings, driver.backend.database, driver.backend.memory))
         driver.open()
     except BaseException:
         driver.close()
         raise
-    context = Context(keys, settings, driver.backend.database, driver.incarnation)
+    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile)
     return QueueManager(driver, context)

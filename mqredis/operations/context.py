@@ -25,6 +25,8 @@ class Context:
     settings: Settings
     database: int = 0
     incarnation: str = ""
+    #: The server keeps nothing on disk, and nobody said that this is all right.
+    volatile: bool = False
     handles: int = 0
     browsers: int = 0
     transactions: int = 0

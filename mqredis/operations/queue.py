@@ -28,6 +28,7 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection
 from mqredis.operations.reach import reach
 from mqredis.operations.receive import settle
+from mqredis.operations.safety import refuse_volatile
 from mqredis.status import Status
 from mqredis.steps import Operation, perform
 
@@ -58,7 +59,10 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
-    yield from perform(commands.create(context.keys, path, _properties(properties)))
+    checked = _properties(properties)
+    if context.volatile and checked["transactional"]:
+        raise refuse_volatile(f"transactional queue {path!r} is not made")
+    yield from perform(commands.create(context.keys, path, checked))
     return (yield from info(context, path))
 
 

@@ -14,6 +14,7 @@ from mqredis.errors import InvalidArgument, MessageTooLarge
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
+from mqredis.operations.safety import refuse_volatile
 from mqredis.steps import Operation
 
 _PLAIN = Outgoing()
@@ -73,6 +74,8 @@ _NUMBERS = frozenset(
 
 
 def _encode(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> tuple[bytes, bytes | None]:
+    if handle.context.volatile and (message.recoverable or handle.transactional):
+        raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
     encoded = codec.encode(message, unit.id if unit else "")
     limit = min(handle.max_message_bytes, handle.context.settings.max_message_bytes)
     size = len(encoded[0]) + len(encoded[1] or b"") + 12

@@ -24,6 +24,7 @@ from mqredis.commands.pipelines import Stage
 from mqredis.errors import InvalidArgument, MessageTooLarge, QueueNotFound, TransactionUsage
 from mqredis.models import QueueInfo
 from mqredis.operations import pipelines
+from mqredis.operations.safety import refuse_volatile
 from mqredis.spark import rows
 from mqredis.spark.connection import context_of, manager_of, run, told
 from mqredis.spark.crash import point
@@ -59,6 +60,8 @@ def check(options: Options, schema: StructType, overwrite: bool) -> None:
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
     """The queues to write to. Raises QueueNotFound, TransactionUsage."""
     manager = manager_of(options.address, options.managers[0])
+    if manager._context.volatile:
+        raise refuse_volatile(f"nothing is written to {', '.join(sorted(wanted))}")
     found = {}
     for name in sorted(wanted):
         keys.check_name(name)

@@ -233,6 +233,7 @@ def _disk_full(run: Run, server: RedisServer, raw: redis.Redis) -> None:
     except BrokerUnavailable:
         run.add("told that it was not done")
     finally:
-        raw.config_set("save", "")
         raw.config_set("dir", str(server.directory))
+        raw.save()  # it writes again
+        raw.config_set("save", server.options["save"])
     _once(run, server.url, PATIENT)

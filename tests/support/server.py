@@ -25,6 +25,7 @@ import redis
 BINARY_VARIABLE = "MQREDIS_TEST_SERVER"
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
+_SNAPSHOTS = "86400 1"
 # sockaddr_un takes 108 bytes on Linux and 104 on macOS, the closing zero included.
 _LONGEST_SOCKET_PATH = 103
 
@@ -69,7 +70,8 @@ class RedisServer:
             "unixsocket": str(self.socket_path),
             "unixsocketperm": "700",
             "dir": str(self.directory),
-            "save": "",
+            # Snapshots, though none is ever due: a server that is set to keep nothing takes no recoverable messages.
+            "save": "" if aof else _SNAPSHOTS,
             "appendonly": "yes" if aof else "no",
             "appendfsync": "everysec",
             "maxmemory-policy": "noeviction",
@@ -184,6 +186,8 @@ class RedisServer:
             self._process.wait()
         self._process = None
         self.socket_path.unlink(missing_ok=True)
+        if self.options["save"] == _SNAPSHOTS:  # an orderly end has made one
+            (self.directory / "dump.rdb").unlink(missing_ok=True)
 
 
 def _option(name: str, value: str) -> list[str]:

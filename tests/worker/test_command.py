@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -71,8 +72,10 @@ def run(app: Path, redis_server: RedisServer) -> Iterator[Callable[..., subproce
 
     yield start
     for process in started:
+        process.terminate()  # with its processes, which hold the pipe: killed alone it would leave them behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=WAIT)
         process.kill()
-        process.communicate()
 
 
 def test_burst(run, out):

@@ -1,0 +1,101 @@
+"""A server that keeps nothing takes only what may be lost, unless it is told that this is all right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+import mqredis.drivers
+from mqredis import Outgoing, Settings, UnsafeServer
+from tests.support.server import RedisServer
+
+Start = Callable[..., RedisServer]
+
+
+@pytest.fixture
+def volatile(start_server: Start) -> RedisServer:
+    return start_server(tcp=True, options={"save": ""})
+
+
+def test_what_must_be_kept_is_refused_before_anything_is_done(volatile: RedisServer) -> None:
+    with mqredis.connect(volatile.url) as qm:
+        with pytest.raises(
+            UnsafeServer, match=r"keeps nothing.*appendonly yes.*recoverable=False.*allow_volatile"
+        ):
+            qm.create_queue("t", transactional=True)
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            for send in (lambda: q.send(b"x"), lambda: q.send_many([b"x"]), lambda: q.send_group([b"x"])):
+                with pytest.raises(UnsafeServer, match="message to queue 'q' is not sent"):
+                    send()
+        assert [queue.name for queue in qm.queues()] == ["q"]
+        assert qm.info().messages == 0
+
+
+def test_express_messages_are_taken(volatile: RedisServer) -> None:
+    with mqredis.connect(volatile.url) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(b"x", recoverable=False)
+            q.send_many([Outgoing(body=b"y", recoverable=False)])
+            assert [message.body for message in q.receive_many(9, 0)] == [b"x", b"y"]
+
+
+def test_whoever_accepts_the_loss_may_send(volatile: RedisServer) -> None:
+    with mqredis.connect(volatile.url, settings=Settings(allow_volatile=True)) as qm:
+        qm.create_queue("t", transactional=True)
+        with qm.open("t") as t, qm.transaction() as unit:
+            t.send(b"x", transaction=unit)
+        assert qm.queue_info("t").messages == 1
+
+
+async def test_the_asyncio_face_refuses_it_too(volatile: RedisServer) -> None:
+    async with mqredis.asyncio.connect(volatile.url) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as q:
+            with pytest.raises(UnsafeServer, match="keeps nothing"):
+                await q.send(b"x")
+            await q.send(b"x", recoverable=False)
+
+
+@pytest.mark.parametrize("options", [{"save": "3600 1"}, {"save": "", "appendonly": "yes"}])
+def test_snapshots_or_a_log_will_do(start_server: Start, options: dict[str, str]) -> None:
+    server = start_server(options=options)
+    with mqredis.connect(server.url) as qm:
+        qm.create_queue("t", transactional=True)
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(b"x")
+
+
+def test_a_server_that_does_not_tell_is_believed(volatile: RedisServer) -> None:
+    """Managed services hide CONFIG and keep data in ways of their own."""
+    with volatile.client() as raw:
+        raw.execute_command(
+            "ACL",
+            "SETUSER",
+            "app",
+            "on",
+            ">secret",
+            "resetkeys",
+            "resetchannels",
+            "~*",
+            "&*",
+            "+@all",
+            "-config",
+        )
+    with mqredis.connect(volatile.tcp_url.replace("redis://", "redis://app:secret@")) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(b"x")
+
+
+def test_nobody_expects_a_fake_to_keep_anything() -> None:
+    with mqredis.connect("memory://volatile") as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(b"x")
+    mqredis.drivers.forget_store("volatile")
