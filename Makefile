@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test test-spark check conformance bench bench-quick reliability reliability-full kombu \
+.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick reliability reliability-full kombu \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -57,7 +57,7 @@ $(VENV)/.kombu: $(VENV)/.dev
 $(VENV)/.spark: $(VENV)/.dev
 	@command -v java >/dev/null || { echo "Spark needs Java 17: none is on PATH (apt-get install openjdk-17-jre-headless)." >&2; exit 1; }
 	@echo "Installing PySpark, some 450 MB ..."
-	@$(INSTALL) --editable '.[spark]'
+	@$(INSTALL) --editable '.[spark]' --group spark
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
@@ -74,14 +74,28 @@ luacheck: $(VENV)/.made
 
 # ---- the product -------------------------------------------------------------------------------------------
 
-demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer killed on the way
+demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer killed on the way; with Java the pipelines, too
 	@$(PY) -m demo $(ARGS)
+	@if command -v java >/dev/null; then $(MAKE) $(VENV)/.spark || true; fi
+	@$(PY) -m demo.pipelines
 
 test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
 	$(PY) -m pytest $(ARGS)
 
 test-spark: $(VENV)/.spark redis ## the tests of the Spark data source: Java 17, PySpark, real sessions
 	$(PY) -m pytest -m spark tests/spark $(ARGS)
+
+# Outside CI: each needs an environment of its own, some 900 MB.
+SPARK_VERSIONS ?= 4.2.0 newest
+test-spark-matrix: $(VENV)/.made redis ## the same with the oldest PySpark that we allow and the newest
+	@for version in $(SPARK_VERSIONS); do \
+		echo "PySpark $$version"; place=build/spark-$$version; \
+		test -x $$place/bin/python || tools/ensure-tool venv "$(PYTHON)" $$place || exit 1; \
+		case $$version in newest) wanted='pyspark[connect]>=4.2,<5';; *) wanted="pyspark[connect]==$$version";; esac; \
+		$$place/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
+		$$place/bin/python -m pip install --quiet --editable '.[spark,selector,hiredis]' --group test --group spark "$$wanted" || exit 1; \
+		$$place/bin/python -m pytest -m spark tests/spark $(ARGS) || exit 1; \
+	done
 
 check: lint lua packaging ## style, types, floors, Lua, and the wheel in a clean environment
 
@@ -100,7 +114,8 @@ bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks
 reliability: $(VENV)/.dev redis ## every promise under every fault, at a tenth of the full size (some minutes)
 	@$(PY) -m tests.reliability --scale 0.1 $(ARGS); status=$$?; $(PY) -m tools.reliability_doc; exit $$status
 
-reliability-full: $(VENV)/.dev redis ## the same at full size (hours); docs/reliability.md shows the figures
+reliability-full: $(VENV)/.dev redis ## the same at full size (hours), with Java the kills of Spark, too
+	@if command -v java >/dev/null; then $(MAKE) $(VENV)/.spark || true; fi
 	@$(PY) -m tests.reliability --scale 1 $(ARGS); status=$$?; $(PY) -m tools.reliability_doc; exit $$status
 
 # ---- the parts of check ------------------------------------------------------------------------------------

@@ -13,8 +13,11 @@
 -- ARGV[8] most_bytes  "" no limit; the first message is always taken
 -- ARGV[9] bound  14 hex digits: the last SequentialID to take, "" none
 -- ARGV[10] first  "1": the first claim of this checkpoint, which may take over an owner whose process is gone
+-- ARGV[11] after  14 hex digits: take only what has a later SequentialID, "" all
+-- ARGV[12] filter  take only what matches, "" all (lib/filter)
+-- ARGV[13] place  where the search of the call before has stopped, "" at first
 -- RETURNS OK messages, bytes: the claim is sealed
--- RETURNS CONTINUE messages, bytes so far: call again
+-- RETURNS CONTINUE messages, bytes so far, place: call again
 -- RETURNS LOCK_LOST why: foreign | running | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS GET_INHIBITED
@@ -26,7 +29,8 @@
 --- require "lib/due"
 --- require "lib/position"
 --- require "lib/claim"
---- require "lib/claim_fill"
+--- require "lib/claim_plain"
+--- require lazy "lib/claim_fill"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -70,11 +74,18 @@ if seq > c.seq then
   c.seq, c.wanted, c.count, c.bytes, c.sealed, c.number = seq, tonumber(ARGV[7]), 0, 0, "0", nil
   c.since = frame.stamp
 end
-local page = claim_fill.page(q, c, tonumber(ARGV[8]), ARGV[9])
-if not page then return finish(frame.missing) end
+local fresh = not c.number
+if fresh then c.number = string.format("%.0f", tonumber(redis.call("HGET", q.q, "claims") or 0) + 1) end
+local most_bytes, place = tonumber(ARGV[8]), ""
+if ARGV[12] ~= "" or not claim_plain.take(q, c, most_bytes, ARGV[11], ARGV[9]) then
+  claim_fill.load()
+  local page = claim_fill.page(q, c, most_bytes, ARGV[11], ARGV[9], ARGV[12], ARGV[13])
+  if not page then return finish(frame.missing) end
+  claim_fill.take(q, c, page)
+  place = page.place or ""
+end
 
 -- apply ------------------------------------------------------------------------------------------
-if not c.number then c.number = string.format("%.0f", redis.call("HINCRBY", q.q, "claims", 1)) end
-claim_fill.take(q, c, page)
+if fresh then redis.call("HSET", q.q, "claims", c.number) end
 claim.save(q, c)
-return finish({ c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes })
+return finish({ c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, place })

@@ -20,6 +20,7 @@
 --- require "lib/due"
 --- require "lib/position"
 --- require "lib/claim"
+--- require "lib/claim_plain"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -44,6 +45,15 @@ local why = c.lineage ~= ARGV[5] and "foreign" or c.sealed == "2" and "released"
 if why then return finish(status.LOCK_LOST, why) end
 if c.seq == c.committed or seq < c.seq then return finish(status.OK, 0) end
 
+local done = claim_plain.finish(q, c)
+if done == claim.run then return finish(status.CONTINUE, done) end
+local function over(count)
+  c.committed, c.count, c.bytes, c.since = c.seq, 0, 0, frame.stamp
+  claim.save(q, c)
+  return finish(status.OK, count)
+end
+if done then return over(done) end
+
 local score, kept, purged = claim.score(c), {}, {}
 local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.page)
 local entries = position.read(q, ids)
@@ -59,6 +69,4 @@ if frame.missing then return finish() end
 if #kept > 0 then position.finish(q, kept, "receive") end
 if #purged > 0 then position.finish(q, purged, "queue_purged") end
 if #ids == claim.page then return finish(status.CONTINUE, #ids) end
-c.committed, c.count, c.bytes, c.since = c.seq, 0, 0, frame.stamp
-claim.save(q, c)
-return finish(status.OK, #ids)
+return over(#ids)

@@ -16,6 +16,7 @@ for _, try in ipairs({
   { "zadd", zset, "0", "m" }, { "zrem", zset, "m" },
   { "zrange", zset, "0", "1" }, { "zrangebyscore", zset, "0", "1" }, { "zrangebylex", zset, "-", "+" },
   { "zrevrangebylex", zset, "+", "-" }, { "zremrangebylex", zset, "-", "+" }, { "zscore", zset, "m" },
+  { "zrank", zset, "m" }, { "zremrangebyrank", zset, "0", "1" },
   { "zcard", zset }, { "zcount", zset, "0", "1" }, { "zlexcount", zset, "-", "+" }, { "exists", zset },
   { "unlink", zset }, { "time" }, { "sadd", zset, "m" }, { "del", zset }, { "lindex", zset, "0" }, { "llen", zset },
   { "lrange", zset, "0", "1" }, { "ltrim", zset, "0", "1" }, { "rpush", zset, "v" }, { "persist", zset },

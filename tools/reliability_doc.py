@@ -41,7 +41,7 @@ def row(line: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    catalog.load()
+    catalog.load(spark=True)
     lines = {line["bar"]: line for line in map(json.loads, OUTPUT.read_text().splitlines())}
     order = [name for name in BARS if name in lines]
     TARGET.write_text(HEAD + "".join(row(lines[name]) for name in order))

@@ -3,40 +3,35 @@
 --- require "lib/claim"
 --- require "lib/seek"
 --- require "lib/queue"
+--- require lazy "lib/search"
 --- require lazy "lib/turn"
 -- Filling a claim from the front of the queue.
 local claim_fill = {}
 
--- Ids of the first available messages up to a SequentialID, in delivery order. Ids of one priority stand together, so
--- each of the eight is walked up to the bound.
-function claim_fill.ids(q, count, bound)
-  if bound == "" then return redis.call("ZRANGE", q.a, 0, count - 1) end
-  local ids = {}
-  for band = 0, 7 do
-    local from, to = string.format("[%02x", band), string.format("[%02x%s", band, bound)
-    local some = redis.call("ZRANGEBYLEX", q.a, from, to, "LIMIT", 0, count - #ids)
-    for n = 1, #some do ids[#ids + 1] = some[n] end
-    if #ids == count then break end
-  end
-  return ids
-end
-
 -- Decide: what the next page takes, and what has expired on the way. Nothing if frame.missing names queues that it
 -- takes.
-function claim_fill.page(q, c, most_bytes, bound)
+function claim_fill.page(q, c, most_bytes, after, bound, text, place)
   local count = math.min(claim.page, c.wanted - c.count)
   local page = { take = {}, expired = {}, bytes = 0 }
-  local entries, seen
-  if count > 0 and queue.is(q, "x") and not q.parent then
+  local turns = queue.is(q, "x") and not q.parent
+  local entries, seen, dry
+  if count > 0 and text ~= "" then
+    search.load()
+    -- Of a group with one active message no second one may be found with it.
+    entries, page.place = search.look(q, text, place, turns and 1 or count, nil, true)
+    dry = #entries == 0 and not page.place
+    page.place = page.place or #entries > 0 and entries[#entries].lid or nil
+    entries, seen = claim.between(entries, after, bound), #entries
+  elseif count > 0 and turns then
     turn.load()
     entries = turn.take(q, count)
     seen = #entries
   else
-    local ids = count > 0 and claim_fill.ids(q, count, bound) or {}
+    local ids = count > 0 and claim.ids(q, count, after, bound) or {}
     entries, seen = position.read(q, ids), #ids
   end
-  local dry = seen < count
-  page.full = dry or c.count + seen >= c.wanted
+  if dry == nil then dry = seen < count end
+  page.full = dry or c.count + #entries >= c.wanted
   for n = 1, #entries do
     local e = entries[n]
     if seek.expired(e) then

@@ -1,5 +1,6 @@
 --- require "lib/frame"
 --- require "lib/position"
+--- require "lib/publish_plain"
 --- require "lib/put"
 --- require "lib/queue"
 --- require "lib/record"
@@ -52,20 +53,29 @@ function publish.plan(q, stage, keys)
   q.begun = begun
 end
 
+function publish.put(q, stage, from, most, hooked)
+  local entries, elements = publish.entries(q, stage, from, most)
+  if elements == 0 then return 0, 0 end
+  put.number(entries, queue.is(q, "t"))
+  if hooked then
+    special.load()
+    special.hold(q, entries)
+  end
+  put.store(q, entries, nil, hooked)
+  return #entries, elements
+end
+
 -- Apply: puts up to `most` messages of a stage into its queue. Returns how many, and how many elements they were.
 function publish.some(q, stage, most)
   local taken, used = 0, 0
   local hooked = stage.special == "1" or queue.is(q, "x")
+  local plain = not hooked and not queue.is(q, "t")
   while taken < most do
-    local entries, elements = publish.entries(q, stage, used, math.min(publish.page, most - taken))
-    if #entries == 0 then break end
-    put.number(entries, queue.is(q, "t"))
-    if hooked then
-      special.load()
-      special.hold(q, entries)
-    end
-    put.store(q, entries, nil, hooked)
-    taken, used = taken + #entries, used + elements
+    local run = plain and publish_plain.some(q, stage, used, most - taken)
+    local count, elements = run, run
+    if not run then count, elements = publish.put(q, stage, used, math.min(publish.page, most - taken), hooked) end
+    if elements == 0 then break end
+    taken, used = taken + count, used + elements
   end
   return taken, used
 end

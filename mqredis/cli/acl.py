@@ -16,7 +16,7 @@ SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
     "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pexpire", "publish", "pubsub|numsub", "rpush",
     "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zlexcount", "zrange", "zrangebylex", "zrangebyscore",
-    "zrem", "zremrangebylex", "zrevrangebylex", "zscore",
+    "zrank", "zrem", "zremrangebylex", "zremrangebyrank", "zrevrangebylex", "zscore",
 )  # fmt: skip
 CONNECTION = (
     "evalsha",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.read import Found, Waiter
 from mqredis.errors import ClaimLost
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
@@ -100,6 +101,17 @@ def look(
     return Call("claim_look", queue.call, args, parse, changes=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a claim is to take."""
+
+    messages: int  # at most
+    most_bytes: int | None = None  # None: no limit; the first message is always taken
+    after: str = ""  # only what has a later SequentialID
+    bound: str = ""  # and none later than this
+    match: bytes = b""  # and matches (Filter.text)
+
+
 @dataclass(slots=True)
 class Claimed:
     """How far a claim is."""
@@ -107,6 +119,7 @@ class Claimed:
     count: int
     bytes: int
     sealed: bool
+    place: str = ""  # where the search goes on
 
 
 def claim(
@@ -114,23 +127,48 @@ def claim(
     owner: str,
     lineage: str,
     sequence: int,
-    wanted: int,
-    most_bytes: int | None = None,
-    bound: str = "",
+    order: Order,
     first: bool = False,
+    place: str = "",
 ) -> Call[Claimed]:
     """Claim a page; to be repeated until it is sealed. Raises ClaimLost."""
 
     def parse(status: int, payload: Payload) -> Claimed:
         if status != Status.CONTINUE:
             _check(status, payload)
-        return Claimed(number(payload[0]), number(payload[1]), status != Status.CONTINUE)
+        sealed = status != Status.CONTINUE
+        return Claimed(number(payload[0]), number(payload[1]), sealed, "" if sealed else text(payload[2]))
 
     args: list[Arg] = [
-        queue.generation, keys.encode(owner), lineage, sequence, wanted,
-        "" if most_bytes is None else most_bytes, bound, "1" if first else "0",
+        queue.generation, keys.encode(owner), lineage, sequence, order.messages,
+        "" if order.most_bytes is None else order.most_bytes, order.bound, "1" if first else "0",
+        order.after, order.match, place,
     ]  # fmt: skip
     return Call("claim", queue.call, args, parse)
+
+
+def match(queue: Address, order: Order, place: str = "") -> Call[bool | str]:
+    """Is there a message that fits the order? A text: where the search goes on."""
+
+    def parse(status: int, payload: Payload) -> bool | str:
+        if status == Status.CONTINUE:
+            return text(payload[0])
+        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        return payload[0] == b"1"
+
+    return Call("claim_match", queue.call, [order.match, order.after, order.bound, place], parse)
+
+
+def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
+    """None if a queue holds anything newer than ``after``; else this process waits for it."""
+
+    def parse(status: int, payload: Payload) -> Found | None:
+        if status == Status.WAITING:
+            return Found(ticket=text(payload[0]), due_ms=number(payload[1]))
+        check(status)
+        return None
+
+    return Call("claim_wait", queue.call, [queue.generation, after, waiter.member, waiter.ticket], parse)
 
 
 def claimed(

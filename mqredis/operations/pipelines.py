@@ -8,8 +8,8 @@ from mqredis import keys
 from mqredis.commands import pipelines as commands
 from mqredis.commands import queues, read
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Backlog, Claimed, Published, Stage
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.pipelines import Backlog, Claimed, Order, Published, Stage
+from mqredis.commands.read import Waiter
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
 from mqredis.operations.reach import reach
@@ -35,24 +35,33 @@ def claim(
     owner: str,
     lineage: str,
     sequence: int,
-    wanted: int,
-    most_bytes: int | None = None,
-    bound: str = "",
+    order: Order,
     first: bool = False,
     between: Between = None,
 ) -> Operation[Claimed]:
-    """Claim up to ``wanted`` messages under (owner, sequence); a repetition answers the same. Raises
-    ClaimLost.
+    """Claim messages under (owner, sequence); a repetition answers the same. Raises ClaimLost.
 
     ``between`` is called between two pages, here and below: the kill tests end the process there.
     """
+    place = ""
     while True:
-        call = commands.claim(queue, owner, lineage, sequence, wanted, most_bytes, bound, first)
+        call = commands.claim(queue, owner, lineage, sequence, order, first, place)
         found = yield from reach(queue, call)
         if found.sealed:
             return found
+        place = found.place
         if between:
             between()
+
+
+def matches(queue: Address, order: Order) -> Operation[bool]:
+    """Is there a message that a claim of this order would take? Raises QueueNotFound."""
+    place = ""
+    while True:
+        found = yield from reach(queue, commands.match(queue, order, place))
+        if isinstance(found, bool):
+            return found
+        place = found
 
 
 def commit(
@@ -77,8 +86,9 @@ def release(context: Context, path: str, owner: str, forget: bool) -> Operation[
     return total
 
 
-def any_available(context: Context, places: Sequence[Address], timeout: float) -> Operation[bool]:
-    """Wait up to ``timeout`` seconds until one of the queues holds a message; takes nothing."""
+def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float) -> Operation[bool]:
+    """Wait up to ``timeout`` seconds until a queue holds a message that is newer than the SequentialID beside it ("":
+    any message), or gets one back; takes nothing."""
     start: float = yield Now()
     mode: str = yield Listen()
     member = f"P {mode}{context.database} -" if mode else ""
@@ -86,20 +96,22 @@ def any_available(context: Context, places: Sequence[Address], timeout: float) -
     found = False
     while not found:
         nap = timeout
-        for queue, waiter in zip(places, waiters, strict=True):
-            seen: Found = yield from reach(queue, read.peek(queue, waiter=waiter))
-            found = found or bool(seen.messages)
+        for (queue, after), waiter in zip(places, waiters, strict=True):
+            seen = yield from reach(queue, commands.wait(queue, after, waiter))
+            if seen is None:
+                found, waiter.member = True, ""
+                break
             waiter.ticket = seen.ticket
-            if seen.due_ms >= 0 and not seen.messages:
+            if seen.due_ms >= 0:
                 nap = min(nap, seen.due_ms / 1000)
         now: float = yield Now()
         left = timeout - (now - start)
         if found or left <= 0:
             break
         yield Wait(min(nap, left), ())
-    if member:
-        for queue in places:
-            yield from perform(read.leave(queue, member))
+    for (queue, _), waiter in zip(places, waiters, strict=True):
+        if waiter.member and waiter.ticket:
+            yield from perform(read.leave(queue, waiter.member))
     return found
 
 

@@ -15,7 +15,7 @@ from mqredis.client import QueueManager
 from mqredis.commands.common import Address
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
-from mqredis.spark.columns import Builder
+from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import command, context_of, look, manager_of, targets, told, wanted_states
 from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
 from mqredis.spark.filters import Pushed
@@ -23,6 +23,8 @@ from mqredis.spark.options import Options
 
 #: Ids that one partition of locked or delayed messages names at most.
 LISTED = 10_000
+#: The part of a lookup id that counts what was sent; above it stands the priority.
+SEQUENTIAL = (1 << 56) - 1
 
 
 @dataclass
@@ -131,10 +133,13 @@ class BatchReader(DataSourceReader):
         size = self.options.fetchSize
         if isinstance(partition, Listed):
             return (partition.ids[at : at + size] for at in range(0, len(partition.ids), size))
-        last, without = partition.last, partition.without
+        last, without = int(partition.last, 16), partition.without
 
-        def keep(lid: bytes) -> bool:
-            return lid[2:] <= last and lid not in without
+        def keep(ids: list[bytes]) -> list[bytes]:
+            late = numbers(ids) & SEQUENTIAL > last
+            if late.any():
+                ids = [lid for lid, gone in zip(ids, late, strict=True) if not gone]
+            return [lid for lid in ids if lid not in without] if without else ids
 
         key = part(manager, partition.place.path, "a")
         return walk(manager, key, partition.low, partition.high, size, keep)

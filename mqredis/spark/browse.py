@@ -8,7 +8,6 @@ too.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,19 +24,19 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
+from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Backlog
+from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
+from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.columns import Builder
-from mqredis.spark.connection import command, look, manager_of, targets, told
+from mqredis.spark.connection import address, command, look, manager_of, planned, told
 from mqredis.spark.fetch import Place, Reader, part
-from mqredis.spark.offsets import browse_json, browse_parse, check_queues
+from mqredis.spark.offsets import browse_json, browse_parse, sequential
 from mqredis.spark.options import Options
 from mqredis.spark.receive import share
-
-#: How often an idle browse looks again, in seconds: nothing rings for readers that take nothing and match
-#: everything.
-LOOK_SECONDS = 0.25
+from mqredis.spark.watch import Idle
 
 
 @dataclass
@@ -50,11 +49,6 @@ class Span(InputPartition):
     now_ms: int
 
 
-def sequential(position: int) -> str:
-    """A SequentialID as the store spells it."""
-    return f"{position:014x}"
-
-
 class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives in one process of the driver for as long as the query runs; ``read`` runs in copies of it."""
 
@@ -65,19 +59,24 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.initial: dict[str, int] | None = None
         self.bounds: dict[str, int] | None = None
         self.report: dict[str, Any] | None = None
+        self.selector = selection(options.selector or None)
+        self._idle: Idle | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The option startingPosition."""
+        """The options startingPosition and startingTimestamp."""
         with told():
             if self.initial is None:
-                position = self.options.startingPosition
-                self.initial = {}
-                for key, (name, path) in self._queues().items():
-                    last = int(look(manager_of(self.options.address, name), path).last, 16)
-                    self.initial[key] = (
-                        int(position) if position.isdigit() else last if position == "latest" else 0
-                    )
+                self.initial = {
+                    key: self._first(name, path) for key, (name, path) in planned(self.options).items()
+                }
             return browse_json(self.initial)
+
+    def _first(self, name: str, path: str) -> int:
+        manager = manager_of(self.options.address, name)
+        return starting.position(manager, path, self.options, look(manager, path).last)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much one micro-batch takes at most."""
@@ -89,27 +88,26 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told():
             self.bounds = {
                 key: int(look(manager_of(self.options.address, name), path).last, 16)
-                for key, (name, path) in self._queues().items()
+                for key, (name, path) in planned(self.options).items()
             }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset; waits a while if nothing new was sent."""
         with told():
-            begun, queues = browse_parse(start), self._queues()
-            check_queues(set(begun), set(queues), bool(self.options.queuePattern))
-            until = time.monotonic() + self.options.pollTimeoutMs / 1000
-            while True:
+            begun = browse_parse(start)
+            queues = planned(self.options, begun)
+            seen = self._look(begun, queues)
+            if (
+                not any(each.available for each in seen.values())
+                and self.bounds is None
+                and self._wait(begun, queues, seen)
+            ):
                 seen = self._look(begun, queues)
-                if any(each.available for each in seen.values()) or self.bounds is not None:
-                    break
-                if time.monotonic() + LOOK_SECONDS > until:
-                    break
-                time.sleep(LOOK_SECONDS)
             if not any(each.available for each in seen.values()):
                 return start
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             shares = share({key: each.available for key, each in seen.items()}, rows)
-            positions = {}
+            positions = dict(begun)
             for key, each in seen.items():
                 after = begun.get(key, 0)
                 upto = min(int(each.last, 16), self._bound(key) or int(each.last, 16))
@@ -161,15 +159,26 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             builder = Builder(
                 columns.arrow(self.schema), columns.arrow(self.json) if self.json.fields else None
             )
-            reader = Reader(manager, partition.place, builder)
+            reader = Reader(manager, partition.place, builder, self.selector)
             for band in range(8):
                 for ids in band_pages(manager, partition, band, self.options.fetchSize):
                     batch = reader.batch(ids, "available", strict=False, now_ms=partition.now_ms)
                     if batch is not None:
                         yield batch
 
-    def _queues(self) -> dict[str, tuple[str, str]]:
-        return {f"{name}/{path}": (name, path) for name, path in targets(self.options)}
+    def _wait(
+        self, begun: dict[str, int], queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]
+    ) -> bool:
+        """Wait in the broker for something newer. True: look again."""
+        if not self.options.pollTimeoutMs:
+            return False
+        if self._idle is None:
+            self._idle = Idle()
+        waiting: dict[str, list[tuple[Address, str]]] = {}
+        for key, (name, path) in queues.items():
+            queue = address(manager_of(self.options.address, name), path, seen[key].generation)
+            waiting.setdefault(name, []).append((queue, sequential(begun.get(key, 0))))
+        return self._idle.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
     def _bound(self, key: str) -> int:
         return self.bounds.get(key, 0) if self.bounds else 0

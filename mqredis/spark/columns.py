@@ -21,7 +21,6 @@ from mqredis.codec import unescape
 from mqredis.spark.schema import STATE_COLUMNS
 
 _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
-_PLAIN = b"0\0"
 #: Columns that need the head of a record.
 HEAD_COLUMNS = frozenset(
     {
@@ -33,6 +32,12 @@ HEAD_COLUMNS = frozenset(
 ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager"})
 
 Head = dict[str, str]
+
+
+#: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/lib/record).
+_SPECIAL, _LARGE = b"13579bdf", b"89abcdef"
+#: Behind the end of any head. pyarrow cannot slice bytes without an end.
+_END = 1 << 30
 
 
 @dataclass(slots=True)
@@ -53,19 +58,24 @@ def needs_record(columns: Collection[str]) -> bool:
     return not set(columns) <= ID_COLUMNS | STATE_COLUMNS
 
 
-def is_special(record: bytes) -> bool:
-    """Has the broker something to do for this message (flag bit 1)?"""
-    return record[13:14] in b"13579bdf"
+def flags(records: Sequence[bytes]) -> bytes:
+    """The flag digits that occur in these records, each once."""
+    return bytes({record[13] for record in records})
 
 
-def has_large(record: bytes) -> bool:
-    """Is its body kept apart (flag bit 8)?"""
-    return record[13:14] in b"89abcdef"
+def any_special(found: bytes) -> bool:
+    """Has the broker something to do for one of them (flag bit 1)?"""
+    return any(flag in _SPECIAL for flag in found)
+
+
+def any_large(found: bytes) -> bool:
+    """Is the body of one of them kept apart (flag bit 8)?"""
+    return any(flag in _LARGE for flag in found)
 
 
 def expires_ms(record: bytes) -> int | None:
     """When a message expires, in ms since the epoch."""
-    if not is_special(record):
+    if not any_special(record[13:14]):
         return None
     head, _ = _parse(record[14 : record.index(b"\0", 14)])
     if "e" not in head:
@@ -97,6 +107,11 @@ def _identifier(text: str) -> str:
     return unescape(text[1:]) if text[:1] == "s" else "0x" + text[1:]
 
 
+def numbers(ids: Sequence[bytes]) -> Any:
+    """Lookup ids as an array of 64-bit integers."""
+    return np.frombuffer(bytes.fromhex(b"".join(ids).decode()), ">u8").astype("int64")
+
+
 class Builder:
     """Makes record batches of one schema."""
 
@@ -118,8 +133,7 @@ class Builder:
         if self.with_states:
             self._states(rows, columns)
         if "lookup_id" in self.names:
-            raw = bytes.fromhex(b"".join(rows.ids).decode())
-            columns["lookup_id"] = pa.array(np.frombuffer(raw, ">u8").astype("int64"))
+            columns["lookup_id"] = pa.array(numbers(rows.ids))
         for name, value in (("state", rows.state), ("queue", rows.queue), ("manager", rows.manager)):
             if name in self.names:
                 columns[name] = pa.repeat(pa.scalar(value), count)
@@ -129,66 +143,44 @@ class Builder:
     # ---- records -------------------------------------------------------------------------------
 
     def _records(self, rows: Rows, columns: dict[str, Any]) -> None:
-        records = rows.records
-        plain = all(record[13:15] == _PLAIN for record in records)
+        packed = pa.array(rows.records, pa.binary())
+        # Of each record what comes before the first NUL, and what comes behind it.
+        parts = pc.split_pattern(packed, b"\0", max_splits=1).flatten()
+        places = np.arange(0, 2 * len(packed), 2)
+        fronts = parts.take(pa.array(places))
         arrived = None
         if self.names & {"arrived", "sent", "expires"}:
-            arrived = pa.array([record[:13].decode() for record in records]).cast(pa.int64())
+            arrived = pc.binary_slice(fronts, 0, 13).cast(pa.string()).cast(pa.int64())
             columns["arrived"] = _time(arrived)
         if self.with_body:
-            if plain:
-                bodies = pa.array([record[15:] for record in records], pa.binary())
-            else:
-                bodies = pa.array(
-                    [
-                        rows.large.get(lid, b"")
-                        if has_large(record)
-                        else record[record.index(b"\0", 14) + 1 :]
-                        for lid, record in zip(rows.ids, records, strict=True)
-                    ],
-                    pa.binary(),
-                )
+            bodies = parts.take(pa.array(places + 1))
+            if rows.large:
+                apart = [rows.large.get(lid) for lid in rows.ids]
+                bodies = pc.coalesce(pa.array(apart, pa.binary()), bodies)
             columns["body"] = bodies
             if self.json_schema is not None:
                 decoded = decode_json(bodies, self.json_schema)
                 columns.update({field.name: decoded.column(field.name) for field in self.json_schema})
-        if not self.with_heads:
-            return
-        heads: list[Head] = [{}] * len(records)
-        properties: list[list[str]] = [[]] * len(records)
-        if not plain:
-            for n, record in enumerate(records):
-                stop = record.index(b"\0", 14)
-                if stop > 14:
-                    heads[n], properties[n] = _parse(record[14:stop])
-        self._heads(rows, heads, properties, arrived, columns)
+        if self.with_heads:
+            # Messages of one kind have one head, so each is read once.
+            heads = pc.binary_slice(fronts, 14, _END).dictionary_encode()
+            self._heads(rows, heads, arrived, columns)
 
-    def _heads(
-        self,
-        rows: Rows,
-        heads: list[Head],
-        properties: list[list[str]],
-        arrived: Any,
-        columns: dict[str, Any],
-    ) -> None:
-        def put(name: str, key: str, convert: Callable[[str], object], default: object, kind: Any) -> None:
+    def _heads(self, rows: Rows, encoded: Any, arrived: Any, columns: dict[str, Any]) -> None:
+        parsed = [_parse(head) for head in encoded.dictionary.to_pylist()]
+        heads = [head for head, _ in parsed]
+
+        def put(name: str, key: str, convert: Callable[[str], object], default: object, kind: Any) -> Any:
+            values = pa.array([convert(h[key]) if key in h else default for h in heads], kind)
             if name in self.names:
-                used = any(key in head for head in heads)
-                columns[name] = (
-                    pa.array([convert(h[key]) if key in h else default for h in heads], kind)
-                    if used
-                    else pa.repeat(pa.scalar(default, kind), len(heads))
-                )
+                columns[name] = values.take(encoded.indices)
+            return values
 
         text, whole, long = pa.string(), pa.int32(), pa.int64()
+        put("message_id", "m", _identifier, None, text)
         if "message_id" in self.names:
-            columns["message_id"] = pa.array(
-                [
-                    _identifier(head["m"]) if "m" in head else "mq-" + lid.decode()
-                    for lid, head in zip(rows.ids, heads, strict=True)
-                ],
-                text,
-            )
+            own = pc.binary_join_element_wise("mq-", pa.array(rows.ids, pa.binary()).cast(text), "")
+            columns["message_id"] = pc.coalesce(columns["message_id"], own)
         put("correlation_id", "c", _identifier, None, text)
         put("group_id", "g", _identifier, None, text)
         put("sequence", "n", int, 1, whole)
@@ -202,20 +194,20 @@ class Builder:
         put("response_queue", "r", unescape, None, text)
         put("app_tag", "t", int, 0, long)
         if self.names & {"sent", "expires"}:
-            ago = pa.array([int(head.get("S", 0)) for head in heads], long)
-            sent = pc.subtract(arrived, ago)
+            sent = pc.subtract(arrived, put("", "S", int, 0, long).take(encoded.indices))
             columns["sent"] = _time(sent)
-            life = pa.array([int(head["e"]) if "e" in head else None for head in heads], long)
-            columns["expires"] = _time(pc.add(sent, life))
+            columns["expires"] = _time(pc.add(sent, put("", "e", int, None, long).take(encoded.indices)))
         if "properties" in self.names:
-            columns["properties"] = _maps(properties)
+            columns["properties"] = _maps([properties for _, properties in parsed]).take(encoded.indices)
 
     def _states(self, rows: Rows, columns: dict[str, Any]) -> None:
-        states = rows.states or [None] * len(rows.ids)
-        counts = [state.split(b" ", 3) if state else (b"0", b"0", b"0") for state in states]
+        states = pa.array(rows.states or [None] * len(rows.ids), pa.binary())
+        encoded = pc.fill_null(states, b"0 0 0").dictionary_encode()
+        counts = [state.split(b" ", 3) for state in encoded.dictionary.to_pylist()]
         for n, name in enumerate(("delivery_count", "abort_count", "move_count")):
             if name in self.names:
-                columns[name] = pa.array([int(count[n]) for count in counts], pa.int32())
+                values = pa.array([int(count[n]) for count in counts], pa.int32())
+                columns[name] = values.take(encoded.indices)
 
 
 def _time(ms: Any) -> Any:

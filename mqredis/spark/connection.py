@@ -4,7 +4,7 @@ pickles readers and writers, so nothing that is connected may live in them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -76,29 +76,60 @@ def look(manager: QueueManager, path: str, owner: str = "", bound: str = "", aft
     return run(manager, pipelines.look(context_of(manager), path, owner, bound, False, after))
 
 
-def targets(options: Options) -> list[tuple[str, str]]:
-    """Queue manager and path of every queue that the options name, in order. Raises QueueNotFound."""
+def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
+    """Queue manager and path of every queue that the options name, in order.
+
+    ``lost``: leave out what does not exist. Raises QueueNotFound.
+    """
     found: list[tuple[str, str]] = []
-    for name in options.managers:
-        manager = manager_of(options.address, name)
-        names = {info.name for info in manager.queues()}
+    for name, names in existing(options).items():
         if options.queuePattern:
             pattern = path_of(options.queuePattern, options.subQueue)
             wanted = sorted(path for path in names if fnmatchcase(path, pattern))
             if ";" not in pattern:
                 wanted = [path for path in wanted if ";" not in path]
         else:
-            wanted = list(listed(options))
+            wanted = [path for path in listed(options) if path in names or not lost]
             for path in wanted:
                 if path not in names:
                     raise QueueNotFound(f"queue manager {name!r} has no queue {path!r}")
         found += [(name, path) for path in wanted]
-    if not found:
+    if not found and not lost:
         where = ", ".join(options.managers)
         raise QueueNotFound(
             f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
         )
     return found
+
+
+def existing(options: Options) -> dict[str, set[str]]:
+    """Paths of all queues of each queue manager."""
+    return {
+        name: {info.name for info in manager_of(options.address, name).queues()} for name in options.managers
+    }
+
+
+def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[str, str]]:
+    """Queue manager and path of a stream's queues, by the names they have in its offsets.
+
+    ``known``: those of its checkpoint. With failOnDataLoss=false one that was deleted is left out. Raises
+    QueueNotFound, SourceError if the options name others.
+    """
+    lenient = bool(known) and not options.failOnDataLoss
+    wanted = {f"{name}/{path}": (name, path) for name, path in targets(options, lenient)}
+    gone, new = set(known) - set(wanted), set(wanted) - set(known)
+    if gone and lenient:
+        gone &= {f"{name}/{path}" for name, paths in existing(options).items() for path in paths}
+    if known and (gone or (new and not options.queuePattern)):
+        changes = [
+            f"without {', '.join(sorted(gone))}" if gone else "",
+            f"with {', '.join(sorted(new))}" if new else "",
+        ]
+        raise SourceError(
+            "mqredis: the query was started with other queues than its checkpoint knows: "
+            f"{' and '.join(change for change in changes if change)}. Restore the list, or use a new checkpoint"
+        )
+    return wanted
 
 
 def wanted_states(options: Options) -> tuple[str, ...]:

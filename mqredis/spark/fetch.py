@@ -15,7 +15,7 @@ from mqredis import codec
 from mqredis.client import QueueManager
 from mqredis.keys import QUEUE_PARTS
 from mqredis.selector import Selector, header_of
-from mqredis.spark.columns import Builder, Rows, expires_ms, has_large, is_special
+from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
 from mqredis.spark.connection import SourceError, command, context_of
 
 #: Rows of one record batch at most: Spark's own limit.
@@ -76,8 +76,8 @@ class Reader:
         if builder.with_states:
             states = command(self.manager, "HMGET", self._states, *ids)
         large: dict[bytes, bytes] = {}
-        if builder.with_body:
-            apart = [lid for lid, record in zip(ids, records, strict=True) if has_large(record)]
+        if builder.with_body and any_large(flags(records)):
+            apart = [lid for lid, record in zip(ids, records, strict=True) if any_large(record[13:14])]
             for at in range(0, len(apart), 64):  # each up to megabytes
                 some = apart[at : at + 64]
                 bodies = command(self.manager, "HMGET", self._messages, *[b"^" + lid for lid in some])
@@ -99,23 +99,29 @@ class Reader:
 
 def _present(
     ids: Sequence[bytes], records: Sequence[bytes | None], now_ms: int
-) -> tuple[list[bytes], list[bytes]]:
-    kept_ids: list[bytes] = []
-    kept: list[bytes] = []
-    for lid, record in zip(ids, records, strict=True):
-        if record is None:
-            continue
-        if is_special(record):
-            expires = expires_ms(record)
-            if expires is not None and expires <= now_ms:
-                continue
-        kept_ids.append(lid)
-        kept.append(record)
-    return kept_ids, kept
+) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Those that are still there and have not expired; usually all of them."""
+    there = [record for record in records if record is not None]
+    if len(there) < len(records):
+        ids = [lid for lid, record in zip(ids, records, strict=True) if record is not None]
+    if not any_special(flags(there)):
+        return ids, there
+    kept = [(lid, record) for lid, record in zip(ids, there, strict=True) if _lives(record, now_ms)]
+    return [lid for lid, _ in kept], [record for _, record in kept]
+
+
+def _lives(record: bytes, now_ms: int) -> bool:
+    expires = expires_ms(record)
+    return expires is None or expires > now_ms
 
 
 def walk(
-    manager: QueueManager, key: str, low: bytes, high: bytes, size: int, keep: Callable[[bytes], bool] | None
+    manager: QueueManager,
+    key: str,
+    low: bytes,
+    high: bytes,
+    size: int,
+    keep: Callable[[list[bytes]], list[bytes]],
 ) -> Iterator[list[bytes]]:
     """Pages of the ids in a position list from ``low`` to before ``high`` (b"+" for the end)."""
     start = b"[" + low
@@ -124,7 +130,7 @@ def walk(
         ids: list[bytes] = command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
         if not ids:
             return
-        yield [lid for lid in ids if keep(lid)] if keep else ids
+        yield keep(ids)
         if len(ids) < size:
             return
         start = b"(" + ids[-1]

@@ -7,6 +7,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 
 from mqredis import keys
 from mqredis.commands.common import subqueue_parts
@@ -37,6 +38,7 @@ class Options:
     readMode: str = "receive"
     consumerName: str = ""
     startingPosition: str = "earliest"
+    startingTimestamp: str = ""
     maxMessagesPerTrigger: int = 0
     maxBytesPerTrigger: int = 0
     pollTimeoutMs: int = 5_000
@@ -127,6 +129,20 @@ def _check(options: Options) -> None:
         raise InvalidArgument("option fetchSize must be at most 7000")
 
 
+def milliseconds(text: str) -> int:
+    """The option startingTimestamp: ms since the epoch, or ISO 8601 (UTC unless it says otherwise)."""
+    if text.isdigit():
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument(
+            "option startingTimestamp must be milliseconds since 1970 or as in 2026-01-31T12:00:00, "
+            f"not {text!r}"
+        ) from None
+    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def split(text: str) -> tuple[str, ...]:
     """Parts of a list separated by commas."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -145,19 +161,14 @@ def check_source(options: Options) -> None:
 def check_stream(options: Options) -> None:
     """What only a streaming reader needs."""
     check_source(options)
-    if options.selector:
-        raise InvalidArgument(
-            "option selector belongs to batch reads; filter a stream with where(), or receive from a queue of its own"
-        )
     position = options.startingPosition
-    if options.readMode == "receive":
-        if position != "earliest":
-            raise InvalidArgument(
-                "option startingPosition belongs to readMode=browse: a receive takes what is there"
-            )
-    elif options.consumerName:
+    if options.readMode == "browse" and options.consumerName:
         raise InvalidArgument("option consumerName belongs to readMode=receive: a browse takes nothing")
-    elif position not in ("earliest", "latest") and not position.isdigit():
+    if options.startingTimestamp:
+        milliseconds(options.startingTimestamp)
+    if options.startingTimestamp and position != "earliest":
+        raise InvalidArgument("give either startingPosition or startingTimestamp, not both")
+    if position not in ("earliest", "latest") and not position.isdigit():
         raise InvalidArgument(
             f"option startingPosition must be earliest, latest or a SequentialID (the low 7 bytes of a lookup id), "
             f"not {position!r}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,16 +28,27 @@ from pyspark.sql.types import StructType
 
 from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Backlog
-from mqredis.errors import ClaimLost, QueueNotAvailable, QueueNotFound
+from mqredis.commands.filters import Filter
+from mqredis.commands.pipelines import Backlog, Order
+from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
+from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
+from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, address_of, pieces
 from mqredis.spark.columns import Builder
-from mqredis.spark.connection import SourceError, address, look, manager_of, run, targets, told
+from mqredis.spark.connection import (
+    SourceError,
+    address,
+    look,
+    manager_of,
+    planned,
+    run,
+    told,
+)
 from mqredis.spark.crash import point
 from mqredis.spark.fetch import Place, Reader
-from mqredis.spark.offsets import Offset, Plan, check_queues
+from mqredis.spark.offsets import Offset, Plan, sequential
 from mqredis.spark.options import Options
 from mqredis.spark.watch import Beacon, Idle
 from mqredis.steps import perform
@@ -66,6 +77,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
         self.received: dict[str, int] = {}
         self.report: dict[str, Any] | None = None
+        chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
+        hints = chosen.index_hints if chosen else ()
+        self.match = Filter(programs=[chosen.program], hints=hints).text() if chosen else b""
         self._open: tuple[Beacon, Idle] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,12 +94,22 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lineage = uuid.uuid4().hex
                 owner = self.options.consumerName or lineage
                 offset = Offset(owner, lineage)
-                for key, (name, path) in self._queues().items():
-                    seen = look(manager_of(self.options.address, name), path, owner)
-                    done = seen.claim.committed if seen.claim else 0
-                    offset.queues[key] = Plan(done, done, generation=seen.generation)
+                for key, (name, path) in planned(self.options).items():
+                    offset.queues[key] = self._first(name, path, owner)
                 self.initial = offset
             return self.initial.json()
+
+    def _first(self, name: str, path: str, owner: str) -> Plan:
+        manager = manager_of(self.options.address, name)
+        seen = look(manager, path, owner)
+        done = seen.claim.committed if seen.claim else 0
+        after = starting.position(manager, path, self.options, seen.last)
+        if after and manager.queue_info(path).group_exclusive:
+            raise InvalidArgument(
+                f"queue {path!r} has one active message per group: a query takes them from the first one on, "
+                "without startingPosition and startingTimestamp"
+            )
+        return Plan(done, done, generation=seen.generation, after=sequential(after) if after else "")
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much one micro-batch takes at most."""
@@ -100,36 +124,43 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told():
             self.bounds = {
                 key: look(manager_of(self.options.address, name), path).last
-                for key, (name, path) in self._queues().items()
+                for key, (name, path) in planned(self.options).items()
             }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset to log. Locks nothing; receives what is done; waits a while if there is nothing."""
         with told():
             begun = Offset.parse(start)
-            queues = self._queues()
-            check_queues(set(begun.queues), set(queues), bool(self.options.queuePattern))
+            queues = planned(self.options, begun.queues)
             self._hold(begun)
             for key, plan in begun.queues.items():
                 self._receive(begun, key, plan)
             seen = self._look(begun, queues)
-            if self.bounds is None and self.options.pollTimeoutMs and not _any(begun, seen):
-                waiting: dict[str, list[Address]] = {}
-                for key, (name, path) in queues.items():
-                    queue = address(manager_of(self.options.address, name), path, seen[key].generation)
-                    waiting.setdefault(name, []).append(queue)
-                if self._tools()[1].wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000):  # type: ignore[arg-type]
-                    seen = self._look(begun, queues)
+            if self.bounds is None and not _any(begun, seen) and self._wait(begun, queues, seen):
+                seen = self._look(begun, queues)
             return self._next(start, begun, seen, limit)
+
+    def _wait(self, begun: Offset, queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]) -> bool:
+        """Wait in the broker for a message. True: look again."""
+        if not self.options.pollTimeoutMs:
+            return False
+        waiting: dict[str, list[tuple[Address, str]]] = {}
+        for key, each in seen.items():
+            name, path = queues[key]
+            queue = address(manager_of(self.options.address, name), path, each.generation)
+            plan = begun.queues.get(key) or Plan()
+            # With a selector everything up to the last id was looked at and did not match.
+            waiting.setdefault(name, []).append((queue, each.last if self.match else plan.after))
+        return self._tools()[1].wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
     def _next(
         self, start: dict[str, Any], begun: Offset, seen: dict[str, Backlog], limit: ReadLimit
     ) -> dict[str, Any]:
-        unlimited = isinstance(limit, ReadAllAvailable)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        most_bytes = 0 if unlimited else self.options.maxBytesPerTrigger
         shares = share({key: each.available for key, each in seen.items()}, rows)
-        offset, any_new = Offset(begun.owner, begun.lineage), False
+        most_bytes = 0 if isinstance(limit, ReadAllAvailable) else self.options.maxBytesPerTrigger
+        total = sum(shares.values())
+        offset, any_new = Offset(begun.owner, begun.lineage, dict(begun.queues)), False
         for key, backlog in seen.items():
             old = begun.queues.get(key) or Plan()
             claim = backlog.claim
@@ -137,8 +168,13 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise ClaimLost(commands.WHY["running"], why="running")
             if key not in begun.queues and claim:
                 old = Plan(claim.committed, claim.committed)
-            bound = self.bounds.get(key, "") if self.bounds else ""
-            plan = Plan(old.sequence, old.first, old.wanted, old.most_bytes, old.bound, old.generation)
+            new = replace(
+                old,
+                sequence=old.sequence + 1,
+                bound=self.bounds.get(key, "") if self.bounds else "",
+                generation=backlog.generation,
+            )
+            plan = old
             if (
                 claim
                 and old.sequence == old.first
@@ -146,11 +182,12 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 and claim.sealed != 2
             ):
                 # A named consumer without its checkpoint: what it had claimed comes first.
-                plan = Plan(claim.sequence, old.first, claim.wanted, 0, bound, backlog.generation)
-                any_new = True
+                plan = replace(new, wanted=claim.wanted, most_bytes=0)
             elif shares[key]:
-                plan = Plan(old.sequence + 1, old.first, shares[key], most_bytes, bound, backlog.generation)
-                any_new = True
+                # Queues share the bytes as they share the messages.
+                part = max(1, most_bytes * shares[key] // total) if most_bytes else 0
+                plan = replace(new, wanted=shares[key], most_bytes=part)
+            any_new = any_new or plan is not old
             offset.queues[key] = plan
         taken = sum(
             offset.queues[key].wanted for key in seen if offset.queues[key].sequence > _done(begun, key)
@@ -168,7 +205,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Claim what the logged offset names; the same again if it was claimed before."""
         with told():
             begun, ending = Offset.parse(start), Offset.parse(end)
-            check_queues(set(ending.queues), set(self._queues()), bool(self.options.queuePattern))
+            planned(self.options, ending.queues)
             self._hold(ending)
             found: list[InputPartition] = []
             for key, plan in ending.queues.items():
@@ -185,16 +222,10 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         point("before-claim")
         queue = address(manager, path, plan.generation)
         first = plan.sequence == plan.first + 1 or not self.options.failOnDataLoss
-        wanted = (
-            offset.owner,
-            offset.lineage,
-            plan.sequence,
-            plan.wanted,
-            plan.most_bytes or None,
-            plan.bound,
-        )
+        who = (offset.owner, offset.lineage, plan.sequence)
+        order = Order(plan.wanted, plan.most_bytes or None, plan.after, plan.bound, self.match)
         try:
-            claimed = run(manager, pipelines.claim(queue, *wanted, first, between=lambda: point("mid-claim")))
+            claimed = run(manager, pipelines.claim(queue, *who, order, first, lambda: point("mid-claim")))
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
                 raise
@@ -253,9 +284,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open = (Beacon(), Idle())
         return self._open
 
-    def _queues(self) -> dict[str, tuple[str, str]]:
-        return {f"{name}/{path}": (name, path) for name, path in targets(self.options)}
-
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
             raise SourceError(
@@ -285,8 +313,14 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         oldest, now = None, 0
         for key, (name, path) in queues.items():
             bound = self.bounds.get(key, "") if self.bounds else ""
+            plan = begun.queues.get(key) or Plan()
+            manager = manager_of(self.options.address, name)
             try:
-                each = look(manager_of(self.options.address, name), path, begun.owner, bound)
+                each = look(manager, path, begun.owner, bound, plan.after)
+                order = Order(1, None, plan.after, bound, self.match)
+                queue = address(manager, path, each.generation)
+                if self.match and each.available and not run(manager, pipelines.matches(queue, order)):
+                    each.available = 0
             except QueueNotFound:
                 if self.options.failOnDataLoss:
                     raise

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -75,8 +76,10 @@ _RANGES = {
 }
 _LENGTHS = {"label": 249, "content_type": 255}
 
-#: One message: its queue, its text, its body again if that is large.
-Encoded = tuple[str, bytes, bytes | None]
+#: Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
+Encoded = tuple[str, list[bytes], dict[int, bytes]]
+#: Heads that are kept, so that messages of one kind are encoded once.
+_KINDS = 1024
 
 
 def check(schema: StructType, queue: str) -> None:
@@ -116,51 +119,73 @@ class Encoder:
     def __init__(self, queue: str, transaction: Callable[[str], str]) -> None:
         self.queue = queue
         self.transaction = transaction  # name of the unit of work in a queue, "" outside one
+        self._known: dict[tuple[Any, ...], bytes] = {}
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Encoded]:
         """The messages of a record batch, in order. Raises InvalidArgument."""
-        names = batch.schema.names
-        columns = {name: batch.column(name) for name in names}
+        columns = {name: batch.column(name) for name in batch.schema.names}
         for name, (low, high) in _RANGES.items():
             if name in columns:
                 _in_range(name, columns[name], low, high)
         text = pa.types.is_string(columns["body"].type) or pa.types.is_large_string(columns["body"].type)
-        bodies = columns["body"].cast(pa.binary()).to_pylist()
-        if names == ["body"] and not text and not self.transaction(self.queue):
-            queue, most = self.queue, codec.INLINE_BODY_BYTES
-            for body in bodies:
-                if body is None or len(body) <= most:
-                    yield queue, b"30\0" + (body or b""), None
-                else:
-                    yield queue, b"38\0", body
-            return
-        others = {
-            name: column.to_pylist() for name, column in columns.items() if name not in ("body", "queue")
-        }
-        queues = columns["queue"].to_pylist() if "queue" in columns else None
         kind = "text/plain; charset=utf-8" if text else codec.DEFAULT_CONTENT_TYPE
-        convert = {name: _CONVERT[name] for name in others if name in _CONVERT}
-        for n, body in enumerate(bodies):
-            row: Any = _Row()
-            row.body = body or b""
-            row.content_type = kind
-            for name, values in others.items():
-                value = values[n]
-                if value is not None:
-                    setattr(row, name, convert[name](value) if name in convert else value)
-            queue = queues[n] if queues else self.queue
+        bodies = pc.fill_null(columns["body"].cast(pa.binary()), b"")
+        most = pc.max(pc.binary_length(bodies)).as_py() or 0
+        names = [name for name in columns if name not in ("body", "queue")]
+        if not names and "queue" not in columns and most <= codec.INLINE_BODY_BYTES:
+            # Nothing but bodies: what stands before each is the same.
+            before = self._before(self.queue, kind, (), ())
+            yield self.queue, pc.binary_join_element_wise(before, bodies, b"").to_pylist(), {}
+            return
+        given = [columns[name].to_pylist() for name in names]
+        values = zip(*given, strict=True) if given else iter([()] * len(bodies))
+        queues = columns["queue"].to_pylist() if "queue" in columns else [self.queue] * len(bodies)
+        lines: list[bytes] = []
+        large: dict[int, bytes] = {}
+        last = self.queue
+        for queue, body, row in zip(queues, bodies.to_pylist(), values, strict=True):
             if not queue:
                 raise InvalidArgument("a row has no queue: its column queue is null or empty")
-            for name, most in _LENGTHS.items():
-                if len(getattr(row, name)) > most:
-                    raise InvalidArgument(f"column {name!r}: at most {most} characters")
-            line, large_body = codec.encode(row, self.transaction(queue))
-            yield queue, line, large_body
+            if queue != last and lines:
+                yield last, lines, large
+                lines, large = [], {}
+            last = queue
+            if len(body) > codec.INLINE_BODY_BYTES:
+                large[len(lines)] = body
+                message = self._outgoing(kind, names, row, body)
+                lines.append(codec.encode(message, self.transaction(queue))[0])
+            else:
+                lines.append(self._before(queue, kind, names, row) + body)
+        if lines:
+            yield last, lines, large
+
+    def _before(self, queue: str, kind: str, names: Sequence[str], row: tuple[Any, ...]) -> bytes:
+        """What stands before the body of a message that is not large."""
+        key = (queue, kind, tuple(tuple(item) if type(item) is list else item for item in row))
+        try:
+            found = self._known.get(key)
+        except TypeError:  # a struct or a map within
+            return codec.encode(self._outgoing(kind, names, row, b""), self.transaction(queue))[0]
+        if found is None:
+            found, _ = codec.encode(self._outgoing(kind, names, row, b""), self.transaction(queue))
+            if len(self._known) < _KINDS:
+                self._known[key] = found
+        return found
+
+    def _outgoing(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> Any:
+        message: Any = _Row()
+        message.body = body
+        message.content_type = kind
+        for name, value in zip(names, row, strict=True):
+            if value is not None:
+                setattr(message, name, _CONVERT[name](value) if name in _CONVERT else value)
+        for name, most in _LENGTHS.items():
+            if len(getattr(message, name)) > most:
+                raise InvalidArgument(f"column {name!r}: at most {most} characters")
+        return message
 
 
 def _in_range(name: str, column: Any, low: float, high: float) -> None:
-    import pyarrow.compute as pc
-
     found = pc.min_max(column).as_py()
     if found["min"] is not None and not (found["min"] >= low and found["max"] <= high):
         raise InvalidArgument(

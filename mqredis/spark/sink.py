@@ -10,7 +10,7 @@ published again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,14 +26,16 @@ from mqredis.models import QueueInfo
 from mqredis.operations import pipelines
 from mqredis.operations.safety import refuse_volatile
 from mqredis.spark import rows
+from mqredis.spark.columns import any_special
 from mqredis.spark.connection import context_of, manager_of, run, told
 from mqredis.spark.crash import point
 from mqredis.spark.options import Options, check_sink
 from mqredis.steps import perform
 
-#: One call stages at most so many messages, or so many bytes.
+#: One call stages about so many messages, or so many bytes. A portion, looked at together, is a part of that.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
+PORTION = 100
 
 
 @dataclass
@@ -95,13 +97,15 @@ class _Stager:
         """Stage everything; stops early if the batch has been published before."""
         point("before-stage")
         for batch in batches:
-            for queue, line, large in self.encoder.encode(batch):
+            for queue, lines, large in self.encoder.encode(batch):
                 waiting = self.waiting.get(queue)
                 if waiting is None:
                     waiting = self._new(queue)
-                waiting.add(line, large)
-                if waiting.messages >= CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
-                    self._flush(waiting)
+                for at in range(0, len(lines), PORTION):
+                    part = {n - at: body for n, body in large.items() if at <= n < at + PORTION}
+                    waiting.add(lines[at : at + PORTION], part)
+                    if waiting.messages >= CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
+                        self._flush(waiting)
             if self.done_before:
                 return self.staged
             point("mid-stage")
@@ -154,19 +158,25 @@ class _Waiting:
         self.messages = self.bytes = 0
         self.special = False
 
-    def add(self, line: bytes, large: bytes | None) -> None:
-        size = len(line) + 12  # the broker takes the priority off and puts 13 digits of arrival time in front
-        self.elements.append(line)
-        if large is not None:
-            self.elements.append(large)
-            size += len(large)
-        if size > self.most:
+    def add(self, lines: Sequence[bytes], large: Mapping[int, bytes]) -> None:
+        """Take some more. ``large``: bodies that stand apart, by the number of their line."""
+        # The broker takes the priority off and puts 13 digits of arrival time in front.
+        sizes = [len(line) + 12 for line in lines]
+        if not large:
+            self.elements.extend(lines)
+        else:
+            for n, line in enumerate(lines):
+                self.elements.append(line)
+                if n in large:
+                    self.elements.append(large[n])
+                    sizes[n] += len(large[n])
+        if max(sizes) > self.most:
             raise MessageTooLarge(
-                f"a message takes {size} bytes; queue {self.stage.queue!r} allows {self.most}"
+                f"a message takes {max(sizes)} bytes; queue {self.stage.queue!r} allows {self.most}"
             )
-        self.messages += 1
-        self.bytes += size
-        self.special = self.special or line[1] in b"13579bdf"
+        self.messages += len(lines)
+        self.bytes += sum(sizes)
+        self.special = self.special or any_special(bytes({line[1] for line in lines}))
 
 
 def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:

@@ -3,7 +3,6 @@ lives, and the long poll of an idle query."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -52,8 +51,8 @@ class Idle:
         self._waits: dict[str, Future[bool]] = {}
         self._pool: ThreadPoolExecutor | None = None
 
-    def wait(self, url: str, queues: dict[str, Sequence[Address]], seconds: float) -> bool:
-        """Is there a message? At once, or within ``seconds``."""
+    def wait(self, url: str, queues: dict[str, list[tuple[Address, str]]], seconds: float) -> bool:
+        """Is there a message, newer than the SequentialID beside its queue? At once, or within ``seconds``."""
         if len(queues) == 1:
             ((name, addresses),) = queues.items()
             return _wait(manager_of(url, name), addresses, seconds)
@@ -69,8 +68,5 @@ class Idle:
         return any(future.result() for future in done)
 
 
-def _wait(manager: QueueManager, queues: Sequence[Address], seconds: float) -> bool:
-    found = False
-    with contextlib.suppress(TimeoutError):
-        found = run(manager, pipelines.any_available(context_of(manager), queues, seconds))
-    return found
+def _wait(manager: QueueManager, queues: Sequence[tuple[Address, str]], seconds: float) -> bool:
+    return run(manager, pipelines.wait(context_of(manager), queues, seconds))

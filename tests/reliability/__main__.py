@@ -31,7 +31,7 @@ def again(name: str, line: str) -> int:
 
 
 def main() -> int:
-    catalog.load()
+    catalog.load(spark=True)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 MODULES = (
     "schedules_bar",
@@ -15,7 +18,11 @@ MODULES = (
 )
 
 
-def load() -> None:
-    """Register every bar."""
+def load(spark: bool = False) -> None:
+    """Register every bar; ``spark``: also those that start Spark, if it is there. They take minutes at any size."""
     for name in MODULES:
         import_module(f"tests.reliability.{name}")
+    if spark and find_spec("pyspark") and shutil.which("java"):
+        import_module("tests.reliability.spark_bar")
+    elif spark:
+        print("No Java or no PySpark here: the bars of Spark do not run.", file=sys.stderr)

@@ -1,0 +1,43 @@
+-- Is there a message that a data pipeline with a selector would claim? Changes nothing but what is due.
+-- MS-MQDMPR 3.1.7.1.15 Peek Message
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] filter  which messages match (lib/filter)
+-- ARGV[4] after  14 hex digits: only what has a later SequentialID, "" all
+-- ARGV[5] bound  14 hex digits: only up to this SequentialID, "" all
+-- ARGV[6] place  where the search of the call before has stopped, "" at first
+-- RETURNS OK "1" or "0"
+-- RETURNS CONTINUE place: call again
+-- RETURNS QUEUE_NOT_FOUND
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/claim"
+--- require "lib/search"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+queue.join(q, 3)
+due.serve(q)
+reply = frame.missing
+if not reply then
+  local found, place = search.look(q, ARGV[3], ARGV[6], 256, nil, true)
+  local some = #claim.between(found, ARGV[4], ARGV[5]) > 0
+  if #found > 0 then place = found[#found].lid end -- outside the bounds: that is not the end
+  if place and not some then
+    reply = { status.CONTINUE, "", 0, place }
+  else
+    reply = { status.OK, "", 0, some and "1" or "0" }
+  end
+end
+quota.save(q)
+reply = frame.close(reply)
+wake.ring(q)
+return reply

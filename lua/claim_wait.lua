@@ -1,0 +1,42 @@
+-- Wait until a queue holds something newer than a data pipeline has seen, or something comes back; takes nothing.
+-- MS-MQDMPR 3.1.7.3.1 Wait For New Message
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue
+-- ARGV[3] generation  of the queue
+-- ARGV[4] after  14 hex digits: what has no later SequentialID does not count, "" all counts
+-- ARGV[5] waiter  kind, mode, tag to register when there is nothing (lib/wake), "" to register nothing
+-- ARGV[6] ticket  "" first registration; its ticket on the next looks
+-- RETURNS OK there is something
+-- RETURNS WAITING ticket, ms until the next timer of the queue or -1
+-- RETURNS QUEUE_NOT_AVAILABLE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
+--- require "lib/due"
+--- require "lib/claim"
+--- require "lib/wake"
+local reply = frame.open()
+if reply then return reply end
+local q = queue.open(1, 3)
+if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.join(q, 3)
+local more = due.serve(q)
+reply = frame.missing
+if not reply then
+  local member, rung = wake.member(ARGV[5], ""), ARGV[5] ~= "" and wake.handed() ~= nil
+  if rung and ARGV[6] ~= "" or #claim.ids(q, 1, ARGV[4], "") > 0 then
+    if ARGV[5] ~= "" then wake.drop(q, member, "") end
+    reply = { status.OK, "", 0 }
+  else
+    local ticket = ARGV[5] ~= "" and wake.wait(q, member, ARGV[6], "") or ""
+    reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q) }
+  end
+end
+quota.save(q)
+reply = frame.close(reply)
+wake.ring(q)
+return reply

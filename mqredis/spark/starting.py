@@ -1,0 +1,41 @@
+"""Where a streaming query without a checkpoint begins: everything that is newer than one SequentialID."""
+
+from __future__ import annotations
+
+from mqredis.client import QueueManager
+from mqredis.spark.connection import command
+from mqredis.spark.fetch import part
+from mqredis.spark.options import Options, milliseconds
+
+#: Messages that are received under a search are passed over; after so many it begins further in front.
+_TRIES = 16
+
+
+def position(manager: QueueManager, path: str, options: Options, last: str) -> int:
+    """The SequentialID behind which a query begins in a queue; ``last``: the last one given out."""
+    if options.startingTimestamp:
+        return _before(manager, path, milliseconds(options.startingTimestamp), int(last, 16))
+    named = {"earliest": 0, "latest": int(last, 16)}
+    chosen = options.startingPosition
+    return named[chosen] if chosen in named else int(chosen)
+
+
+def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
+    """The SequentialID in front of the first available message that arrived at ``ms`` or later."""
+    key, found = part(manager, path, "a"), last
+    for band in range(8):
+        low = command(manager, "ZLEXCOUNT", key, "-", f"({band:02x}")
+        high = command(manager, "ZLEXCOUNT", key, "-", f"({band + 1:02x}")
+        tries = 0
+        while low < high:
+            middle = (low + high) // 2
+            lid = (command(manager, "ZRANGE", key, middle, middle) or [b""])[0]
+            record = command(manager, "HGET", part(manager, path, "m"), lid) if lid else None
+            if record is None:
+                tries += 1
+                high = middle if tries < _TRIES else low
+            elif int(record[:13]) < ms:
+                low = middle + 1
+            else:
+                found, high = min(found, int(lid[2:], 16) - 1), middle
+    return found

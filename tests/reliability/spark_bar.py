@@ -1,0 +1,50 @@
+"""Bars: ``kill -9`` of a Spark driver. They need Java and PySpark; without them they are not there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mqredis
+from tests.reliability.bar import Run, bar
+from tests.spark.kills import PLACES, Pipeline
+from tests.support.server import RedisServer
+
+
+@contextmanager
+def pipeline(kind: str) -> Iterator[Pipeline]:
+    """A pipeline on a server of its own."""
+    with (
+        RedisServer() as server,
+        tempfile.TemporaryDirectory() as folder,
+        mqredis.connect(server.url, manager="killed") as qm,
+    ):
+        yield Pipeline(kind, Path(folder), qm, server.url)
+
+
+@bar("spark places", "the driver dies at each named place of source, sink and both: output equals input")
+def places(run: Run) -> None:
+    """Each place several times over a longer stream."""
+    for kind, names in PLACES.items():
+        with pipeline(kind) as killed:
+            for _ in range(run.size(3)):
+                for place in names:
+                    killed.die(place)
+                    run.add("kills")
+            killed.verify()
+            run.add("messages", killed.sent)
+
+
+@bar("spark kills", "the driver is killed at random moments, queue to queue: output equals input")
+def moments(run: Run) -> None:
+    """From the start of the JVM to the end of the last batch, any moment."""
+    dice, wanted = run.dice("moments"), run.size(100, 2)
+    with pipeline("both") as killed:
+        while int(run.counts.get("kills", 0)) < wanted:
+            killed.feed(3)
+            if not killed.run(kill_after=dice.uniform(4, 14)):
+                run.add("kills")
+        killed.verify()
+        run.add("messages", killed.sent)
