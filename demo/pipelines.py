@@ -1,8 +1,8 @@
 """``python -m demo.pipelines``: the ready pipelines of ``mqredis[spark]`` on real flights; none is lost.
 
-    Redis list -> migrate -> departures -> a reader -> departures;journal, the cancelled ones -> departures;poison
-    departures;journal, departures;poison -> analyse -> tables, plots, a page
-                                          -> archive -> Parquet -> replay, those from JFK -> again
+    Redis list -> migrate -> departures -> a reader -> departures;journal; the cancelled ones -> system$;deadletter
+    journal, dead letters -> analyse -> tables, plots, a page
+                          -> archive -> Parquet -> replay, those from JFK -> again
 
 Exit code: 0 if output and input agree, or if Java or PySpark is missing, which is said; 1 if they disagree.
 """
@@ -26,8 +26,8 @@ import mqredis
 from demo import flights
 from mqredis.embedded import find_server, join
 
-QUEUE, JOURNAL, POISON, AGAIN = "departures", "departures;journal", "departures;poison", "again"
-FLIGHTS = 100_000
+QUEUE, JOURNAL, DEAD, AGAIN = "departures", "departures;journal", "system$;deadletter", "again"
+FLIGHTS = 50_000
 JAVA = 17
 REPORT = Path("build/demo-report")
 
@@ -103,13 +103,13 @@ def run(qm: mqredis.QueueManager, url: str, folder: Path, limit: int) -> bool:
     bodies = [text_of(flight) for flight in rows]
     cancelled = sum(flight.delay is None for flight in rows)
     from_jfk = sum(flight.route.startswith("JFK") for flight in rows)
-    qm.create_queue(QUEUE, journaling=True, retry=mqredis.RetryPolicy(immediate=0))
+    qm.create_queue(QUEUE, journaling=True, retry=mqredis.RetryPolicy(immediate=0, final="dead_letter"))
     qm.create_queue(AGAIN)
     command = qm._driver.command  # the list belongs to an application that knows nothing of mqredis
     for at in range(0, len(bodies), 1000):
         command("LPUSH", "flights", *bodies[at : at + 1000])
     story.say(f"{len(bodies):,} flights lie in a Redis list")
-    where = {"url": url, "manager": qm.name}
+    where: dict[str, Any] = {"url": url, "manager": qm.name}
     moved = migrate("list", "flights", QUEUE, source_url=url, **where)
     more = migrate("list", "flights", QUEUE, source_url=url, **where)
     story.say(f"migrate: {moved:,} of them are in the queue {QUEUE}; a second time: {more}")
@@ -135,13 +135,13 @@ def run(qm: mqredis.QueueManager, url: str, folder: Path, limit: int) -> bool:
         archived = sorted(bytes(row.body) for row in kept.select("body").collect())
     finally:
         spark.stop()
-    left = {name: qm.queue_info(name).messages for name in (QUEUE, JOURNAL, POISON)}
+    left = {name: qm.queue_info(name).messages for name in (QUEUE, JOURNAL, DEAD)}
     again = [message.body for message in qm.open(AGAIN).browse()]
     print()
     story.check(f"migrated: {moved:,} of {len(bodies):,}", moved == len(bodies) and more == 0)
     story.check(
         f"archived: {counts}",
-        counts == {JOURNAL: len(bodies) - cancelled, POISON: cancelled} and cancelled > 0,
+        counts == {JOURNAL: len(bodies) - cancelled, DEAD: cancelled} and cancelled > 0,
     )
     story.check("what lies in the lake is what lay in the list", archived == sorted(bodies))
     story.check(f"left behind: {left}", not any(left.values()))
@@ -170,6 +170,7 @@ def main() -> int:
         return 0
     # Spark's Python workers must be this one, and find this checkout.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with tempfile.TemporaryDirectory(prefix="mqredis-pipelines-") as folder:

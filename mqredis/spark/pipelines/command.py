@@ -90,7 +90,15 @@ def session() -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     if "SPARK_ENV_LOADED" not in os.environ:
-        builder = builder.master("local[*]").config("spark.ui.enabled", "false")
+        # One machine: no UI, no bars between the lines, and few parts in what is small.
+        local = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "4",
+        }
+        builder = builder.master("local[*]")
+        for name, value in local.items():
+            builder = builder.config(name, value)
     return builder.appName("mqredis pipeline").getOrCreate()
 
 
