@@ -15,8 +15,8 @@ from redis.crc import key_slot
 
 from mqredis.drivers import AsyncDriver, Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
-from mqredis.keys import ManagerKeys
 from tests.drivers.kit import FAST, add, put, read, take, until
+from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, _free_port
 
 
@@ -28,49 +28,9 @@ pytestmark = pytest.mark.reliability
 PATIENT = FAST.model_copy(update={"retry_seconds": 20.0, "recheck_seconds": 60.0})
 
 
-class Cluster:
-    """Two primaries; the first has the lower half of the slots."""
-
-    def __init__(self, start_server: Callable[..., RedisServer]) -> None:
-        options = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
-        self.nodes = [
-            start_server(tcp=True, options={**options, "cluster-port": _free_port()}) for _ in range(2)
-        ]
-        one, two = (self.client(n) for n in range(2))
-        one.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
-        two.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
-        one.execute_command(
-            "CLUSTER", "MEET", "127.0.0.1", self.nodes[1].port, self.nodes[1].options["cluster-port"]
-        )
-        until(lambda: all(self.client(n).cluster("info")["cluster_state"] == "ok" for n in range(2)))
-        until(lambda: all(len(self.client(n).execute_command("CLUSTER", "SLOTS")) == 2 for n in range(2)))
-        self.ids = [self.client(n).execute_command("CLUSTER", "MYID") for n in range(2)]
-
-    def client(self, n: int) -> redis.Redis:
-        return self.nodes[n].client()
-
-    def owner(self, manager: str) -> int:
-        return 0 if key_slot(ManagerKeys(manager).own[0].encode()) < 8192 else 1
-
-    @property
-    def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-
-
 @pytest.fixture
 def cluster(start_server: Callable[..., RedisServer]) -> Cluster:
     return Cluster(start_server)
-
-
-def move(cluster: Cluster, slot: int, source: int, target: int, *, finish: bool) -> None:
-    old, new = cluster.client(source), cluster.client(target)
-    new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.ids[source])
-    old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.ids[target])
-    for key in old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
-        old.execute_command("MIGRATE", "127.0.0.1", cluster.nodes[target].port, key, 0, 5000)
-    if finish:
-        for client in (new, old):
-            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[target])
 
 
 def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
@@ -81,10 +41,9 @@ def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
         assert driver.run(add(keys)) == "1"
         source = cluster.owner(manager)
         assert driver.backend.plan.node == ("127.0.0.1", cluster.nodes[source].port)
-        move(cluster, slot, source, 1 - source, finish=False)
+        cluster.move(slot, source, 1 - source, finish=False)
         assert driver.run(add(keys)) == "2"  # ASK
-        for client in (cluster.client(1 - source), cluster.client(source)):
-            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[1 - source])
+        cluster.finish(slot, 1 - source)
         assert driver.run(add(keys)) == "3"  # MOVED
         assert driver.backend.plan.node == ("127.0.0.1", cluster.nodes[1 - source].port)
         for _ in range(3):
@@ -100,10 +59,9 @@ async def test_a_cluster_async(cluster: Cluster, aconnect: Callable[..., AsyncDr
     driver = aconnect(cluster.url, PATIENT, "m")
     keys, slot, source = driver.core.keys, key_slot(b"mq:{m}:meta"), cluster.owner("m")
     assert await driver.run(add(keys)) == "1"
-    await asyncio.to_thread(move, cluster, slot, source, 1 - source, finish=False)
+    await asyncio.to_thread(cluster.move, slot, source, 1 - source, finish=False)
     assert await driver.run(add(keys)) == "2"
-    for client in (cluster.client(1 - source), cluster.client(source)):
-        client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[1 - source])
+    cluster.finish(slot, 1 - source)
     assert await driver.run(add(keys)) == "3"
 
 

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 MODULES = (
     "schedules_bar",
     "kills_bar",
+    "promotion_bar",
+    "resharding_bar",
     "cuts_bar",
     "waits_bar",
     "server_bar",

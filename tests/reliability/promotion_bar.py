@@ -1,0 +1,185 @@
+"""Bar: the primary dies behind a cut replication link and its replica is promoted, again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import mqredis
+from mqredis import DurabilityNotReached, HistoryRolledBack, MqError, QueueManager, Settings
+from tests.reliability.bar import Run, bar
+from tests.support.relay import Compass, Relay
+from tests.support.server import RedisServer
+
+SETTINGS = Settings(
+    lease_seconds=300, retry_seconds=60, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05
+)
+#: Half of the rounds ask for the memory of a replica, and give up soon: behind a frozen link nothing will come.
+SURE = SETTINGS.model_copy(update={"durability_seconds": 0.05})
+PARTS = 3
+_PAUSE = threading.Event()
+
+
+class Ring:
+    """Two servers, of which one follows the other through a relay; the compass names the primary."""
+
+    def __init__(self, relay: Relay, compass: Compass) -> None:
+        options = {"repl-diskless-sync-delay": "0", "repl-diskless-sync": "yes"}
+        self.servers = [RedisServer(tcp=True, options=options).start() for _ in range(2)]
+        self.relay, self.compass = relay, compass
+        self.first = 0
+        self.follow()
+
+    @property
+    def primary(self) -> RedisServer:
+        return self.servers[self.first]
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:{self.compass.port}/shop/0"
+
+    def follow(self) -> None:
+        """The other server becomes a replica of the primary, and is in step."""
+        self.relay.thaw()
+        self.relay.upstream = self.compass.primary = self.primary.port
+        with self.servers[1 - self.first].client() as replica, self.primary.client() as primary:
+            replica.execute_command("REPLICAOF", "127.0.0.1", self.relay.port)
+            for _ in range(3000):  # as patient as any test: minutes, if nothing comes of it
+                primary.set("sign", "1")
+                if primary.execute_command("WAIT", 1, 20) == 1:
+                    return
+                _PAUSE.wait(0.01)
+        raise AssertionError("the replica does not follow")
+
+    def fail_over(self) -> None:
+        """The primary dies, the replica is promoted."""
+        self.primary.kill()
+        self.relay.thaw()
+        self.first = 1 - self.first
+        with self.primary.client() as promoted:
+            promoted.execute_command("REPLICAOF", "NO", "ONE")
+        self.compass.primary = self.primary.port
+
+    def rejoin(self) -> None:
+        """The dead one comes back empty, as a replica."""
+        self.servers[1 - self.first].start()
+        self.follow()
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+@contextlib.contextmanager
+def _ring() -> Iterator[Ring]:
+    with Relay() as relay, Compass() as compass:
+        ring = Ring(relay, compass)
+        try:
+            yield ring
+        finally:
+            ring.close()
+
+
+class Writer:
+    """Commits units of messages in two queues; remembers which were acknowledged, and every id that was issued."""
+
+    def __init__(self, qm: QueueManager, level: str, ids: set[int]) -> None:
+        self.qm, self.level, self.ids = qm, level, ids
+        self.queues = [qm.open(name) for name in ("t", "u")]
+        self.unit = 0
+        self.acknowledged: set[int] = set()
+
+    def commit(self) -> None:
+        """One unit of work."""
+        self.unit += 1
+        body = b"%d" % self.unit
+        unit = self.qm.transaction()
+        for n in range(PARTS):
+            sent = self.queues[n % 2].send(body, transaction=unit)
+            if sent.lookup_id in self.ids:
+                raise AssertionError(f"id {sent.lookup_id:#x} was issued twice")
+            self.ids.add(sent.lookup_id)
+        try:
+            unit.commit(durability=self.level)
+        except DurabilityNotReached:
+            return  # it is done, but nobody was promised that it stays
+        self.acknowledged.add(self.unit)
+
+    def present(self) -> Counter[int]:
+        """How many messages of each unit there are; the queues are empty afterwards."""
+        found = Counter(int(message.body) for queue in self.queues for message in queue.browse())
+        for queue in self.queues:
+            queue.purge()
+        return found
+
+
+@bar(
+    "promotion",
+    "a replica behind a cut link is promoted: whole scripts only, rollback always reported, no id twice; with "
+    "durability replica nothing acknowledged is lost",
+)
+def promotion(run: Run) -> None:
+    """Freeze the link at any byte, go on for a while, kill the primary, promote the replica."""
+    rounds, dice = run.size(300, 2), run.dice("promotion")
+    ids: set[int] = set()
+    with _ring() as ring:
+        with mqredis.connect(ring.url, settings=SETTINGS) as qm:
+            for name in ("t", "u"):
+                qm.create_queue(name, transactional=True)
+        for number in range(rounds):
+            level = ("memory", "replica")[number % 2]
+            with (
+                mqredis.connect(ring.url, settings=SETTINGS if level == "memory" else SURE) as qm,
+                mqredis.connect(ring.url, settings=SETTINGS) as other,
+            ):
+                writer = Writer(qm, level, ids)
+                for _ in range(dice.randint(1, 10)):
+                    writer.commit()
+                ring.relay.freeze(dice.choice((0, dice.randint(0, 4000))))
+                for _ in range(dice.randint(1, 12)):
+                    writer.commit()
+                other.info()
+                ring.fail_over()
+                _judge(run, writer, other)
+            ring.rejoin()
+        run.counts.update({"promotions": rounds, "ids issued": len(ids)})
+
+
+def _judge(run: Run, writer: Writer, other: QueueManager) -> None:
+    """On the promoted server: what is there, and were both clients told what is not?"""
+    told = [_told(manager) for manager in (writer.qm, other)]
+    report = other.doctor()
+    if not report.healthy:
+        raise AssertionError(f"the promoted server is torn: {report.findings[:3]}")
+    present = writer.present()
+    if torn := {unit: count for unit, count in present.items() if count != PARTS}:
+        raise AssertionError(f"units of work are torn: {torn}")
+    lost = writer.acknowledged - present.keys()
+    run.add("acknowledged units", len(writer.acknowledged))
+    run.add("acknowledged units lost at memory", len(lost))
+    run.add("rollbacks reported", sum(told))
+    if lost and writer.level == "replica":
+        raise AssertionError(f"a replica had acknowledged units {sorted(lost)}, and they are gone")
+    if lost and not all(told):
+        raise AssertionError(f"{len(lost)} acknowledged units are lost, and clients were told so: {told}")
+    for _ in range(3):
+        writer.level = "memory"
+        writer.commit()  # checks that its ids are new ones
+    writer.present()
+
+
+def _told(manager: QueueManager) -> bool:
+    """Does the first call after the failover report a rollback? The second call works in any case."""
+    known = manager._driver.history
+    try:
+        manager.info()
+    except HistoryRolledBack as error:
+        if error.details["known"] != known or error.details["found"] >= known:
+            raise AssertionError(f"the report says {error.details}, {known} was known") from None
+        manager.info()
+        return True
+    except MqError as error:
+        raise AssertionError(f"after the failover: {type(error).__name__}: {error}") from error
+    return False

@@ -1,0 +1,105 @@
+"""A cluster of two primaries without replicas; the first has the lower half of the slots."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+
+from mqredis.keys import ManagerKeys
+from tests.support.server import RedisServer, _free_port
+
+_HALF = 8192
+_PAUSE = threading.Event()
+
+
+class Cluster:
+    """Its servers are running and agree with each other once it is made; ``close`` ends them."""
+
+    def __init__(self, start_server: Callable[..., RedisServer] | None = None) -> None:
+        options = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+        start = start_server or (lambda **more: RedisServer(**more).start())
+        self.nodes = [start(tcp=True, options={**options, "cluster-port": _free_port()}) for _ in range(2)]
+        one, two = (self.client(n) for n in range(2))
+        one.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF))
+        two.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF, 2 * _HALF))
+        other = self.nodes[1]
+        one.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, other.options["cluster-port"])
+        self._until(lambda n: self.client(n).cluster("info")["cluster_state"] == "ok")
+        self._until(lambda n: len(self.client(n).execute_command("CLUSTER", "SLOTS")) == 2)
+        self.ids = [self.client(n).execute_command("CLUSTER", "MYID") for n in range(2)]
+
+    def _until(self, condition: Callable[[int], Any]) -> None:
+        for _ in range(12_000):
+            if all(condition(n) for n in range(2)):
+                return
+            _PAUSE.wait(0.005)
+        raise AssertionError("the nodes do not agree")
+
+    def client(self, n: int) -> redis.Redis:
+        """A plain client of one node."""
+        return self.nodes[n].client()
+
+    @staticmethod
+    def slot(manager: str) -> int:
+        """The slot of a queue manager."""
+        return int(key_slot(ManagerKeys(manager).own[0].encode()))
+
+    def owner(self, manager: str) -> int:
+        """Which node has it at first."""
+        return 0 if self.slot(manager) < _HALF else 1
+
+    @property
+    def url(self) -> str:
+        """What a client connects to."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def move(
+        self,
+        slot: int,
+        source: int,
+        target: int,
+        *,
+        dice: random.Random | None = None,
+        between: Callable[[], object] | None = None,
+        finish: bool = True,
+    ) -> int:
+        """Move a slot key by key, with ``dice`` in random order; answers how many keys were moved.
+
+        ``between`` is called before each. ``finish=False`` leaves the slot on its way, with all keys moved.
+        """
+        old, new = self.client(source), self.client(target)
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.ids[source])
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.ids[target])
+        moved = 0
+        while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
+            if dice is not None:
+                dice.shuffle(keys)
+            for key in keys:
+                if between is not None:
+                    between()
+                old.execute_command("MIGRATE", "127.0.0.1", self.nodes[target].port, key, 0, 60_000)
+                moved += 1
+        if finish:
+            self.finish(slot, target)
+        return moved
+
+    def finish(self, slot: int, target: int) -> None:
+        """Every node knows the new owner, that one first."""
+        for n in (target, 1 - target):
+            self.client(n).execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.ids[target])
+
+    def close(self) -> None:
+        """End the servers."""
+        for node in self.nodes:
+            node.close()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
