@@ -8,14 +8,14 @@
 -- ARGV[6] test  "1": a new manager may have its clock moved by hand
 -- ARGV[7] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
 -- ARGV[8] session  number of a session to touch, "" to open one
--- RETURNS OK session number, now in ms, "1" if the clock may be moved
+-- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see lib/session)
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SESSION_EXPIRED
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/session"
-local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq")
+local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   redis.call("HSET", KEYS[1], "schema", "1", "incarnation", ARGV[7], "history", 0, "clock", 0, "seq", 0, "messages", 0,
@@ -30,7 +30,8 @@ session.units()
 -- issued again, so the counter jumps. 2^21 restarts fit before it leaves the exact range of a double.
 if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
   if kept[3] ~= "" then frame.seq = frame.seq + 4294967296 end
-  redis.call("HSET", KEYS[1], "run_id", ARGV[5])
+  kept[5] = session.term(kept[5] or "")
+  redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[5])
   frame.touch()
 end
 local number, highest = ARGV[8], ""
@@ -44,4 +45,4 @@ end
 frame.touch()
 redis.call("HSET", KEYS[2], number, ARGV[4] .. highest)
 redis.call("ZADD", KEYS[6], frame.now + tonumber(ARGV[4]), number)
-return frame.close({ status.OK, "", 0, number, frame.now, kept[2] })
+return frame.close({ status.OK, "", 0, number, frame.now, kept[2], kept[5] or "" })

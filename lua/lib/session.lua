@@ -1,6 +1,18 @@
 --- require "lib/frame"
 -- Sessions and their slots. KEYS[6] idle: zset of session numbers, score: when to look whether one was used since.
-local session = { chunk = 256 }
+local session = { chunk = 256, terms = 64 }
+
+-- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. Whoever knew
+-- more in an earlier term has lost something, however much has been done since: new changes take the numbers of lost ones.
+-- A term that began with as much as this one or more is forgotten: who knew it knew more than this one began with.
+function session.term(terms)
+  local kept = {}
+  for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
+    if tonumber(start) < frame.history then kept[#kept + 1] = start .. rest end
+  end
+  kept[#kept + 1] = string.format("%.0f:", frame.history) .. frame.stamp
+  return table.concat(kept, " ", math.max(1, #kept - session.terms + 1))
+end
 
 -- Time to live in ms, and the number of its highest slot; -1 if it never used one.
 function session.read(number)

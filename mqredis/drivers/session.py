@@ -129,6 +129,8 @@ class Core:
         self.incarnation = ""
         self._incarnation = b""
         self.history = 0
+        #: The last term (lua/lib/session) that was there at the last opening; "" none.
+        self.term = ""
         #: The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""
         #: Has any connection ever worked? Until then a dead address fails at once.
@@ -209,16 +211,27 @@ class Core:
         if not number:
             raise InvariantBroken("session_open answered without a session number")
         floor = self.history
+        terms = as_text(payload[3]).split() if len(payload) > 3 else []
+        began = self._began(terms, history) if self.incarnation else history
         with self._lock:
+            self.term = terms[-1] if terms else ""
             self.incarnation, self._incarnation = as_text(incarnation), incarnation
             self.history = history
             self.run_id = run_id
-            if self.session is None or self.session.number != number or history < floor:
+            if self.session is None or self.session.number != number or began < floor:
                 # After a rollback the server may know our slots with older sequence numbers.
                 self.session = Session(number)
-        if history < floor:
-            raise self._rolled_back(floor, history)
+        if began < floor:
+            raise self._rolled_back(floor, began)
         return True
+
+    def _began(self, terms: list[str], history: int) -> int:
+        """The least history with which a server process has begun since our last opening; ``history`` if none has."""
+        if self.term and self.term not in terms:  # forgotten, because a later one began with less
+            later = terms[-1:]
+        else:
+            later = terms[terms.index(self.term) + 1 :] if self.term else terms
+        return min([history, *(int(term.partition(":")[0]) for term in later)])
 
     def gone(self) -> ManagerNotFound:
         """The manager is lost for this client, for good: it must never be made anew in silence."""

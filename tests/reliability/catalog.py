@@ -10,6 +10,7 @@ from importlib.util import find_spec
 MODULES = (
     "schedules_bar",
     "kills_bar",
+    "everysec_bar",
     "promotion_bar",
     "resharding_bar",
     "cuts_bar",

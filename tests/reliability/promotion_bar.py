@@ -85,8 +85,8 @@ def _ring() -> Iterator[Ring]:
 class Writer:
     """Commits units of messages in two queues; remembers which were acknowledged, and every id that was issued."""
 
-    def __init__(self, qm: QueueManager, level: str, ids: set[int]) -> None:
-        self.qm, self.level, self.ids = qm, level, ids
+    def __init__(self, qm: QueueManager, level: str, ids: set[int], ballast: bytes = b"") -> None:
+        self.qm, self.level, self.ids, self.ballast = qm, level, ids, ballast
         self.queues = [qm.open(name) for name in ("t", "u")]
         self.unit = 0
         self.acknowledged: set[int] = set()
@@ -94,7 +94,7 @@ class Writer:
     def commit(self) -> None:
         """One unit of work."""
         self.unit += 1
-        body = b"%d" % self.unit
+        body = b"%d" % self.unit + self.ballast
         unit = self.qm.transaction()
         for n in range(PARTS):
             sent = self.queues[n % 2].send(body, transaction=unit)
@@ -149,7 +149,7 @@ def promotion(run: Run) -> None:
 
 def _judge(run: Run, writer: Writer, other: QueueManager) -> None:
     """On the promoted server: what is there, and were both clients told what is not?"""
-    told = [_told(manager) for manager in (writer.qm, other)]
+    reports = [told(manager) for manager in (writer.qm, other)]
     report = other.doctor()
     if not report.healthy:
         raise AssertionError(f"the promoted server is torn: {report.findings[:3]}")
@@ -159,18 +159,18 @@ def _judge(run: Run, writer: Writer, other: QueueManager) -> None:
     lost = writer.acknowledged - present.keys()
     run.add("acknowledged units", len(writer.acknowledged))
     run.add("acknowledged units lost at memory", len(lost))
-    run.add("rollbacks reported", sum(told))
+    run.add("rollbacks reported", sum(reports))
     if lost and writer.level == "replica":
         raise AssertionError(f"a replica had acknowledged units {sorted(lost)}, and they are gone")
-    if lost and not all(told):
-        raise AssertionError(f"{len(lost)} acknowledged units are lost, and clients were told so: {told}")
+    if lost and not all(reports):
+        raise AssertionError(f"{len(lost)} acknowledged units are lost, and clients were told so: {reports}")
     for _ in range(3):
         writer.level = "memory"
         writer.commit()  # checks that its ids are new ones
     writer.present()
 
 
-def _told(manager: QueueManager) -> bool:
+def told(manager: QueueManager) -> bool:
     """Does the first call after the failover report a rollback? The second call works in any case."""
     known = manager._driver.history
     try:

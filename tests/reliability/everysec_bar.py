@@ -1,0 +1,102 @@
+"""Bar: what ``appendfsync everysec`` loses, measured and said."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import redis
+
+import mqredis
+from mqredis import MqError, QueueManager, Settings
+from tests.reliability.bar import Run, bar
+from tests.reliability.promotion_bar import PARTS, Writer, told
+from tests.support.server import RedisServer
+
+SETTINGS = Settings(lease_seconds=300, retry_seconds=0, connect_timeout_seconds=60, reply_timeout_seconds=60)
+#: Looks at the server before it is killed at any rate: on a fast disk the moment may not come.
+LOOKS = 3000
+
+
+@bar(
+    "everysec",
+    "kill -9 under appendfsync everysec, aimed at a pending fsync: what is lost is the end, in whole units, and is "
+    "reported; how much is counted",
+)
+def everysec(run: Run) -> None:
+    """Write, kill when the log is behind, start again, count."""
+    rounds = run.size(200)
+    run.counts.update({"kills": rounds, "kills with a loss": 0, "acknowledged units": 0, "lost units": 0})
+    worst_units, worst_ms, ids = 0, 0.0, set[int]()
+    with RedisServer(aof=True) as server:
+        with mqredis.connect(server.url) as qm:
+            for name in ("t", "u"):
+                qm.create_queue(name, transactional=True)
+        for _ in range(rounds):
+            with mqredis.connect(server.url, settings=SETTINGS) as qm:
+                writer = Writer(qm, "memory", ids, b" " * 2000)
+                times = _load(server, writer)
+                lost, age = _after(server, writer, times, qm)
+            run.add("acknowledged units", len(times))
+            run.add("lost units", lost)
+            run.add("kills with a loss", int(lost > 0))
+            worst_units, worst_ms = max(worst_units, lost), max(worst_ms, age)
+    run.counts["most units lost by one kill"] = worst_units
+    run.counts["oldest lost, ms before the kill"] = round(worst_ms)
+
+
+def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
+    """Commit until the server is killed; when each unit was acknowledged, in seconds before the end."""
+    times: dict[int, float] = {}
+    enough = threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                writer.commit()
+                times[writer.unit] = time.monotonic()
+                if len(times) > 20:
+                    enough.set()
+        except MqError:
+            enough.set()  # killed
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    if not enough.wait(60):
+        raise AssertionError("nothing is written")
+    with server.client() as raw:
+        for _ in range(LOOKS):
+            if _behind(raw):
+                break
+    server.kill()
+    end = time.monotonic()
+    thread.join(90)
+    if thread.is_alive():
+        raise AssertionError("the writer hangs")
+    return {unit: end - when for unit, when in times.items()}
+
+
+def _behind(raw: redis.Redis) -> bool:
+    """Has the server acknowledged what it has not written, because it waits for the disk?"""
+    state = raw.info("persistence")
+    return bool(int(state.get("aof_buffer_length", 0)) > 0 and int(state.get("aof_pending_bio_fsync", 0)) > 0)
+
+
+def _after(
+    server: RedisServer, writer: Writer, times: dict[int, float], qm: QueueManager
+) -> tuple[int, float]:
+    """How many acknowledged units are lost, and how old the oldest is, in ms."""
+    server.start()
+    reported = told(qm)
+    report = qm.doctor()
+    if not report.healthy:
+        raise AssertionError(f"the server came back torn: {report.findings[:3]}")
+    present = writer.present()
+    if torn := {unit: count for unit, count in present.items() if count != PARTS}:
+        raise AssertionError(f"units of work are torn: {torn}")
+    lost = times.keys() - present.keys()
+    if lost and not reported:
+        raise AssertionError(f"{len(lost)} acknowledged units are lost, and the client was not told")
+    if lost and min(lost) <= max(times.keys() - lost, default=0):
+        raise AssertionError("what is lost is not the end")
+    return len(lost), max((times[unit] * 1000 for unit in lost), default=0.0)
