@@ -9,7 +9,7 @@
 -- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
--- ARGV[8] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
+-- ARGV[8] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (lib/filter)
 -- RETURNS OK now in ms, then id, state, record of each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
@@ -73,7 +73,8 @@ elseif ARGV[9] ~= "" then
   entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]))
   if not entries then
     search.load()
-    local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint)
+    local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint, false,
+      ARGV[5] == "" and wake.seen(q, waiter, ARGV[8]))
     if code then return finish(code) end
     entries, place = found, stopped
   end
@@ -96,9 +97,9 @@ if #entries > 0 then
   return finish(reply)
 end
 local ticket = ARGV[8]
-if ticket == "leave" then
+if wake.leaving(ticket) then
   if not place then wake.drop(q, waiter, ARGV[9]) end
 elseif ARGV[7] ~= "" then
-  ticket = wake.wait(q, waiter, ticket, ARGV[9])
+  ticket = wake.wait(q, waiter, ticket, ARGV[9], from)
 end
 return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), place })

@@ -11,7 +11,7 @@
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
--- ARGV[10] ticket  "" first registration; its ticket on the next looks; "leave" on the last look
+-- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
 -- ARGV[12] settlements  how many follow; 0 unless mode is lock
 -- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
@@ -103,7 +103,8 @@ elseif ARGV[11] ~= "" then
   entries = seek.direct(q, ARGV[11], from, count)
   if not entries then
     search.load()
-    entries, place, code = search.look(q, ARGV[11], from, count, hint, true)
+    entries, place, code = search.look(q, ARGV[11], from, count, hint, true,
+      ARGV[8] == "" and wake.seen(q, waiter, ARGV[10]))
     if code then return finish(code) end
   end
 elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCORE", q.a, hint) then
@@ -119,10 +120,10 @@ end
 if #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
-  if ticket == "leave" then
+  if wake.leaving(ticket) then
     if not place then wake.drop(q, waiter, ARGV[11]) end
   elseif ARGV[9] ~= "" then
-    ticket = wake.wait(q, waiter, ticket, ARGV[11])
+    ticket = wake.wait(q, waiter, ticket, ARGV[11], from)
   end
   reply = { place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end

@@ -3,6 +3,7 @@
 --- require lazy "lib/group"
 --- require lazy "lib/index"
 --- require lazy "lib/ring"
+--- require lazy "lib/arrivals"
 -- Waiting readers that want a particular message. They are asked before the others (IBM MQ: MQGMO_WAIT), and only about
 -- what they match. In q.w their scores lie below 0, with their filter behind the tag: those found by an identifier,
 -- as "w" key id NUL member of q.i, from choose.indexed on, the rest below that.
@@ -19,7 +20,12 @@ function choose.strike(q, member, text)
   filter.load()
   local key = filter.key(text)
   if key then redis.call("ZREM", q.i, "w" .. key .. "\0" .. member) end
-  return redis.call("ZREM", q.w, member)
+  local gone = redis.call("ZREM", q.w, member)
+  if gone == 1 and not key then
+    arrivals.load()
+    arrivals.forget(q)
+  end
+  return gone
 end
 
 -- Readers that this message might be for: by its identifiers, then those that no identifier finds.
@@ -56,6 +62,10 @@ function choose.serve(q, ids)
   search.load()
   index.load()
   local others = redis.call("ZRANGEBYSCORE", q.w, "-inf", "(-1125899906842624", "LIMIT", 0, choose.most)
+  if #others > 0 then
+    arrivals.load()
+    arrivals.note(q, ids)
+  end
   local rest, parsed, served = {}, {}, {}
   for n = 1, #ids do
     local rec, taken = redis.call("HGET", q.m, ids[n]), false

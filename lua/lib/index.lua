@@ -8,6 +8,7 @@
 --      [length of the body]                         4 last segment; the length only of segments
 --
 -- Others in q.i: "v" visible to peeks though locked (lib/seek), "w" waiting readers by identifier (lib/choose),
+-- "l" what arrived while others wait (lib/arrivals),
 -- "y", "z" browse marks (lib/mark), "b", "h" groups with one active message (lib/turn).
 local index = {}
 

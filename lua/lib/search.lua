@@ -7,14 +7,16 @@
 --- require lazy "lib/mark"
 --- require lazy "lib/among"
 --- require lazy "lib/turn"
+--- require lazy "lib/arrivals"
 -- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
 -- the filter names one, else by a scan. One call looks at no more than `search.most` records.
 local search = { most = 1000 }
 
 -- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first; `hint`: an id that
--- may be the one; `taking`: not only to look at. Returns the entries, the place to go on from (nothing: all was looked
+-- may be the one; `taking`: not only to look at; `seen`: a waiting reader that has looked through the queue needs to
+-- look at what arrived since (wake.seen). Returns the entries, the place to go on from (nothing: all was looked
 -- at), a status that ends the call.
-function search.look(q, text, from, count, hint, taking)
+function search.look(q, text, from, count, hint, taking, seen)
   index.load()
   filter.load()
   local f = filter.parse(text)
@@ -28,6 +30,13 @@ function search.look(q, text, from, count, hint, taking)
   if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
     local rec = redis.call("HGET", q.m, hint)
     if rec and search.admits(q, f, hint, rec) then found[1] = { lid = hint, rec = rec } end
+  end
+  if seen and #found == 0 then
+    arrivals.load()
+    if arrivals.tell(q, f, seen) then
+      found, place = arrivals.look(q, f, seen, count)
+      if #found == 0 then return found, place end
+    end
   end
   if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f["@"] or "", count) end
   if #found == 0 then return found, place end

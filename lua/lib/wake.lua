@@ -1,6 +1,7 @@
 --- require "lib/frame"
 --- require lazy "lib/ring"
 --- require lazy "lib/choose"
+--- require lazy "lib/arrivals"
 -- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
 -- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so
 -- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
@@ -21,9 +22,24 @@ function wake.member(given, text)
   return ARGV[1] .. " " .. given .. (text ~= "" and " " .. text or "")
 end
 
--- Registers this slot as a waiting reader, at `ticket` if it had one. Returns its ticket.
-function wake.wait(q, member, ticket, text)
+-- Up to which arrival a reader of particular messages has looked: the second part of its ticket, which counts only as
+-- long as the reader is registered. Nothing if it has to look at everything.
+function wake.seen(q, member, ticket)
+  local seen = string.match(ticket, ":(%d+)$")
+  if seen and redis.call("ZSCORE", q.w, member) then return tonumber(seen) end
+end
+
+-- Is this the last look of a reader, whose time is over?
+function wake.leaving(ticket)
+  return string.sub(ticket, 1, 5) == "leave"
+end
+
+-- Registers this slot as a waiting reader, at `ticket` if it had one. Returns its ticket. `from`: where the look began
+-- that found nothing, "" if at the front.
+function wake.wait(q, member, ticket, text, from)
   local again = ticket ~= ""
+  local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
+  ticket = number
   if not again then ticket = string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) end
   if not q.waiting then redis.call("HSET", q.q, "waiting", "1") end
   if text == "" then
@@ -31,12 +47,20 @@ function wake.wait(q, member, ticket, text)
     return ticket
   end
   choose.load()
-  if choose.enlist(q, member, ticket, text) and again then
+  local added = choose.enlist(q, member, ticket, text)
+  if added and again then
     -- It was rung and found nothing: what it was rung for may be something for others.
     ring.load()
     ring.any(q, redis.call("ZRANGE", q.a, 0, 0))
   end
-  return ticket
+  arrivals.load()
+  if from == "" then
+    seen = string.format("%d", arrivals.newest(q))
+  elseif added then
+    -- It was not registered while it looked through the queue: something may have arrived in front of its place.
+    seen = ""
+  end
+  return ticket .. ":" .. seen
 end
 
 -- Takes the registration back; 0 if there was none.

@@ -85,7 +85,9 @@ def until_found(
                 f"the wait on queue {handle.path!r} ended: its handle or cursor was closed"
             )
     if waiter.member:
-        waiter.ticket = "leave"
+        waiter.ticket = (
+            "leave" + waiter.ticket[waiter.ticket.find(":") :] if ":" in waiter.ticket else "leave"
+        )
         found = yield from _look(handle, look, waiter)
         if found.messages:
             return found
@@ -96,7 +98,7 @@ def _look(handle: Handle, look: Look, waiter: Waiter | None) -> Operation[Found]
     """One look at the whole queue, in as many calls as it takes."""
     found = yield from reach(handle.address, look(waiter))
     while found.place and not found.messages:
-        if waiter is not None and waiter.ticket != "leave":
+        if waiter is not None and not waiter.ticket.startswith("leave"):
             waiter.ticket = found.ticket
         found = yield from reach(handle.address, look(waiter, found.place))
     return found

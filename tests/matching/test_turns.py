@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing
+from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy
 from tests.matching.kit import Pending, bodies, drain, put
 
 ibm = pytest.mark.ibm
@@ -106,6 +106,31 @@ def test_expired_and_moved_messages_give_their_turn_up(broker):
     aside.move(aside.peek(0).lookup_id, q)
     put(q, "u")
     assert sorted(drain(q)) == ["b1", "u"]
+
+
+def test_a_message_that_rests_lets_its_group_go_on(broker):
+    q = broker.queue(group_exclusive=True, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    fill(q, "a1", "a2", "a3")
+    q.lock(0).abort()
+    lock = q.lock(0)
+    assert lock.body == b"a2"
+    nothing(q)
+    broker.qm.advance_clock(11)
+    nothing(q)  # a1 is back, but its group is busy
+    lock.commit()
+    assert drain(q) == ["a1", "a3"]
+
+
+def test_immediate_retries_keep_the_order_of_a_group(broker):
+    q = broker.queue(group_exclusive=True, retry=RetryPolicy(immediate=2))
+    fill(q, "a1", "a2")
+    for _ in range(3):
+        lock = q.lock(0)
+        assert lock.body == b"a1"
+        nothing(q)
+        lock.abort()
+    assert drain(q) == ["a2"]
+    assert bodies(broker.qm.open("q;poison").browse()) == ["a1"]
 
 
 @ibm("I27")
