@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,13 @@ def clean_environment() -> Iterator[None]:
             if name.startswith("MQREDIS_") and not name.startswith("MQREDIS_TEST_"):
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts() -> None:
+    """A run in the background of a shell has SIGINT ignored, and so would every process that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
