@@ -14,3 +14,11 @@ CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
+
+#: For rows that are few: compiling a plan costs more than running it.
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "1g",
+}

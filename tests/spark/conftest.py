@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from tests.spark.config import CONFIG
+from tests.spark.config import CONFIG, SMALL
 from tests.support.server import RedisServer
 
 # `make test` runs without PySpark, and then these files cannot even be read; `make test-spark` brings it.
@@ -33,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     os.environ.update(environment())
     builder = SparkSession.builder.master("local[2]").appName("mqredis tests")
-    for name, value in CONFIG.items():
+    for name, value in {**CONFIG, **SMALL}.items():
         builder = builder.config(name, value)
     session = builder.config(
         "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))

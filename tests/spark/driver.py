@@ -11,13 +11,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.config import CONFIG
+from tests.spark.config import CONFIG, SMALL
 
 
 def main(plan_path: str) -> None:
     plan = json.loads(Path(plan_path).read_text())
     builder = SparkSession.builder.master("local[2]").appName("killed")
-    for name, value in CONFIG.items():
+    for name, value in {**CONFIG, **SMALL}.items():
         builder = builder.config(name, value)
     spark = builder.config("spark.sql.warehouse.dir", plan["folder"] + "/warehouse").getOrCreate()
     machine: Any = spark._jvm

@@ -12,13 +12,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.config import CONFIG
+from tests.spark.config import CONFIG, SMALL
 
 
 def session(kind: str, folder: str) -> Any:
     builder: Any = SparkSession.builder.appName("elsewhere")
     builder = builder.remote("local[2]") if kind == "connect" else builder.master(kind)
-    for name, value in CONFIG.items():
+    for name, value in {**CONFIG, **SMALL}.items():
         builder = builder.config(name, value)
     return builder.config("spark.sql.warehouse.dir", folder + "/warehouse").getOrCreate()
 

@@ -11,9 +11,7 @@ from tests.spark.kills import Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.reliability, pytest.mark.timeout(900)]
 
 #: The places at which an exactly-once pipeline breaks first, in one pipeline that has them all.
-SLICE = ("mid-claim", "mid-commit", "mid-publish")
-#: Of each half alone, in turn.
-ALONE = {"source": "after-claim", "sink": "after-stage"}
+SLICE = ("mid-claim", "mid-commit", "mid-publish", "after-publish")
 SEED = 20261120
 
 
@@ -23,11 +21,4 @@ def test_named_places_and_a_random_moment(qm, redis_server, tmp_path):
         pipeline.die(place)
     pipeline.feed(2)
     pipeline.run(kill_after=Random(SEED).uniform(6, 12))
-    pipeline.verify()
-
-
-@pytest.mark.parametrize("kind", ALONE)
-def test_each_half_alone(kind, qm, redis_server, tmp_path):
-    pipeline = Pipeline(kind, tmp_path, qm, redis_server.url)
-    pipeline.die(ALONE[kind])
     pipeline.verify()

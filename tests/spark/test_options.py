@@ -164,10 +164,34 @@ def test_a_browse_shows_what_its_selector_selects(options, qm):
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
-def test_a_wrong_selector_is_refused_before_a_job(mode, options, fill):
-    fill(count=1)
-    with pytest.raises(mqredis.SelectorSyntaxError):
-        make(options, queue="orders", readMode=mode, selector="a = = 1")
+@pytest.mark.parametrize(
+    "more, text",
+    [
+        ({"startingPosition": "soon"}, "earliest, latest or a SequentialID"),
+        ({"startingTimestamp": "noon"}, "milliseconds since 1970"),
+        ({"startingPosition": "7", "startingTimestamp": "7"}, "not both"),
+        ({"selector": "a = = 1"}, "SELECTOR_SYNTAX"),
+        ({"readMode": "browse", "consumerName": "a"}, "belongs to readMode=receive"),
+        ({"readMode": "browse", "selector": "a = = 1"}, "SELECTOR_SYNTAX"),
+        ({"readMode": "take"}, "receive or browse"),
+        ({"maxMessagesPerTrigger": "0"}, "at least 1"),
+        ({"maxBytesPerTrigger": "1.5"}, "whole number"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"queues": "a,b"}, "exactly one of"),
+        ({"queueManager": "a", "queueManagers": "a,b"}, "not both"),
+        ({"fetchSize": "9000"}, "at most 7000"),
+        ({"consumername": "a?b"}, "consumerName"),
+        ({"startingOffsets": "earliest"}, "unknown option"),
+    ],
+)
+def test_bad_options_are_refused_before_a_job(more, text):
+    from mqredis.spark.source import DefaultSource
+
+    given = {
+        name.lower(): value for name, value in {"url": "redis://nowhere", "queue": "orders", **more}.items()
+    }
+    with pytest.raises(Exception, match=text):
+        DefaultSource(given).streamReader(SCHEMA)
 
 
 # ---- where a query begins ----------------------------------------------------------------------------------
@@ -390,3 +414,43 @@ def test_a_claim_wakes_nobody_and_what_it_gives_back_does(options, qm, fill):
     assert release(qm, "orders", claims(qm)[0].owner) == 1500
     assert queue.receive(0).body == b"0"
     assert qm.doctor().findings == ()
+
+
+# ---- checkpoints that do not fit -------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_query_is_refused(options, fill):
+    fill(count=5)
+    fill("other", 5)
+    receive = make(options, queue="orders")
+    end = receive.latestOffset(receive.initialOffset(), ReadAllAvailable())
+    browse = make(options, queue="orders", readMode="browse")
+    seen = browse.latestOffset(browse.initialOffset(), ReadAllAvailable())
+    named = make(options, queue="orders", consumerName="lake")
+    for call, text in [
+        (lambda: make(options, queue="other").partitions(end, end), "without .*/orders and with .*/other"),
+        (lambda: browse.latestOffset(end, ReadAllAvailable()), "readMode=receive, not browse"),
+        (lambda: receive.latestOffset(seen, ReadAllAvailable()), "readMode=browse, not receive"),
+        (
+            lambda: named.latestOffset(end, ReadAllAvailable()),
+            "belongs to owner .* but consumerName is 'lake'",
+        ),
+        (lambda: receive.latestOffset({"v": 2}, ReadAllAvailable()), "this version cannot read"),
+    ]:
+        with pytest.raises(Exception, match=text):
+            call()
+
+
+def test_a_checkpoint_older_than_the_queue_is_refused(options, fill, qm):
+    """A checkpoint was restored from a copy: what it would read was received long ago."""
+    fill(count=30)
+    reader = make(options, queue="orders")
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        end, _ = take(reader, offsets[-1], ReadMaxRows(10))
+        offsets.append(end)
+    reader.commit(offsets[-1])
+    restored = make(options, queue="orders")
+    with pytest.raises(Exception, match="received already"):
+        restored.partitions(offsets[1], offsets[2])
+    assert qm.queue_info("orders").messages == 0

@@ -257,19 +257,10 @@ def test_queue_to_queue(spark, qm, options, fill, tmp_path):
 
 def test_bad_streams_are_refused_clearly(spark, qm, options, fill, tmp_path):
     fill(count=3)
-    for number, (more, text) in enumerate(
-        [
-            ({"queue": "orders", "startingPosition": "soon"}, "earliest, latest or a SequentialID"),
-            ({"queue": "orders", "startingTimestamp": "noon"}, "milliseconds since 1970"),
-            ({"queue": "orders", "startingPosition": "7", "startingTimestamp": "7"}, "not both"),
-            ({"queue": "orders", "selector": "a = = 1"}, "SELECTOR_SYNTAX"),
-            ({"queue": "orders", "readMode": "browse", "consumerName": "a"}, "belongs to readMode=receive"),
-            ({"queue": "orders", "readMode": "take"}, "receive or browse"),
-            ({"queue": "none"}, "has no queue 'none'"),
-        ]
-    ):
-        with pytest.raises(Exception, match=text):
-            drain(stream(spark, options, **more), tmp_path / str(number), Collected())
+    with pytest.raises(Exception, match="has no queue 'none'"):
+        drain(stream(spark, options, queue="none"), tmp_path / "1", Collected())
+    with pytest.raises(Exception, match="SELECTOR_SYNTAX"):
+        drain(stream(spark, options, queue="orders", selector="a = = 1"), tmp_path / "2", Collected())
     with pytest.raises(Exception, match=r"(?i)only appends|complete"):
         stream(spark, options, queue="orders").groupBy("label").count().selectExpr(
             "label as body"
