@@ -22,6 +22,9 @@ from mqredis.steps import Operation
 
 R = TypeVar("R")
 
+#: Seconds for which a job waits for an answer, or for the server to come back.
+PATIENCE = 60.0
+
 _managers: dict[tuple[int, str, str], QueueManager] = {}
 
 
@@ -47,8 +50,16 @@ def manager_of(url: str, name: str) -> QueueManager:
     if found is None:
         if not url:
             raise InvalidArgument("give the option url, or MQREDIS_URL to the driver and every executor")
-        found = _managers[key] = mqredis.connect(url, manager=name, settings=Settings.from_env(url=url))
+        found = _managers[key] = mqredis.connect(
+            url, manager=name, settings=_patient(Settings.from_env(url=url))
+        )
     return found
+
+
+def _patient(settings: Settings) -> Settings:
+    """A job that waits is better than one that fails: a large publication keeps the server busy for a while."""
+    names = ("reply_timeout_seconds", "retry_seconds")
+    return settings.model_copy(update={name: max(PATIENCE, getattr(settings, name)) for name in names})
 
 
 def context_of(manager: QueueManager) -> Context:
