@@ -23,6 +23,7 @@ from tests.reliability.moves import (
     Step,
     Take,
 )
+from tests.reliability.policy_scenarios import POLICIES
 from tests.reliability.world import Broken, World
 
 Q, T, U = "q", "t", "u"
@@ -274,4 +275,5 @@ SCENARIOS: tuple[Scenario, ...] = (
             "C": (Send(T, "c", "x", large=True), End("x", "abort", (T,))),
         },
     ),
+    *POLICIES,
 )

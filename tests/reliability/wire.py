@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class Wire:
         self.texts = {} if texts is None else texts
         self._shas: dict[str, str] = {}
         self.calls = 0
+        self._ear: socket.socket | None = None
         self.connect()
 
     def connect(self) -> None:
@@ -94,6 +96,23 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+        if self._ear is not None:
+            self._ear.close()
+
+    def listen(self) -> None:
+        """Somebody listens to every doorbell from now on, so that waiting readers are taken for alive."""
+        self._ear = socket.socket(socket.AF_UNIX)
+        self._ear.settimeout(30)
+        self._ear.connect(str(self.path))
+        self._ear.sendall(b"PSUBSCRIBE __keyspace@0__:*bell:*\r\n")
+        self._ear.recv(4096)
+        self._ear.setblocking(False)
+
+    def hear(self) -> None:
+        """Take what has rung out of the way."""
+        with contextlib.suppress(BlockingIOError):
+            while self._ear is not None and self._ear.recv(1 << 18):
+                continue
 
     __del__ = close
 

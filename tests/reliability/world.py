@@ -35,6 +35,7 @@ class Client:
     fences: dict[str, str] = field(default_factory=dict)  # transaction -> fence
     locks: list[tuple[str, str]] = field(default_factory=list)  # fence, lookup id
     missing: tuple[str, ...] = ()
+    ticket: str = ""
     limit: str = ""
 
 
@@ -198,6 +199,7 @@ class World:
     ledger: Ledger = field(default_factory=Ledger)
     addresses: dict[str, Address] = field(default_factory=dict)
     slots: int = 0
+    subscribed: set[str] = field(default_factory=set)
 
     def address(self, path: str) -> Address:
         found = self.addresses.get(path)
