@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick reliability reliability-full kombu \
+.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -52,6 +52,13 @@ $(VENV)/.kombu: $(VENV)/.dev
 	@$(PY) -m pip freeze | grep -E '^(kombu|celery)==' \
 		| xargs $(PY) -m pip download --quiet --no-deps --no-binary :all: --dest build/kombu
 	@for f in build/kombu/*.tar.gz; do tar -xzf $$f -C build/kombu; done
+	@touch $@
+
+# Plugins of pytest that the other tests should not meet, so an environment of its own.
+$(VENV)-celery/.made: $(VENV)/.kombu
+	@tools/ensure-tool venv "$(PYTHON)" $(VENV)-celery
+	@$(VENV)-celery/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(VENV)-celery/bin/python -m pip install --quiet --editable '.[kombu]' --group test --group celery --group celery-suite
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.dev
@@ -97,10 +104,13 @@ test-spark-matrix: $(VENV)/.made redis ## the same with the oldest PySpark that 
 		$$place/bin/python -m pytest -m spark tests/spark $(ARGS) || exit 1; \
 	done
 
-check: lint lua packaging ## style, types, floors, Lua, and the wheel in a clean environment
+check: lint lua packaging docs ## style, types, floors, Lua, the wheel in a clean environment, the documentation
 
 kombu: $(VENV)/.kombu redis ## kombu's own integration classes and Celery workers on the transport
 	$(PY) -m pytest -m kombu -p no:celery tests/transport $(ARGS)
+
+celery: $(VENV)-celery/.made redis ## Celery's own integration tests (minutes); ARGS="--broker redis": on its Redis transport
+	@$(VENV)-celery/bin/python -m tools.celery_suite $(ARGS)
 
 conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
 	@$(PY) -m tests.conformance.report $(ARGS)
@@ -151,4 +161,4 @@ clean: ## remove what was built
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
-	rm -rf $(VENV) .venv-bench
+	rm -rf $(VENV) $(VENV)-celery .venv-bench

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
@@ -150,6 +151,23 @@ class Output:
         except ImportError:
             return items
         return track(items, about, total, console=Console(stderr=True), transient=True)
+
+    @contextmanager
+    def counter(self, about: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """For work that does not come as items: call what this gives with how much more was done."""
+        if self.json_lines or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+        except ImportError:
+            yield lambda _: None
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(about, total=total)
+            yield lambda more: progress.advance(task, more)
 
     def failure(self, error: BaseException) -> None:
         """An error, with what can be done about an unknown outcome."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
@@ -143,16 +144,20 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
 def _purge(arguments: Arguments, output: Output) -> Exit:
     how = chosen(arguments)
     with open_manager(arguments) as qm, qm.open(arguments.name, Access.RECEIVE) as queue:
-        removed = _remove(queue, how) if how else queue.purge()
+        total = None if how else qm.queue_info(arguments.name).ready
+        with output.counter("purging", total) as tick:
+            removed = _remove(queue, how, tick) if how else queue.purge()
     output.line(f"removed {removed} messages", name=arguments.name, removed=removed)
     return Exit.DONE
 
 
-def _remove(queue: Queue, how: dict[str, Any]) -> int:
+def _remove(queue: Queue, how: dict[str, Any], tick: Callable[[int], None]) -> int:
     """Remove only the messages that match."""
     removed = 0
     while True:
         try:
-            removed += len(queue.receive_many(256, 0, **how))
+            batch = len(queue.receive_many(256, 0, **how))
         except IoTimeout:
             return removed
+        removed += batch
+        tick(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -15,7 +15,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
 from mqredis.client import LockedMessage, Queue
-from mqredis.errors import InvalidArgument, IoTimeout
+from mqredis.errors import InvalidArgument, IoTimeout, QueueNotFound
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
@@ -95,7 +95,19 @@ def _import(arguments: Arguments, output: Output) -> Exit:
 
 def _redrive(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        moved = qm.redrive(arguments.source, to=arguments.to, limit=arguments.limit, rate=arguments.rate)
+        total = arguments.limit
+        with suppress(QueueNotFound):  # nothing has died yet
+            ready = qm.queue_info(arguments.source).ready
+            total = ready if total is None else min(ready, total)
+        with output.counter("putting back", total) as tick:
+
+            def each(_: Message) -> bool:
+                tick(1)
+                return True
+
+            moved = qm.redrive(
+                arguments.source, where=each, to=arguments.to, limit=arguments.limit, rate=arguments.rate
+            )
     output.line(f"put back {moved} messages", source=arguments.source, messages=moved)
     return Exit.DONE
 

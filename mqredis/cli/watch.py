@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from contextlib import suppress
 from typing import Any
 
 from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.client import QueueManager
-from mqredis.errors import IoTimeout, MqError
-from mqredis.models import Access, QueueInfo
+from mqredis.errors import QueueNotFound
+from mqredis.models import QueueStatistics
 
-COLUMNS = ("queue", "ready", "delayed", "locked", "bytes", "change_per_s", "waiters", "oldest_s")
+COLUMNS = ("queue", "ready", "delayed", "locked", "bytes", "in_per_s", "out_per_s", "waiters", "oldest_s")
 
 
 def register(subparsers: Subparsers) -> None:
@@ -50,13 +50,13 @@ View = tuple[dict[str, Any], list[dict[str, Any]]]
 
 def _views(qm: QueueManager, pattern: str | None, clock: Callable[[], float]) -> Iterator[View]:
     """The manager and its queues, again and again; rates are against the view before."""
-    before: dict[str, int] = {}
+    before: dict[str, QueueStatistics] = {}
     history, then = -1, clock()
     while True:
         info, now = qm.info(), clock()
         passed = now - then
-        queues = qm.queues(pattern)
-        rows = [_row(qm, queue, before, passed) for queue in queues]
+        queues = {each.name: each for each in _statistics(qm, pattern)}
+        rows = [_row(queue, before.get(name), passed) for name, queue in queues.items()]
         changes = (info.history - history) / passed if history >= 0 and passed > 0 else 0.0
         head = {
             "manager": info.name,
@@ -66,31 +66,26 @@ def _views(qm: QueueManager, pattern: str | None, clock: Callable[[], float]) ->
             "throttled": info.throttled,
             "changes_per_s": round(changes, 1),
         }
-        before, history, then = {queue.name: queue.messages for queue in queues}, info.history, now
+        before, history, then = queues, info.history, now
         yield head, rows
 
 
-def _row(qm: QueueManager, queue: QueueInfo, before: dict[str, int], passed: float) -> dict[str, Any]:
-    change = queue.messages - before[queue.name] if queue.name in before else 0
+def _statistics(qm: QueueManager, pattern: str | None) -> Iterator[QueueStatistics]:
+    for queue in qm.queues(pattern):
+        with suppress(QueueNotFound):  # deleted meanwhile
+            yield qm.statistics(queue.name)
+
+
+def _row(queue: QueueStatistics, before: QueueStatistics | None, passed: float) -> dict[str, Any]:
+    known = before if passed > 0 else None
     return {
         "queue": queue.name,
         "ready": queue.ready,
         "delayed": queue.delayed,
         "locked": queue.locked,
         "bytes": queue.bytes,
-        "change_per_s": round(change / passed, 1) if passed > 0 else 0.0,
+        "in_per_s": round((queue.total_in - known.total_in) / passed, 1) if known else 0.0,
+        "out_per_s": round((queue.total_out - known.total_out) / passed, 1) if known else 0.0,
         "waiters": queue.waiters,
-        "oldest_s": _oldest(qm, queue),
+        "oldest_s": round(max(queue.oldest_seconds.values()), 1) if queue.oldest_seconds else None,
     }
-
-
-def _oldest(qm: QueueManager, queue: QueueInfo) -> float | None:
-    """How long the message that is next has been there, in seconds; None if none is available."""
-    if not queue.ready:
-        return None
-    try:
-        with qm.open(queue.name, Access.PEEK) as handle:
-            message = handle.peek(0)
-    except (IoTimeout, MqError):
-        return None
-    return round(max(0.0, (datetime.now(UTC) - message.arrived_at).total_seconds()), 1)

@@ -12,8 +12,9 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from mqredis.client import LockedMessage
 from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
+from mqredis.kombu.arguments import Declared
 from mqredis.kombu.envelope import pack, unpack
-from mqredis.kombu.store import Locks, Row, Store
+from mqredis.kombu.store import Locks, Row, Store, quote
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -85,9 +86,31 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 self.store.unbind(exchange, queue=queue)
 
     def _send(self, queue: str, message: dict[str, Any]) -> bool:
-        priority, life_span = self._get_message_priority(message), self.store.life_spans.get(queue)
-        packed = pack(message, priority, native_delay=self.native_delay, queue_ttl=life_span)
+        declared = self.store.declared(queue)
+        packed = pack(
+            message,
+            self._get_message_priority(message),
+            native_delay=self.native_delay,
+            queue_ttl=declared.ttl_ms / 1000 if declared.ttl_ms is not None else None,
+            dead_letters=self._dead_letters(queue, declared, message),
+        )
         return self.store.send(queue, packed)
+
+    def _dead_letters(self, queue: str, declared: Declared, message: dict[str, Any]) -> str | None:
+        """The queue for this message if it is rejected or expires: one, the first of those that are bound."""
+        exchange = declared.dead_exchange
+        if exchange is None:
+            return None
+        key = declared.dead_key
+        if key is None:
+            key = message["properties"].get("delivery_info", {}).get("routing_key") or queue
+        try:
+            found = sorted(set(self._lookup(exchange, key)) - {queue, None, ""})
+        except KeyError:
+            found = []
+        if len(found) > 1:
+            log.warning("dead letters of %r go to %r, not to all of %r", queue, found[0], found)
+        return quote(found[0]) if found else None
 
     # ---- queues and bindings ---------------------------------------------------------------------
 
@@ -103,13 +126,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         arguments: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        given = arguments or {}
-        expires = given.get("x-expires")
-        self.store.declare(queue, int(expires) if expires else None)
+        self.store.declare(queue, arguments)
         if auto_delete:
             self._auto_delete.add(queue)
-        if given.get("x-message-ttl") is not None:
-            self.store.life_spans[queue] = float(given["x-message-ttl"]) / 1000
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
         try:

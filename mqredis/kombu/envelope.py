@@ -8,7 +8,7 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
-from mqredis.models import Message, Outgoing, PropertyValue
+from mqredis.models import Journal, Message, Outgoing, PropertyValue
 
 #: AMQP's priorities 0-9 on the broker's 0-7. Two pairs share a level: 1 and 2, 7 and 8. The broker's default of
 #: other senders, 3, is AMQP's 4.
@@ -21,9 +21,15 @@ _LONGEST = 1e9
 
 
 def pack(
-    message: dict[str, Any], priority: int, *, native_delay: bool, queue_ttl: float | None = None
+    message: dict[str, Any],
+    priority: int,
+    *,
+    native_delay: bool,
+    queue_ttl: float | None = None,
+    dead_letters: str | None = None,
 ) -> Outgoing:
-    """A kombu message as it is sent. ``queue_ttl``: life span of messages of the queue, in seconds."""
+    """A kombu message as it is sent. ``queue_ttl``: life span of messages of the queue, in seconds; ``dead_letters``:
+    the queue to which it goes when it is rejected or expires."""
     body = message.get("body") or b""
     properties = message["properties"]
     headers = message.get("headers") or {}
@@ -43,6 +49,8 @@ def pack(
         properties=shown,
         time_to_be_received=_life_span(properties.get("expiration"), queue_ttl),
         delay=_delay(headers.get("eta")) if native_delay else 0.0,
+        dead_letter_queue=dead_letters,
+        journal=Journal.DEAD_LETTER if dead_letters else Journal.NONE,
     )
 
 
@@ -58,7 +66,7 @@ def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
         "body": _text(message.body) if envelope.get("text") else message.body,
         "content-type": message.content_type,
         "content-encoding": envelope.get("content-encoding") or "binary",
-        "headers": _dict(envelope.get("headers")),
+        "headers": {**_dict(envelope.get("headers")), **_death(message)},
         "properties": properties,
         "redelivered": again,
     }
@@ -72,6 +80,14 @@ def _envelope(text: object) -> dict[str, Any]:
         return _dict(loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         return {}
+
+
+def _death(message: Message) -> dict[str, str]:
+    """AMQP's headers of a dead letter."""
+    if message.original_queue is None or not message.reason:
+        return {}
+    reason = "expired" if message.reason.startswith("receive_timeout") else "rejected"
+    return {"x-first-death-queue": message.original_queue, "x-first-death-reason": reason}
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from kombu.utils.json import dumps, loads
 
 from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.kombu.arguments import Declared, declared, declared_in
 from mqredis.models import Outgoing
 from mqredis.operations import receive
 
@@ -20,8 +21,6 @@ log = logging.getLogger("mqredis.kombu")
 
 #: Names of the queues that hold the bindings of exchanges.
 BINDINGS = "_kombu.bindings."
-#: Label of a queue that was declared with x-expires.
-_EXPIRES = "kombu x-expires="
 #: Seconds between two searches for queues that have expired.
 _SWEEP_SECONDS = 60.0
 _MAX_BODY = 67_108_864
@@ -43,8 +42,8 @@ class Store:
         self.lease = lease
         self._handles: dict[str, Queue] = {}
         self._opening = threading.Lock()
-        #: Life span of the messages of queues that were declared with x-message-ttl, in seconds.
-        self.life_spans: dict[str, float] = {}
+        #: What was declared about the queues that are open here.
+        self._declared: dict[str, Declared] = {}
         self._swept = 0.0
 
     # ---- queues ----------------------------------------------------------------------------------
@@ -54,23 +53,43 @@ class Store:
         with self._opening:
             found = self._handles.get(name)
             if found is None:
-                found = self._handles[name] = self.manager.open(quote(name))
+                opened = self.manager.open(quote(name))
+                self._declared[name] = declared_in(self.manager.queue_info(quote(name)).label)
+                found = self._handles[name] = opened
             return found
+
+    def declared(self, name: str) -> Declared:
+        """What was declared about a queue, by whomever; nothing if it is not there."""
+        try:
+            self.queue(name)
+        except QueueNotFound:
+            return Declared()
+        return self._declared[name]
 
     def forget(self, name: str) -> None:
         """The queue was deleted; the next use opens the one that has its name then."""
         with self._opening:
             self._handles.pop(name, None)
 
-    def declare(self, name: str, expires_ms: int | None = None) -> None:
-        """Create a queue unless it is there."""
-        if expires_ms is not None:
+    def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Create a queue, or change the one that is there where the arguments say something else."""
+        own, quotas = declared(arguments or {})
+        if own.expires_ms is not None:
             self.sweep()
-        label = f"{_EXPIRES}{expires_ms}" if expires_ms is not None else ""
         try:
-            self.manager.create_queue(quote(name), label=label, max_message_bytes=_MAX_BODY)
+            self.manager.create_queue(quote(name), label=own.label(), max_message_bytes=_MAX_BODY, **quotas)
         except QueueExists:
-            return
+            if own == Declared() and not quotas:
+                return
+            present = self.manager.queue_info(quote(name))
+            changed: dict[str, Any] = {
+                key: value for key, value in quotas.items() if getattr(present, key) != value
+            }
+            if own != Declared() and declared_in(present.label) != own:
+                changed["label"] = own.label()
+            if changed:
+                self.manager.update_queue(quote(name), **changed)
+                self.forget(name)
 
     def ready(self, name: str) -> int:
         """How many messages can be had. Raises QueueNotFound."""
@@ -114,17 +133,18 @@ class Store:
             return
         self._swept = now
         for info in self.manager.queues():
-            if not info.label.startswith(_EXPIRES) or info.active or info.waiters:
+            expires_ms = declared_in(info.label).expires_ms
+            if expires_ms is None or info.active or info.waiters:
                 continue
             age = (datetime.now(UTC) - info.modified_at).total_seconds()
-            if age * 1000 > float(info.label.removeprefix(_EXPIRES)):
+            if age * 1000 > expires_ms:
                 log.info("queue %s has expired", info.name)
                 self.delete(info.name)
 
     # ---- bindings --------------------------------------------------------------------------------
 
     def bind(self, exchange: str, row: Row) -> None:
-        """Add a binding: routing key, pattern, queue; and for senders the life span of the queue's messages."""
+        """Add a binding: routing key, pattern, queue."""
         if row in self.table(exchange):
             return
         name = BINDINGS + quote(exchange)
@@ -132,7 +152,7 @@ class Store:
             self.manager.create_queue(name)
         except QueueExists:
             pass
-        self._bindings(exchange).send(dumps([*row, self.life_spans.get(row[2])]))
+        self._bindings(exchange).send(dumps(row))
 
     def table(self, exchange: str) -> list[Row]:
         """All bindings of an exchange."""
@@ -170,9 +190,7 @@ class Store:
             return found
 
     def _row(self, body: bytes) -> Row:
-        key, pattern, queue, life_span = loads(body)
-        if life_span is not None:
-            self.life_spans[queue] = float(life_span)
+        key, pattern, queue = loads(body)[:3]
         return str(key), str(pattern or ""), str(queue)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from typing import Any
@@ -26,6 +27,9 @@ log = logging.getLogger("mqredis.kombu")
 LEASE_SECONDS = 30.0
 #: How long a consumer that may not receive sleeps before it looks at its limits again.
 _NO_CREDIT_SECONDS = 1.0
+#: What an address must not show: between the user's name and the last @ before the path; and in the query.
+_SECRET = re.compile(r"(://[^:/@]*:)[^/?]*@")
+_QUERY_SECRET = re.compile(r"([?&][a-z_]*password=)[^&]*")
 _SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")
 
 
@@ -54,6 +58,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         options = client.transport_options
+        # kombu reads addresses of one host; those with several it must not even try to show.
+        self.can_parse_url = "://" in (client.hostname or "")
         self.store: Any = None
         self.locks: Any = None
         self._order = cycle_by_name(options.get("queue_order_strategy", "round_robin"))()
@@ -65,6 +71,12 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def driver_version(self) -> str:
         """Version of mqredis."""
         return mqredis.__version__
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        """The address as it is shown, for those that kombu does not parse."""
+        if not include_password:
+            uri = _QUERY_SECRET.sub(rf"\1{mask}", _SECRET.sub(rf"\1{mask}@", uri))
+        return f"mqredis+{uri}"
 
     # ---- connections -----------------------------------------------------------------------------
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +44,76 @@ def server(tcp_server: RedisServer) -> RedisServer:
     tcp_server.start()
     tcp_server.reset()
     return tcp_server
+
+
+APP = """
+import os
+import mqredis.kombu
+from celery import Celery
+
+app = Celery("app", broker=os.environ["TEST_BROKER"], backend=os.environ["TEST_BACKEND"])
+app.conf.broker_transport_options = {"settings": {"allow_volatile": True}, "lease": 3}
+app.conf.task_acks_late = True
+app.conf.worker_prefetch_multiplier = 1
+app.conf.worker_hijack_root_logger = False
+app.conf.broker_connection_retry_on_startup = True
+
+@app.task
+def add(x, y):
+    return x + y
+
+@app.task(bind=True)
+def redelivered(self, wait):
+    if not self.request.delivery_info.get("redelivered"):
+        open(wait, "w").close()  # whoever sees it kills this worker
+        while True:
+            pass
+    return "again"
+"""
+
+
+@pytest.fixture
+def environment(server: RedisServer, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "celery_app.py").write_text(APP)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)]),
+        "TEST_BROKER": server.tcp_url.replace("redis://", "mqredis://"),
+        "TEST_BACKEND": server.tcp_url.removesuffix("/0") + "/1",
+    }
+
+
+@pytest.fixture
+def app(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    for name in ("TEST_BROKER", "TEST_BACKEND"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("celery_app", None)
+    celery_app = importlib.import_module("celery_app")
+    yield celery_app
+    gc.collect()  # results that are forgotten speak to their server: now, while it is there
+    celery_app.app.close()
+
+
+@pytest.fixture
+def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-c", "2", *options]
+        log = (tmp_path / f"worker{len(started)}.log").open("wb")
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        log.close()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)
+        process.wait()
 
 
 OPTIONS = {"settings": {"allow_volatile": True}}

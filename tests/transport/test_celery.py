@@ -2,92 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import urllib.error
+import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import celery.exceptions
 import pytest
 
 import mqredis
-from tests.support.server import RedisServer
+from tests.support.server import RedisServer, _free_port
 
-APP = """
-import os
-import mqredis.kombu
-from celery import Celery
-
-app = Celery("app", broker=os.environ["TEST_BROKER"], backend=os.environ["TEST_BACKEND"])
-app.conf.broker_transport_options = {"settings": {"allow_volatile": True}, "lease": 3}
-app.conf.task_acks_late = True
-app.conf.worker_prefetch_multiplier = 1
-app.conf.worker_hijack_root_logger = False
-app.conf.broker_connection_retry_on_startup = True
-
-@app.task
-def add(x, y):
-    return x + y
-
-@app.task(bind=True)
-def redelivered(self, wait):
-    if not self.request.delivery_info.get("redelivered"):
-        open(wait, "w").close()  # whoever sees it kills this worker
-        while True:
-            pass
-    return "again"
-"""
 WAIT = 60.0
 
 
-@pytest.fixture
-def environment(server: RedisServer, tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "celery_app.py").write_text(APP)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)]),
-        "TEST_BROKER": server.tcp_url.replace("redis://", "mqredis://"),
-        "TEST_BACKEND": server.tcp_url.removesuffix("/0") + "/1",
-    }
-
-
-@pytest.fixture
-def app(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    for name in ("TEST_BROKER", "TEST_BACKEND"):
-        monkeypatch.setenv(name, environment[name])
-    monkeypatch.syspath_prepend(str(tmp_path))
-    sys.modules.pop("celery_app", None)
-    celery_app = importlib.import_module("celery_app")
-    yield celery_app
-    celery_app.app.close()
-
-
-@pytest.fixture
-def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-c", "2", *options]
-        log = (tmp_path / f"worker{len(started)}.log").open("wb")
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-        log.close()
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-        process.wait()
-
-
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
 def test_tasks_and_remote_control(app, worker, pool):
     process = worker("-P", pool)
     assert app.add.delay(1, 2).get(timeout=WAIT) == 3
@@ -169,3 +104,44 @@ def test_a_worker_is_not_deaf_after_a_restart(own, app, worker, pool):
             result = add(3, 4)
         else:
             break
+
+
+def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_path):
+    """Flower's own pages of the worker and the tasks, as JSON: all that it shows comes through the broker."""
+    worker("-E", "-P", "solo", "-n", "shown@here")
+    port = _free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "celery_app",
+        "flower",
+        f"--port={port}",
+        "--address=127.0.0.1",
+    ]
+    unlocked = {**environment, "FLOWER_UNAUTHENTICATED_API": "true"}
+    with (tmp_path / "flower.log").open("wb") as log:
+        flower = subprocess.Popen(command, cwd=tmp_path, env=unlocked, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + WAIT
+
+        def ask(path: str) -> Any:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=WAIT) as answer:
+                    return json.load(answer)
+            except (urllib.error.URLError, ConnectionError):
+                assert flower.poll() is None, (tmp_path / "flower.log").read_text()
+                return {}
+
+        while "shown@here" not in (workers := ask("workers?refresh=1")):
+            assert time.monotonic() < deadline
+        assert "celery_app.add" in workers["shown@here"]["registered"]
+        assert [queue["name"] for queue in workers["shown@here"]["active_queues"]] == ["celery"]
+        result = app.add.delay(1, 2)
+        assert result.get(timeout=WAIT) == 3
+        while ask("tasks").get(result.id, {}).get("state") != "SUCCESS":
+            assert time.monotonic() < deadline
+    finally:
+        flower.send_signal(signal.SIGINT)
+        flower.wait(WAIT)

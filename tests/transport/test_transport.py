@@ -83,6 +83,66 @@ def test_senders_know_the_time_to_live_of_a_queue(connect):
     assert info(declaring, "news.1").messages == 0
 
 
+def test_rejected_and_expired_messages_go_to_the_dead_letter_exchange(connect):
+    options = {"settings": {"allow_volatile": True, "test_clock": True}}
+    declaring, sending = connect(**options), connect(**options)
+    dead = kombu.Exchange("dead", type="direct")
+    channel = declaring.default_channel
+    kombu.Queue("graves", exchange=dead, routing_key="work")(channel).declare()
+    arguments = {"x-dead-letter-exchange": "dead"}
+    kombu.Queue("work", routing_key="work", queue_arguments=arguments)(channel).declare()
+    kombu.Queue(
+        "by.name", queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+    )(channel).declare()
+    producer = kombu.Producer(sending.default_channel)
+    producer.publish("rejected", routing_key="work")
+    producer.publish("expired", routing_key="work", expiration=5)
+    producer.publish("too", routing_key="by.name")
+    get(declaring, "work").reject()
+    get(declaring, "by.name").reject()
+    declaring.transport.store.manager.advance_clock(6)
+    assert get(declaring, "work") is None
+    graves = {message.payload: message for message in (get(declaring, "graves") for _ in range(3))}
+    assert {body: m.headers["x-first-death-reason"] for body, m in graves.items()} == {
+        "rejected": "rejected",
+        "expired": "expired",
+        "too": "rejected",
+    }
+    assert graves["too"].headers["x-first-death-queue"] == "by.name"
+
+
+def test_a_length_is_a_quota(connection, connect):
+    channel = connection.default_channel
+    for length in (1, 2):
+        arguments = {"x-max-length": length, "x-max-length-bytes": 5000, "x-overflow": "reject-publish"}
+        kombu.Queue("short", routing_key="short", queue_arguments=arguments)(channel).declare()
+    kombu.Queue("short", routing_key="short")(channel).declare()
+    assert info(connection, "short").quota_messages == 2
+    assert info(connection, "short").quota_bytes == 5000
+    producer = kombu.Producer(connect().default_channel)
+    producer.publish(1, routing_key="short")
+    producer.publish(2, routing_key="short")
+    with pytest.raises(mqredis.QueueQuotaExceeded):
+        producer.publish(3, routing_key="short")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-max-length": 5},
+        {"x-max-length-bytes": 5, "x-overflow": "drop-head"},
+        {"x-max-length": 5, "x-overflow": "reject-publish-dlx"},
+        {"x-dead-letter-routing-key": "k"},
+        {"x-dead-letter-exchange": "e" * 300},
+    ],
+    ids=str,
+)
+def test_arguments_that_would_not_be_kept_are_refused(connection, arguments):
+    queue = kombu.Queue("q", routing_key="q", queue_arguments=arguments)
+    with pytest.raises(kombu.exceptions.ChannelError, match="NOT_IMPLEMENTED"):
+        queue(connection.default_channel).declare()
+
+
 def test_a_late_acknowledgement_does_no_harm(connect, queue, caplog):
     options = {"settings": {"allow_volatile": True, "test_clock": True}, "lease": 100}
     first, second = connect(**options), connect(**options)
@@ -329,16 +389,25 @@ def test_a_restart_of_the_server_is_survived(start_server, queue):
         ("mqredis://h:1/2", "redis://h:1/2", "mqredis://:**@h:1/2"),
         ("mqredis://u:p%2Fw@h/2", "redis://u:p%2Fw@h:6379/2", "mqredis://u:**@h:6379/2"),
         ("mqredis+rediss://u:pw@h:1/0", "rediss://u:pw@h:1/0", "mqredis+rediss://u:**@h:1/0"),
-        ("mqredis+unix:///tmp/s?db=1", "unix:///tmp/s?db=1", None),
-        ("mqredis+redis+cluster://a:1,b:2", "redis+cluster://a:1,b:2", None),
-        ("mqredis+redis+sentinel://a:1,b:2/main/0", "redis+sentinel://a:1,b:2/main/0", None),
+        ("mqredis+unix:///tmp/s?db=1", "unix:///tmp/s?db=1", "mqredis+unix:///tmp/s?db=1"),
+        (
+            "mqredis+redis+cluster://u:p@a:1,b:2",
+            "redis+cluster://u:p@a:1,b:2",
+            "mqredis+redis+cluster://u:**@a:1,b:2",
+        ),
+        (
+            "mqredis+redis+sentinel://:p@a:1,b:2/main/0?sentinel_password=x&db=1",
+            "redis+sentinel://:p@a:1,b:2/main/0?sentinel_password=x&db=1",
+            "mqredis+redis+sentinel://:**@a:1,b:2/main/0?sentinel_password=**&db=1",
+        ),
     ],
 )
 def test_addresses(given, url, shown):
     connection = kombu.Connection(given)
     assert connection.transport.url() == url
-    if shown is not None:
-        assert connection.as_uri() == shown
+    assert connection.as_uri() == shown
+    if "+" in given:
+        assert connection.as_uri(include_password=True) == given
 
 
 def test_the_ssl_setting():
