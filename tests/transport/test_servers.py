@@ -13,7 +13,8 @@ import trustme
 
 import mqredis.kombu  # noqa: F401 - for its effect
 from tests.drivers.kit import until
-from tests.drivers.test_nodes import Cluster, Sentinel
+from tests.drivers.test_nodes import Sentinel
+from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, _free_port
 from tests.transport.conftest import OPTIONS
 from tests.transport.test_celery import WAIT
