@@ -15,6 +15,7 @@ MODULES = (
     "resharding_bar",
     "cuts_bar",
     "waits_bar",
+    "wakeups_bar",
     "server_bar",
     "soak_bar",
     "mutation_bar",

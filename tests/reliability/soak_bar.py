@@ -5,10 +5,21 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from itertools import islice
 from typing import Any
 
 import mqredis
-from mqredis import MqError, Outgoing, Settings
+from mqredis import (
+    Acknowledge,
+    DuplicateMessage,
+    IoTimeout,
+    Journal,
+    Mark,
+    MqError,
+    Outgoing,
+    RetryPolicy,
+    Settings,
+)
 from mqredis.keys import ManagerKeys, decode, encode
 from mqredis.selector.parser import parse
 from tests.reliability.bar import Run, bar
@@ -16,7 +27,15 @@ from tests.reliability.store import Reader
 from tests.support.server import RedisServer
 
 #: Messages of one lap over all queues.
-LAP = 1000
+LAP = 4000
+#: Queues with what the broker does by itself.
+QUEUES: dict[str, dict[str, Any]] = {
+    "q0": {"journaling": True, "journal_quota_messages": 300},
+    "q1": {"retry": RetryPolicy(immediate=0, final="poison")},
+    "q2": {"retry": RetryPolicy(immediate=0, cycles=1, delay=4, final="dead_letter")},
+    "q3": {"group_exclusive": True},
+    "q4": {},
+}
 
 
 def _lap(
@@ -24,7 +43,7 @@ def _lap(
 ) -> None:
     """Every way in which a message can leave."""
     for q in queues:
-        ways = [dice.choice("treaplxmd") for _ in range(LAP // len(queues))]
+        ways = [dice.choice("ttreaplxmdj") for _ in range(LAP // len(queues))]
         for way in set(ways):
             items = [_item(way, dice) for _ in range(ways.count(way))]
             q.send_many(items)
@@ -39,11 +58,10 @@ def _lap(
             elif way == "l":
                 q.lock_many(len(items), 0, lease=5)
             elif way == "m":
-                sub = qm.open(q.name + ";s")
-                while (found := next(iter(q.browse()), None)) is not None:
-                    q.move(found.lookup_id, sub)
-                    break
-                sub.close()
+                with qm.open(q.name + ";s") as sub:
+                    for found in islice(q.browse(), 3):
+                        q.move(found.lookup_id, sub)
+        _features(qm, q, dice)
     for outcome in ("commit", "abort", "lapse"):
         work = qm.transaction(lease=5)
         unit.send_many([b"x"] * 20, transaction=work)
@@ -53,18 +71,46 @@ def _lap(
     qm.maintain()
     with qm.transaction() as work:
         unit.receive_many(20, 0, transaction=work)
-    qm.advance_clock(100)
+    work = qm.transaction(lease=5)
+    unit.send(Outgoing(body=b"x", journal=Journal.DEAD_LETTER, time_to_be_received=1.0), transaction=work)
+    work.commit()
+    qm.advance_clock(100)  # every lease, delay, rest and dedup window is over
     qm.maintain()
     for info in qm.queues():
-        if info.name.startswith("q"):
+        if not info.topic:
             with qm.open(info.name) as q:
                 q.purge()
+
+
+def _features(qm: mqredis.QueueManager, q: mqredis.Queue, dice: random.Random) -> None:
+    """Dedup keys, groups, topics, marks of browsers, selectors, acknowledgements, requests without a reply."""
+    number = dice.randrange(1 << 40)
+    for n in range(6):
+        with contextlib.suppress(DuplicateMessage):
+            q.send(b"x", dedup_key=f"{number}-{n % 4}", dedup_window=20)
+    q.send_group([b"1", b"2", b"3"], group_id=f"g{number}")
+    q.send(b"x", acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin", time_to_be_received=3.0)
+    with qm.open("news") as news:
+        news.send_many([Outgoing(body=b"x", properties={"n": n}) for n in range(4)])
+    with contextlib.suppress(IoTimeout):
+        q.receive(0, selector=f"JMSCorrelationID = 'c{number % 9}'")
+    with contextlib.suppress(IoTimeout):
+        qm.request(q, b"x", timeout=0.001)
+    with q.browser(co_op=True) as browser:
+        with contextlib.suppress(IoTimeout):
+            browser.first(0, mark=Mark.HANDLE, lock=True)
+        with contextlib.suppress(IoTimeout):
+            browser.next(0, mark=Mark.CO_OP)
 
 
 def _item(way: str, dice: random.Random) -> Outgoing:
     body = b"x" * dice.choice((10, 100, 5000))
     if way == "x":
-        return Outgoing(body=body, time_to_be_received=5.0)
+        return Outgoing(body=body, time_to_be_received=5.0, journal=Journal(dice.randrange(4)))
+    if way == "j":
+        return Outgoing(
+            body=body, journal=Journal.JOURNAL, group_id=f"j{dice.randrange(5)}", time_to_be_received=50.0
+        )
     if way == "d":
         return Outgoing(body=body, delay=8.0, correlation_id="c", properties={"n": 1})
     return Outgoing(body=body, correlation_id=f"c{dice.randrange(9)}")
@@ -73,14 +119,18 @@ def _item(way: str, dice: random.Random) -> Outgoing:
 @bar("leaks", "after any number of messages the key space is as before, and so is the memory")
 def leaks(run: Run) -> None:
     """Laps over all queues; the store after each lap must look like the store after the first."""
-    messages = run.size(400_000, 3 * LAP)
+    messages = run.size(2_000_000, 3 * LAP)
     settings = Settings(test_clock=True, allow_volatile=True, wake="poll")
     with RedisServer() as server:
         with mqredis.connect(server.url, manager="r", settings=settings) as qm:
-            for n in range(5):
-                qm.create_queue(f"q{n}")
+            for name, properties in QUEUES.items():
+                qm.create_queue(name, **properties)
             qm.create_queue("t", transactional=True)
-            queues, unit = [qm.open(f"q{n}") for n in range(5)], qm.open("t")
+            qm.create_queue("admin")
+            qm.create_queue("news", topic=True)
+            for name, selector in (("q1", "n > 1"), ("q4", None)):
+                qm.subscribe("news", name, selector)
+            queues, unit = [qm.open(name) for name in QUEUES], qm.open("t")
             shape: dict[str, int] = {}
             first = 0
             with server.client() as raw:

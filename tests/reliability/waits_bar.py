@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue as queues
 import threading
 import time
@@ -15,18 +14,13 @@ from mqredis.codec import encode
 from mqredis.commands import manager, read, send
 from mqredis.models import Outgoing
 from tests.reliability.bar import Run, bar
-from tests.reliability.kills_bar import Child
 from tests.reliability.store import Reader
 from tests.reliability.wire import Place
-from tests.support.faults import DropPush
-from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
-RECHECK = 0.1
-#: What a message may take beyond the re-check period. The bound of the design is 0.2 s; a busy machine adds its own
-#: delays, so the verdict allows more and the figures show what was measured.
+#: What a busy machine may add to a bound in seconds.
 SLACK = 2.0
-FAST = Settings(recheck_seconds=RECHECK, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
+FAST = Settings(recheck_seconds=0.1, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 
 
 @bar("fences", "a lock whose lease is over is refused, whatever its holder wants, and changes nothing")
@@ -63,59 +57,6 @@ def fences(run: Run) -> None:
             assert reader.call(read.settle(q, done), place).lost == []
         assert not reader.ids("q")
         assert not reader.faults()
-
-
-@bar(
-    "lost wake-ups",
-    "half of all notifications lost and chosen waiters killed: everybody is served within a re-check",
-)
-def lost_wakeups(run: Run) -> None:
-    """Messages one by one to many waiting threads, over a proxy that swallows notifications."""
-    waits, kills = run.size(100_000, 60), run.size(1000, 3)
-    with RedisServer() as server, Proxy(server.socket_path, seed=run.seed) as proxy:
-        with mqredis.connect(server.url) as qm:
-            qm.create_queue("q")
-        rule = proxy.add(DropPush(), times=None, chance=0.5)
-        arrived: queues.SimpleQueue[float] = queues.SimpleQueue()
-        stop = threading.Event()
-
-        def consume() -> None:
-            with mqredis.connect(proxy.url(), settings=FAST) as qm, qm.open("q") as q:
-                while not stop.is_set():
-                    if q.receive(60).body == b"end":
-                        return
-                    arrived.put(time.monotonic())
-
-        threads = [threading.Thread(target=consume) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        worst = 0.0
-        with mqredis.connect(server.url) as qm, qm.open("q") as q:
-            for number in range(waits):
-                victim = None
-                if number % max(1, waits // kills) == 0:
-                    victim = Child(lambda pipe: _wait_for_ever(server.url, pipe))
-                    os.read(victim.pipe, 1)
-                    victim.end()
-                    run.add("waiters killed")
-                began = time.monotonic()
-                q.send(b"x")
-                late = arrived.get(timeout=60) - began
-                worst = max(worst, late)
-            stop.set()
-            q.send_many([b"end"] * len(threads))
-            for thread in threads:
-                thread.join(60)
-        run.counts.update({"waits": waits, "notifications lost": rule.hits, "worst seconds": round(worst, 3)})
-        assert worst <= RECHECK + SLACK, f"a message waited {worst:.3f} s"
-
-
-def _wait_for_ever(url: str, pipe: int) -> None:
-    """Register as a waiter, tell, and wait to be killed."""
-    with mqredis.connect(url, settings=FAST) as qm:
-        q = qm.open("q")
-        os.write(pipe, b".")
-        q.receive(None)
 
 
 def _gauge(name: str, run: Run, value: float) -> None:

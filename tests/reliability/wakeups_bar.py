@@ -1,0 +1,192 @@
+"""Bar: half of all notifications lost, and those who were to be woken killed: everybody is served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue as queues
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Settings
+from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from tests.reliability.bar import Run, bar
+from tests.support.faults import DropPush
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
+
+RECHECK = 0.1
+#: What a message may take beyond the re-check period, in seconds: judged at full size, where nothing else runs.
+SLACK = 0.2
+#: Looks of a client within which one of its readers must have taken a message. One look is enough; a machine that is
+#: busy may fit some more between a look and the read that it causes. Without looks it would be 300.
+LOOKS = 12
+#: Readers, each with a client of its own: so many threads, and as many tasks.
+READERS = 12
+FAST = Settings(recheck_seconds=RECHECK, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
+
+
+class Nursery:
+    """A process that was forked before there were threads, and forks waiters that are to be killed."""
+
+    def __init__(self, url: str) -> None:
+        orders, self._orders = os.pipe()
+        self._born, born = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._orders)
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+                while os.read(orders, 1):
+                    if os.fork() == 0:
+                        _wait_for_ever(url, born)
+            finally:
+                os._exit(0)
+        os.close(orders)
+        os.close(born)
+        self._lines = os.fdopen(self._born)
+
+    def waiter(self) -> tuple[int, str]:
+        """A new process that is about to wait: its id and the number of its session."""
+        os.write(self._orders, b".")
+        pid, session = self._lines.readline().split()
+        return int(pid), session
+
+    def close(self) -> None:
+        os.close(self._orders)
+        os.waitpid(self.pid, 0)
+        self._lines.close()
+
+
+def _wait_for_ever(url: str, born: int) -> None:
+    with mqredis.connect(url, settings=FAST) as qm, qm.open("q") as q:
+        os.write(born, f"{os.getpid()} {qm._driver.session}\n".encode())
+        q.receive(None)
+
+
+@dataclass
+class Arrivals:
+    """Who got a message, when, and after how many looks of its client since the start."""
+
+    queue: queues.SimpleQueue[tuple[int, float, int]] = field(default_factory=queues.SimpleQueue)
+    looks: list[int] = field(default_factory=lambda: [0] * (2 * READERS))
+    #: Who has a message waits for the next round, or one reader would take them all.
+    gates: list[threading.Semaphore] = field(
+        default_factory=lambda: [threading.Semaphore(0) for _ in range(2 * READERS)]
+    )
+
+    def count(self, number: int, qm: Any) -> None:
+        """Count the looks of this client."""
+        hub = qm._driver._hub
+        plain: Callable[[], Any] = hub.recheck
+
+        def look() -> Any:
+            self.looks[number] += 1
+            return plain()
+
+        hub.recheck = look
+
+    def tell(self, number: int) -> None:
+        self.queue.put((number, time.monotonic(), self.looks[number]))
+
+
+def _settings(number: int) -> Settings:
+    """Both ways to be woken; not tried out first, for a trial that is swallowed would end in polling."""
+    return FAST.model_copy(update={"wake": ("keyspace", "publish")[number % 2]})
+
+
+def _consume(url: str, number: int, arrivals: Arrivals) -> None:
+    with mqredis.connect(url, settings=_settings(number)) as qm, qm.open("q") as q:
+        arrivals.count(number, qm)
+        while q.receive(None).body != b"end":
+            arrivals.tell(number)
+            arrivals.gates[number].acquire()
+
+
+async def _aconsume(url: str, number: int, arrivals: Arrivals, waiting: Executor) -> None:
+    async with await mqredis.asyncio.connect(url, settings=_settings(number)) as qm:
+        q = await qm.open("q")
+        arrivals.count(number, qm)
+        while (await q.receive(None)).body != b"end":
+            arrivals.tell(number)
+            await asyncio.get_running_loop().run_in_executor(waiting, arrivals.gates[number].acquire)
+
+
+async def _aconsumers(url: str, arrivals: Arrivals) -> None:
+    with ThreadPoolExecutor(READERS) as waiting:
+        await asyncio.gather(*(_aconsume(url, READERS + n, arrivals, waiting) for n in range(READERS)))
+
+
+@bar(
+    "lost wake-ups",
+    "half of all notifications lost and chosen waiters killed: everybody is served within a re-check",
+)
+def lost_wakeups(run: Run) -> None:
+    """As many messages as there are readers, again and again, over a proxy that swallows notifications."""
+    rounds = run.size(100_000, 6 * READERS) // (2 * READERS)
+    kills = run.size(1000, 3)
+    arrivals, dice = Arrivals(), run.dice("victims")
+    victims = sorted(dice.choices(range(rounds), k=kills))
+    with RedisServer() as server, contextlib.ExitStack() as stack:
+        with mqredis.connect(server.url) as qm:
+            qm.create_queue("q")
+        nursery = Nursery(server.url)
+        stack.callback(nursery.close)
+        proxy = stack.enter_context(Proxy(server.socket_path, seed=run.seed))
+        rule = proxy.add(DropPush(), times=None, chance=0.5)
+        threads = [
+            threading.Thread(target=_consume, args=(proxy.url(), n, arrivals), daemon=True)
+            for n in range(READERS)
+        ]
+        threads.append(
+            threading.Thread(target=lambda: asyncio.run(_aconsumers(proxy.url(), arrivals)), daemon=True)
+        )
+        for thread in threads:
+            thread.start()
+        worst, most, pushes = 0.0, 0, 0
+        with mqredis.connect(server.url) as qm, qm.open("q") as q, server.client() as raw:
+            for number in range(rounds):
+                for _ in range(victims.count(number)):
+                    pid, session = nursery.waiter()
+                    _registered(raw, 1, session)
+                    os.kill(pid, signal.SIGKILL)
+                    run.add("waiters killed")
+                _registered(raw, 2 * READERS)
+                began, before = time.monotonic(), list(arrivals.looks)
+                for _ in range(2 * READERS):
+                    q.send(b"x")
+                for _ in range(2 * READERS):
+                    who, at, looks = arrivals.queue.get(timeout=60)
+                    worst, most = max(worst, at - began), max(most, looks - before[who])
+                for gate in arrivals.gates:
+                    gate.release()
+            q.send_many([b"end"] * 2 * READERS)
+            for thread in threads:
+                thread.join(60)
+                assert not thread.is_alive(), "a reader is stuck"
+            report = qm.doctor()
+            assert report.healthy, report.findings[:3]
+        pushes = rule.hits
+    run.counts.update({"waits": rounds * 2 * READERS, "notifications lost": pushes})
+    run.counts.update({"worst seconds": round(worst, 3), "most looks": most})
+    assert most <= LOOKS, f"a message was taken only after {most} looks"
+    if run.scale >= 1:
+        assert worst <= RECHECK + SLACK, f"a message waited {worst:.3f} s"
+
+
+def _registered(raw: Any, count: int, session: str = "") -> None:
+    """So many waiters stand in the list of the queue: whoever is rung now is one of them."""
+    key = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
+    pause, end = threading.Event(), time.monotonic() + 60
+    prefix = f"{session}." if session else ""
+    while sum(member.decode().startswith(prefix) for member in raw.zrange(key, 0, -1)) < count:
+        assert time.monotonic() < end, "a waiter did not register"
+        pause.wait(0.002)
