@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -107,7 +106,7 @@ class Trials:
                 os.setsid()  # its servers are to end with it
                 os.close(reader)
                 os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-                with open(os.devnull, "w") as nowhere:
+                with Path(os.devnull).open("w") as nowhere:
                     os.dup2(nowhere.fileno(), 1)
                     os.dup2(nowhere.fileno(), 2)
                 self._run(chosen, mutant, writer, watch)
@@ -128,9 +127,9 @@ class Trials:
         if watch:
             plain = Core.script
 
-            def script(core: Core, name: str) -> Any:
+            def script(self: Core, name: str) -> scripts.Form:
                 used.add(name)
-                return plain(core, name)
+                return plain(self, name)
 
             Core.script = script  # type: ignore[method-assign]
         if mutant is not None:

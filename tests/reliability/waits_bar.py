@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue as queues
 import threading
 import time
+from importlib.util import find_spec
 
 import mqredis
 import mqredis.asyncio
@@ -13,6 +15,7 @@ from mqredis import Settings
 from mqredis.codec import encode
 from mqredis.commands import manager, read, send
 from mqredis.models import Outgoing
+from mqredis.worker import Worker
 from tests.reliability.bar import Run, bar
 from tests.reliability.store import Reader
 from tests.reliability.wire import Place
@@ -102,42 +105,98 @@ def storms(run: Run) -> None:
     assert float(run.counts["worst seconds"]) < 2 + SLACK
 
 
+class Readers:
+    """One reader of every kind, each with a queue of its own and its own client."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.settings = FAST.model_copy(update={"retry_seconds": 60})
+        self.server = server
+        self.arrived: queues.SimpleQueue[tuple[str, bytes]] = queues.SimpleQueue()
+        self.over = threading.Event()
+        self.kinds = {"sync": self._sync, "asyncio": self._asyncio, "worker": self._worker}
+        if find_spec("kombu"):
+            self.kinds["kombu"] = self._kombu
+        self.threads = [
+            threading.Thread(target=run, name=kind, daemon=True) for kind, run in self.kinds.items()
+        ]
+
+    def _sync(self) -> None:
+        with mqredis.connect(self.server.tcp_url, settings=self.settings) as qm, qm.open("sync") as q:
+            while (body := q.receive(None).body) != b"end":
+                self.arrived.put(("sync", body))
+
+    def _asyncio(self) -> None:
+        async def read() -> None:
+            async with await mqredis.asyncio.connect(self.server.tcp_url, settings=self.settings) as qm:
+                q = await qm.open("asyncio")
+                while (body := (await q.receive(None)).body) != b"end":
+                    self.arrived.put(("asyncio", body))
+
+        asyncio.run(read())
+
+    def _worker(self) -> None:
+        worker = Worker(shutdown_seconds=5)
+
+        @worker.consumer("worker")
+        def handle(message: mqredis.Message) -> None:
+            if message.body == b"end":
+                worker.stop()
+            else:
+                self.arrived.put(("worker", message.body))
+
+        with mqredis.connect(self.server.tcp_url, settings=self.settings) as qm:
+            worker.run(manager=qm, signals=False)
+
+    def _kombu(self) -> None:
+        import kombu
+
+        import mqredis.kombu  # noqa: F401 - for its effect
+
+        def handle(body: object, message: kombu.Message) -> None:
+            message.ack()
+            self.arrived.put(("kombu", bytes(message.body)))
+
+        url = self.server.tcp_url.replace("redis://", "mqredis://")
+        options = {"settings": self.settings.model_dump()}
+        with (
+            kombu.Connection(url, transport_options=options) as connection,
+            connection.Consumer([kombu.Queue("kombu")], callbacks=[handle], accept=None),
+        ):
+            while not self.over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection.drain_events(timeout=0.5)
+
+
 @bar("restarts", "a server that restarts never leaves a consumer deaf")
 def restarts(run: Run) -> None:
-    """Kill and start the server under waiting readers of both faces."""
+    """Kill and start the server under waiting readers of both faces, a worker and, where it is there, kombu."""
     count = run.size(50, 2)
-    with RedisServer(aof=True, options={"appendfsync": "always"}) as server:
-        settings = FAST.model_copy(update={"retry_seconds": 30})
-        arrived: queues.SimpleQueue[bytes] = queues.SimpleQueue()
-        with mqredis.connect(server.url, settings=settings) as qm:
-            qm.create_queue("q")
-
-        def consume() -> None:
-            with mqredis.connect(server.url, settings=settings) as own, own.open("q") as q:
-                while (body := q.receive(None).body) != b"end":
-                    arrived.put(body)
-
-        async def aconsume() -> None:
-            async with await mqredis.asyncio.connect(server.url, settings=settings) as own:
-                q = await own.open("q")
-                while (body := (await q.receive(None)).body) != b"end":
-                    arrived.put(body)
-
-        threads = [threading.Thread(target=consume) for _ in range(2)]
-        threads.append(threading.Thread(target=lambda: asyncio.run(aconsume())))
-        for thread in threads:
-            thread.start()
-        with mqredis.connect(server.url, settings=settings) as qm, qm.open("q") as q:
-            for number in range(count):
-                server.restart(kill=True)
+    with RedisServer(aof=True, tcp=True, options={"appendfsync": "always"}) as server:
+        readers = Readers(server)
+        with mqredis.connect(server.url, settings=readers.settings) as qm:
+            handles = {}
+            for kind in readers.kinds:
+                qm.create_queue(kind)
+                handles[kind] = qm.open(kind)
+            for thread in readers.threads:
+                thread.start()
+            for number in range(count + 1):
+                if number:  # everybody has read something before the first one
+                    server.restart(kill=True)
                 began = time.monotonic()
-                q.send_many([b"%d" % number] * 6)
-                for _ in range(6):
-                    assert arrived.get(timeout=60) == b"%d" % number
+                for q in handles.values():
+                    q.send(b"%d" % number)
+                for _ in handles:
+                    kind, body = readers.arrived.get(timeout=60)
+                    assert body == b"%d" % number, f"{kind} read {body!r} after restart {number}"
                 _gauge("worst seconds", run, time.monotonic() - began)
-            q.send_many([b"end"] * len(threads))
-            for thread in threads:
+            readers.over.set()
+            for kind, q in handles.items():
+                if kind != "kombu":
+                    q.send(b"end")
+            for thread in readers.threads:
                 thread.join(60)
+                assert not thread.is_alive(), f"the reader {thread.name} is stuck"
             report = qm.doctor()
             assert report.healthy, report.findings[:3]
-        run.counts["restarts"] = count
+        run.counts.update({"restarts": count, "readers": ", ".join(readers.kinds)})
