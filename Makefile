@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick reliability reliability-full kombu celery \
+.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -117,6 +117,9 @@ conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, asyn
 
 bench: $(VENV)/.dev redis ## measure beside the peers (10 minutes), write docs/bench.md
 	@$(PY) -m bench $(ARGS)
+
+bench-spark: $(VENV)/.spark redis ## rows a second through Spark, as ratios to what its API can do
+	@$(PY) -m bench.spark $(ARGS)
 
 bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks still run?
 	@$(PY) -m bench --quick $(ARGS)

@@ -52,6 +52,10 @@ function claim_plain.take(q, c, most_bytes, after, bound)
     states[n * 2 - 1], states[n * 2] = ids[n], text
     scores[n * 2 - 1], scores[n * 2] = score, ids[n]
   end
+  if taken == 0 then
+    c.sealed = "1"
+    return true
+  end
   if first then
     redis.call("ZREMRANGEBYRANK", q.a, 0, taken - 1)
   else

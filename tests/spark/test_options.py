@@ -277,6 +277,26 @@ def test_queues_share_the_bytes_of_a_trigger(options, qm):
     assert sorted(rows(reader, start, end, "queue")) == ["a"] * 6 + ["b"] * 2
 
 
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_a_limit_of_bytes_that_ends_with_a_page(options, qm, count, bounded):
+    """The call behind a full page finds no room for one more message: it takes none, and loses none."""
+    qm.create_queue("orders")
+    for _ in range(5):
+        qm.open("orders").send_many(
+            [Outgoing(body=b"x" * 85)] * 500
+        )  # 100 bytes with what stands before the body
+    reader = make(options, queue="orders", maxBytesPerTrigger=str(count * 100 + 50))
+    if bounded:
+        reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert len(rows(reader, start, end)) == count
+    info = qm.queue_info("orders")
+    assert (info.locked, info.ready) == (count, 2500 - count)
+    assert qm.doctor().findings == ()
+
+
 def test_a_pattern_takes_new_queues_in(mode, options, fill, qm):
     fill("a1", 2)
     reader = make(options, queuePattern="a*", readMode=mode)
