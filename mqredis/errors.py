@@ -342,6 +342,18 @@ class GroupInconsistent(MqError):
     mqrc = 2245
 
 
+class SealBroken(MqError):
+    """A body cannot be opened: it is not sealed, with an unknown key, or was changed."""
+
+    status = Status.SEAL_BROKEN
+
+    def __init__(self, message: str = "", *, messages: Any = (), **details: Any) -> None:
+        super().__init__(message, **details)
+        #: What the call has read; bodies that could not be opened are as they are stored. A receive has taken them all,
+        #: a lock holds them until its lease is over.
+        self.messages = messages
+
+
 class InvariantBroken(MqError):
     """The store breaks one of its invariants; run ``mqredis doctor``."""
 

@@ -17,6 +17,7 @@ from mqredis.drivers.lasting import async_driver_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
+from mqredis.sealing import Sealer
 from mqredis.settings import Settings
 
 __all__ = [
@@ -33,7 +34,11 @@ __all__ = [
 
 @opening
 async def connect(
-    url: Any = None, *, manager: str | None = None, settings: Settings | None = None
+    url: Any = None,
+    *,
+    manager: str | None = None,
+    settings: Settings | None = None,
+    sealer: Sealer | None = None,
 ) -> QueueManager:
     """Connect to a queue manager, creating it if the server does not have it yet.
 
@@ -50,5 +55,5 @@ async def connect(
     except BaseException:
         await driver.close()
         raise
-    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile)
+    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile, sealer)
     return QueueManager(driver, context)

@@ -16,6 +16,7 @@ from mqredis.drivers.lasting import driver_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
+from mqredis.sealing import Sealer
 from mqredis.settings import Settings
 
 __all__ = [
@@ -30,12 +31,18 @@ __all__ = [
 ]
 
 
-def connect(url: Any = None, *, manager: str | None = None, settings: Settings | None = None) -> QueueManager:
+def connect(
+    url: Any = None,
+    *,
+    manager: str | None = None,
+    settings: Settings | None = None,
+    sealer: Sealer | None = None,
+) -> QueueManager:
     """Connect to a queue manager, creating it if the server does not have it yet.
 
     ``url``: redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// embedded:///dir
     memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.
-    ``manager``: its name ("default" unless the settings say otherwise).
+    ``manager``: its name ("default" unless the settings say otherwise). ``sealer``: seals the bodies (mqredis.sealing).
 
     Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, InvalidArgument.
     """
@@ -48,5 +55,5 @@ def connect(url: Any = None, *, manager: str | None = None, settings: Settings |
     except BaseException:
         driver.close()
         raise
-    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile)
+    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile, sealer)
     return QueueManager(driver, context)

@@ -9,10 +9,18 @@ from mqredis import codec
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Member
 from mqredis.commands.read import Raw
-from mqredis.errors import AccessDenied, InvalidArgument, InvalidHandle, MqError, TransactionSequence
+from mqredis.errors import (
+    AccessDenied,
+    InvalidArgument,
+    InvalidHandle,
+    MqError,
+    SealBroken,
+    TransactionSequence,
+)
 from mqredis.keys import ManagerKeys
-from mqredis.models import Access, Message, Share
+from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
+from mqredis.sealing import Sealer
 from mqredis.selector import Selector
 from mqredis.settings import Settings
 
@@ -27,6 +35,8 @@ class Context:
     incarnation: str = ""
     #: The server keeps nothing on disk, and nobody said that this is all right.
     volatile: bool = False
+    #: Seals what is sent and opens what is read.
+    sealer: Sealer | None = None
     handles: int = 0
     browsers: int = 0
     transactions: int = 0
@@ -35,7 +45,33 @@ class Context:
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
-        return [codec.decode(path, self.incarnation, *item, taken=taken) for item in raw]
+        messages = [codec.decode(path, self.incarnation, *item, taken=taken) for item in raw]
+        return messages if self.sealer is None else self._opened(self.sealer, messages)
+
+    def sealed(self, message: Outgoing) -> Outgoing:
+        """The message as it is sent."""
+        if self.sealer is None:
+            return message
+        if message.segment or message.last_segment:
+            raise InvalidArgument(
+                "segments are joined by their lengths, which sealing changes: send the body whole"
+            )
+        body = self.sealer.seal(message.body, self.keys.manager.encode())
+        return message.model_copy(update={"body": body})
+
+    def _opened(self, sealer: Sealer, messages: list[Message]) -> list[Message]:
+        opened, broken = [], ""
+        for message in messages:
+            try:
+                body = sealer.open(message.body, self.keys.manager.encode())
+            except SealBroken as error:
+                broken = broken or f"message {message.lookup_id:#018x} of queue {message.queue!r}: {error}"
+                opened.append(message)
+            else:
+                opened.append(message.model_copy(update={"body": body}))
+        if broken:
+            raise SealBroken(broken, messages=opened)
+        return opened
 
 
 @dataclass(slots=True, eq=False)

@@ -76,6 +76,8 @@ _NUMBERS = frozenset(
 def _encode(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> tuple[bytes, bytes | None]:
     if handle.context.volatile and (message.recoverable or handle.transactional):
         raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
+    if handle.context.sealer is not None:
+        message = handle.context.sealed(message)
     encoded = codec.encode(message, unit.id if unit else "")
     limit = min(handle.max_message_bytes, handle.context.settings.max_message_bytes)
     size = len(encoded[0]) + len(encoded[1] or b"") + 12

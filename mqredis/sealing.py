@@ -1,0 +1,89 @@
+"""Sealed bodies: what is stored in Redis can be neither read nor changed without the key.
+
+``connect(sealer=AesGcm({"2026-11": key}, current="2026-11"))`` seals every body that is sent and opens every one that
+is read. Any object with ``seal`` and ``open`` will do in its place. Only bodies are sealed: labels, properties and
+identifiers stay readable, since the broker searches them. ``about`` is bound to the body but not part of it: the queue
+manager's name, so that a body is worth nothing in another one. Messages wander between the queues of a manager (dead
+letters, journals, moves), so the queue is not bound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mqredis.errors import InvalidArgument, SealBroken
+
+#: What a sealed body begins with; a length byte, the key's id, a nonce and the ciphertext with its tag follow.
+MAGIC = b"\x00mqs1"
+_NONCE = 12
+
+
+class Sealer(Protocol):
+    """What seals bodies."""
+
+    def seal(self, body: bytes, about: bytes) -> bytes:
+        """The sealed form of a body."""
+
+    def open(self, body: bytes, about: bytes) -> bytes:
+        """The body again. Raises SealBroken."""
+
+
+class AesGcm:
+    """AES-GCM with a random nonce. ``keys``: by their ids, 16, 24 or 32 bytes each; ``current``: the one that seals.
+
+    To change keys, add the new one everywhere, then make it the current one, and drop the old one when its last message
+    is gone. One key is good for some 2**32 messages. ``accept_plain``: bodies that are not sealed are read as they are,
+    for the time of the change; they may come from anybody who may write to the server.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], current: str, *, accept_plain: bool = False) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise InvalidArgument(
+                "sealing needs the package cryptography: pip install 'mqredis[sealing]'"
+            ) from None
+        self._broken = InvalidTag
+        self._keys: dict[bytes, Any] = {}
+        for name, key in keys.items():
+            identity = name.encode()
+            if not 0 < len(identity) < 256:
+                raise InvalidArgument("the id of a key is 1 to 255 bytes long")
+            if len(key) not in (16, 24, 32):
+                raise InvalidArgument(f"key {name!r} must have 16, 24 or 32 bytes, not {len(key)}")
+            self._keys[identity] = AESGCM(key)
+        self._current = current.encode()
+        if self._current not in self._keys:
+            raise InvalidArgument(f"the current key {current!r} is not among the keys")
+        self._accept_plain = accept_plain
+
+    def seal(self, body: bytes, about: bytes) -> bytes:
+        """The sealed form of a body, with the current key."""
+        nonce = os.urandom(_NONCE)
+        head = MAGIC + bytes([len(self._current)]) + self._current
+        sealed: bytes = self._keys[self._current].encrypt(nonce, body, head + about)
+        return head + nonce + sealed
+
+    def open(self, body: bytes, about: bytes) -> bytes:
+        """The body again. Raises SealBroken if it is not sealed, with an unknown key, or was changed."""
+        if not body.startswith(MAGIC):
+            if self._accept_plain:
+                return body
+            raise SealBroken("the body is not sealed")
+        at = len(MAGIC) + 1
+        end = at + body[at - 1] if len(body) >= at else at
+        key = self._keys.get(body[at:end])
+        if key is None:
+            raise SealBroken(f"the body is sealed with key {body[at:end][:40]!r}, which is not among ours")
+        try:
+            opened: bytes = key.decrypt(body[end : end + _NONCE], body[end + _NONCE :], body[:end] + about)
+        except (self._broken, ValueError):
+            raise SealBroken("the body was changed, or comes from another queue manager") from None
+        return opened
+
+    def __repr__(self) -> str:
+        names = ", ".join(name.decode() for name in self._keys)
+        return f"<AesGcm keys {names}; current {self._current.decode()}>"

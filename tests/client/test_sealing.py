@@ -1,0 +1,159 @@
+"""Sealed bodies: nobody reads or changes what is stored without the key, and nothing is lost that cannot be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import InvalidArgument, SealBroken
+from mqredis.sealing import MAGIC, AesGcm
+from tests.support.server import RedisServer
+
+OLD, NEW = b"o" * 32, b"n" * 16
+SECRET = b"the launch code is 0000"
+
+
+def sealer(current: str = "old", **options: Any) -> AesGcm:
+    return AesGcm({"old": OLD, "new": NEW}, current, **options)
+
+
+def connect(server: RedisServer, **options: Any) -> mqredis.QueueManager:
+    return mqredis.connect(server.url, **options)
+
+
+def everything(server: RedisServer) -> bytes:
+    """Every value of every key."""
+    with server.client() as raw:
+        return b"".join(
+            b"".join(map(bytes, raw.hgetall(key).values()))
+            for key in raw.keys("*")
+            if raw.type(key) == b"hash"
+        )
+
+
+READS: dict[str, Callable[[mqredis.Queue], mqredis.Message]] = {
+    "receive": lambda q: q.receive(0),
+    "receive_many": lambda q: q.receive_many(5, 0)[0],
+    "lock": lambda q: q.lock(0).message,
+    "peek": lambda q: q.peek(0),
+    "browse": lambda q: next(iter(q.browse())),
+    "cursor": lambda q: q.cursor().peek(0),
+    "by lookup id": lambda q: q.receive_by_lookup_id(q.peek(0).lookup_id),
+}
+
+
+@pytest.mark.parametrize("how", READS)
+@pytest.mark.parametrize("size", [0, 1, 10_000])
+def test_what_is_sent_sealed_is_read_open(redis_server: RedisServer, how: str, size: int) -> None:
+    body = (SECRET * 1000)[:size]
+    with connect(redis_server, sealer=sealer()) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send_many([mqredis.Outgoing(body=body, label="readable")])
+            found = READS[how](q)
+            assert (found.body, found.label) == (body, "readable")
+
+
+def test_the_store_does_not_show_it(redis_server: RedisServer) -> None:
+    with connect(redis_server, sealer=sealer()) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(SECRET)
+            q.send_group([SECRET * 2, SECRET * 3])
+            with pytest.raises(InvalidArgument, match="segments"):
+                q.send_group([SECRET * 3], segment_bytes=20)
+            assert SECRET[:12] not in everything(redis_server)
+            assert MAGIC in everything(redis_server)
+            assert q.receive(0).body == SECRET
+            assert [message.body for message in q.receive_group(0)] == [SECRET * 2, SECRET * 3]
+
+
+def test_keys_are_changed_without_a_gap(redis_server: RedisServer) -> None:
+    with (
+        connect(redis_server, sealer=sealer("old")) as old,
+        connect(redis_server, sealer=sealer("new")) as new,
+    ):
+        old.create_queue("q")
+        old.open("q").send(b"1")
+        new.open("q").send(b"2")
+        assert [message.body for message in old.open("q").receive_many(2, 0)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda body: body[:-1] + bytes([body[-1] ^ 1]),
+        lambda body: body[:-20],
+        lambda body: body[:7],
+        lambda _: MAGIC,
+        lambda body: body.replace(b"old", b"new", 1),
+        lambda body: body.replace(b"old", b"odd", 1),
+        lambda _: b"plain",
+    ],
+)
+def test_what_was_changed_is_not_opened_and_not_lost(redis_server: RedisServer, spoil: Any) -> None:
+    with connect(redis_server) as plain, connect(redis_server, sealer=sealer()) as qm:
+        qm.create_queue("q")
+        qm.open("q").send(SECRET)
+        with plain.open("q") as q:
+            spoiled = spoil(q.receive(0).body)
+            q.send_many([spoiled])
+        with qm.open("q") as q:
+            q.send(b"good")
+            with pytest.raises(SealBroken):
+                q.peek(0)
+            with pytest.raises(SealBroken) as broken:
+                q.receive_many(2, 0)
+            assert [message.body for message in broken.value.messages] == [spoiled, b"good"]
+
+
+def test_a_body_is_worth_nothing_in_another_manager(redis_server: RedisServer) -> None:
+    with (
+        connect(redis_server, manager="one", sealer=sealer()) as one,
+        connect(redis_server, manager="one") as raw,
+    ):
+        one.create_queue("q")
+        one.open("q").send(SECRET)
+        stolen = raw.open("q").receive(0).body
+    with (
+        connect(redis_server, manager="two", sealer=sealer()) as two,
+        connect(redis_server, manager="two") as raw,
+    ):
+        two.create_queue("q")
+        raw.open("q").send(stolen)
+        with pytest.raises(SealBroken, match="another queue manager"):
+            two.open("q").receive(0)
+
+
+def test_plain_bodies_are_accepted_when_that_is_wanted(redis_server: RedisServer) -> None:
+    with connect(redis_server) as plain, connect(redis_server, sealer=sealer(accept_plain=True)) as qm:
+        plain.create_queue("q")
+        plain.open("q").send(b"from before")
+        assert qm.open("q").receive(0).body == b"from before"
+
+
+async def test_for_tasks(redis_server: RedisServer) -> None:
+    async with mqredis.asyncio.connect(redis_server.url, sealer=sealer()) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as q:
+            await q.send(SECRET)
+            assert SECRET not in everything(redis_server)
+            assert (await q.receive(0)).body == SECRET
+
+
+def test_no_key_is_shown(redis_server: RedisServer) -> None:
+    assert "ooo" not in repr(sealer())
+    assert "old, new" in repr(sealer())
+
+
+@pytest.mark.parametrize(
+    "keys, current", [({}, "a"), ({"a": b"short"}, "a"), ({"": OLD}, ""), ({"a" * 256: OLD}, "a")]
+)
+def test_keys_that_are_none(keys: dict[str, bytes], current: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        AesGcm(keys, current)
+    assert "short" not in str(refused.value)
