@@ -42,7 +42,7 @@ if not outcome.plan(order, ARGV[5] == "commit" and not late) then return frame.c
 -- What a prepare would mark nobody sees before the commit, which marks as well: operations may still follow.
 if ARGV[5] == "prepare" and not late then return frame.close({ status.OK }) end
 if ARGV[5] == "commit" and not late then
-  outcome.mark(ops, queues)
+  outcome.mark(ops, queues, order)
   outcome.commit(order, queues)
 else
   outcome.abort(order)

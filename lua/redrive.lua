@@ -8,7 +8,7 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] target  encoded name of another queue than the original one, "" none
 -- ARGV[5+] id  lookup ids
--- RETURNS OK how many went, how many stayed: locked, without an origin, or refused there
+-- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID before
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/frame"
@@ -19,6 +19,7 @@
 --- require "lib/record"
 --- require "lib/side"
 --- require "lib/copy"
+--- require lazy "lib/trace"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -29,10 +30,15 @@ due.serve(q)
 -- decide -----------------------------------------------------------------------------------------
 local entries = position.read(q, { unpack(ARGV, 5) })
 local targets = {}
+trace.load()
 for n = 1, #entries do
   local origin = record.field(entries[n].rec, "O")
   local name = ARGV[4] ~= "" and ARGV[4] or origin and side.encode(string.match(origin, "^[^;]*"))
   targets[n] = name and redis.call("ZSCORE", q.a, entries[n].lid) and side.find(name)
+  if targets[n] then -- one that expires at once leaves traces there
+    local rec = frame.stamp .. "1" .. (copy.awake(targets[n], entries[n])) .. "\0"
+    trace.expiring(targets[n], { { lid = entries[n].lid, rec = rec } })
+  end
 end
 if frame.missing then
   quota.save(q)
@@ -42,15 +48,22 @@ if frame.missing then
 end
 
 -- apply ------------------------------------------------------------------------------------------
-local went = 0
+local went, last = 0, string.format("%014x", frame.seq)
 for n = 1, #entries do
   local to = targets[n]
-  if to and to ~= q and not queue.is(to, "p") and not queue.is(to, "f") and copy.revive(q, to, entries[n]) then
-    went = went + 1
-    position.delete(q, { entries[n] }, "redriven")
+  if to and to ~= q and not queue.is(to, "p") and not queue.is(to, "f") then
+    -- It leaves one queue of the manager for another, so the manager's quota has room for it.
+    local size = position.size(q, entries[n])
+    frame.messages, frame.bytes = frame.messages - 1, frame.bytes - size
+    local lid = copy.revive(q, to, entries[n])
+    frame.messages, frame.bytes = frame.messages + 1, frame.bytes + size
+    if lid then
+      went = went + 1
+      position.delete(q, { entries[n] }, "redriven")
+    end
   end
 end
 quota.save(q)
-reply = frame.close({ status.OK, "", 0, went, #ARGV - 4 - went })
+reply = frame.close({ status.OK, "", 0, went, #ARGV - 4 - went, last })
 wake.ring(q)
 return reply

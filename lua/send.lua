@@ -46,7 +46,7 @@ end
 
 -- A refusal may leave negative acknowledgements and dead letters; that, too, is decided first.
 local function refuse(code)
-  if not frame.missing and string.find(ARGV[6] or "", "\3[aj]") then
+  if not frame.missing then
     refusal.load()
     refusal.trace(q, code)
   end

@@ -7,15 +7,18 @@
 -- ARGV[3] subscription  text of lib/subscription; "" ends it
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND topic | subscriber
--- RETURNS INVALID_PARAMETER the first queue is not a topic
+-- RETURNS INVALID_PARAMETER topic: it is none | subscriber: it is one
 --- require "lib/frame"
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
 local q, to = queue.open(1, 6), queue.open(2, 6)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "topic" }) end
-if not queue.is(q, "f") then return frame.close({ status.INVALID_PARAMETER }) end
+if not queue.is(q, "f") then return frame.close({ status.INVALID_PARAMETER, "", 0, "topic" }) end
 if not to and ARGV[3] ~= "" then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "subscriber" }) end
+if to and queue.is(to, "f") and ARGV[3] ~= "" then
+  return frame.close({ status.INVALID_PARAMETER, "", 0, "subscriber" })
+end
 frame.touch()
 local field = "sub:" .. string.match(KEYS[15], ":q:([^:]+):q$")
 if ARGV[3] == "" then

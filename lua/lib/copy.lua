@@ -45,28 +45,34 @@ function copy.put(q, to, e, class, reason)
   if string.find(to.q, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
   local stop = string.find(e.rec, "\0", 15, true)
   local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
-  head = string.gsub(head, "\3S%d+", "")
+  -- Of a copy of a copy: it tells where it was last.
+  head = string.gsub(head, "\3[SOIRB][^\1\3]*", "")
   local arrived = tonumber(string.sub(e.rec, 1, 13))
   local sent = arrived - tonumber(record.field(e.rec, "S") or 0)
   if e.lid then
     if not record.field(e.rec, "m") then head = head .. "\3m" .. copy.identity(e) end
     head = head .. "\3I" .. e.lid
   end
-  if class > 0 then
-    head = head .. "\3C" .. class
-    redis.call("HINCRBY", (q.parent or q).q, "dead", 1)
-  end
-  head = head .. "\3O" .. side.decode(queue.name(q))
-    .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
-    .. string.format("\3B%.0f", arrived) .. (frame.now > sent and string.format("\3S%.0f", frame.now - sent) or "")
+  if class > 0 then head = string.gsub(head, "\3C%d+", "") .. "\3C" .. class end
+  -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
+  head = head .. "\3O" .. side.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
+    .. string.format("\3B%.0f\3S%013.0f", arrived, frame.now - sent)
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
-  return copy.insert(to, head, string.sub(e.rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), e.st)
+  local st = e.st
+  if reason == "receive" and (not st or st.kind == "-") then
+    -- Taken without a lock, so this delivery is not in its state.
+    st = { deliveries = (st and st.deliveries or 0) + 1, aborts = st and st.aborts or 0, moves = st and st.moves or 0,
+      moved = st and st.moved or 0 }
+  end
+  local lid = copy.insert(to, head, string.sub(e.rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st)
+  if lid and class > 0 then redis.call("HINCRBY", (q.parent or q).q, "dead", 1) end
+  return lid
 end
 
 -- The quota of a target journal stands with its queue.
 function copy.limits(q, to)
-  if to.limited then return end
+  if to.limited or queue.name(to) == "system%24%3Bjournal" then return end
   to.limited = true
   local limits = redis.call("HMGET", (q.parent or q).q, "journal_quota_messages", "journal_quota_bytes")
   to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
@@ -89,8 +95,9 @@ function copy.acknowledge(q, to, e, class)
   return copy.insert(to, head, "\0", large, 9)
 end
 
--- The message of which e is a copy, as a new one: the marks of the copy go, what slept in it wakes up.
-function copy.revive(q, to, e)
+-- The message of which e is a copy, as a new one for `to`, without its body: the marks of the copy go, what slept in it
+-- wakes up.
+function copy.awake(to, e)
   local stop = string.find(e.rec, "\0", 15, true)
   local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
   head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
@@ -99,8 +106,13 @@ function copy.revive(q, to, e)
   elseif not record.field(e.rec, "T") then
     head = head .. "\3Tredrive"
   end
+  return head, string.sub(e.rec, stop)
+end
+
+function copy.revive(q, to, e)
+  local head, body = copy.awake(to, e)
   local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
   redis.call("HSET", to.q, "hooked", 1)
-  return copy.insert(to, head, string.sub(e.rec, stop), large, tonumber(string.sub(flag, 14, 14), 16))
+  return copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
 end

@@ -16,7 +16,7 @@ function outcome.gather(t, ops, queues)
     local op = ops[n]
     local part = byqueue[op.queue]
     if not part and queues[op.queue] then
-      part = { q = queues[op.queue], ops = {}, ids = {}, S = {}, R = {}, X = {}, M = {} }
+      part = { q = queues[op.queue], ops = {}, ids = {}, S = {}, R = {}, X = {}, M = {}, targets = {} }
       byqueue[op.queue] = part
       order[#order + 1] = part
     end
@@ -36,7 +36,10 @@ function outcome.gather(t, ops, queues)
         local list = part[op.op]
         e.why = op.why
         if op.op == "M" then
-          list[op.target] = list[op.target] or {}
+          if not list[op.target] then
+            list[op.target] = {}
+            part.targets[#part.targets + 1] = op.target
+          end
           list = list[op.target]
         end
         list[#list + 1] = e
@@ -72,7 +75,7 @@ function outcome.plan(order, commit)
 end
 
 -- Marks the first and the last message sent in the transaction (3.1.4.3).
-function outcome.mark(ops, queues)
+function outcome.mark(ops, queues, order)
   local first, last
   for n = 1, #ops do
     if ops[n].op == "S" then
@@ -81,13 +84,22 @@ function outcome.mark(ops, queues)
     end
   end
   if not first then return end
-  outcome.flag(queues[first.queue], first.lid, 2)
-  outcome.flag(queues[last.queue], last.lid, 4)
+  outcome.flag(queues[first.queue], first.lid, 2, order)
+  outcome.flag(queues[last.queue], last.lid, 4, order)
 end
 
-function outcome.flag(q, lid, bit)
+-- In the store, and in the entry that was read from it: a copy of it may be due at once.
+function outcome.flag(q, lid, bit, order)
   local rec = q and redis.call("HGET", q.m, lid)
-  if rec then redis.call("HSET", q.m, lid, record.set_flag(rec, bit)) end
+  if not rec then return end
+  rec = record.set_flag(rec, bit)
+  redis.call("HSET", q.m, lid, rec)
+  for n = 1, #order do
+    local sent = order[n].q == q and order[n].S or {}
+    for k = 1, #sent do
+      if sent[k].lid == lid then sent[k].rec = rec end
+    end
+  end
 end
 
 function outcome.commit(order, queues)
@@ -96,7 +108,9 @@ function outcome.commit(order, queues)
     outcome.appear(part.q, part.S)
     position.finish(part.q, part.R, "receive")
     position.finish(part.q, part.X, "receive_rejected")
-    for target, entries in pairs(part.M) do
+    for k = 1, #part.targets do
+      local target = part.targets[k]
+      local entries = part.M[target]
       if queues[target] then
         transfer.move(part.q, queues[target], entries)
       else
@@ -123,6 +137,6 @@ function outcome.abort(order)
     position.delete(part.q, part.S, "aborted")
     release.unlock(part.q, part.R, true)
     release.unlock(part.q, part.X, true)
-    for _, entries in pairs(part.M) do release.unlock(part.q, entries, false) end
+    for k = 1, #part.targets do release.unlock(part.q, part.M[part.targets[k]], false) end
   end
 end

@@ -16,6 +16,7 @@ end
 function refusal.trace(q, code)
   local reason, entries, at = refusal.reason(code), {}, 6
   if not reason then return end
+  -- A batch is one thing: all its messages are refused for what is wrong with one.
   while at <= #ARGV do
     local e = { rec = frame.stamp .. string.sub(ARGV[at], 2) }
     if record.flag(e.rec, 8) then

@@ -15,19 +15,21 @@ local topic = {}
 -- so all get the messages or none does. A subscriber that was deleted, or that takes no messages of this kind, is
 -- passed over.
 function topic.plan(q, entries, t)
-  local fields = redis.call("HGETALL", q.q)
-  local total = 0
+  local names, texts = topic.subscribers(q)
+  local total, room = 0, 0
   q.plans = {}
   side.load()
-  for n = 1, #fields, 2 do
-    local name = string.match(fields[n], "^sub:(.*)$")
-    local to = name and side.find(name)
+  if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
+  for n = 1, #names do
+    local to = side.find(names[n])
     if to and (t ~= nil) == queue.is(to, "t") then
-      local picked, bytes = topic.pick(entries, fields[n + 1])
+      local picked, bytes = topic.pick(entries, texts[names[n]], to)
       if #picked > 0 then
-        local code = queue.is(to, "p") and status.PUT_INHIBITED or quota.refuses(to, #picked, bytes)
+        if queue.is(to, "p") then return status.PUT_INHIBITED end
+        if not bytes then return status.MESSAGE_TOO_LARGE end
+        total, room = total + #picked, room + bytes
+        local code = topic.refuses(to, #picked, bytes, total, room)
         if code then return code end
-        total = total + #picked
         if t and t.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
         q.plans[#q.plans + 1] = { to = to, entries = picked }
         if not t and topic.hooked(picked) then
@@ -40,22 +42,47 @@ function topic.plan(q, entries, t)
   end
 end
 
--- The messages that a subscription wants, as entries of their own, and their bytes.
-function topic.pick(entries, text)
+-- Encoded names of the subscribers in order, and their subscriptions.
+function topic.subscribers(q)
+  local fields, names, texts = redis.call("HGETALL", q.q), {}, {}
+  for n = 1, #fields, 2 do
+    local name = string.match(fields[n], "^sub:(.*)$")
+    if name then
+      names[#names + 1] = name
+      texts[name] = fields[n + 1]
+    end
+  end
+  table.sort(names)
+  return names, texts
+end
+
+-- Does the quota of a subscriber refuse what it is to get, or that of the manager what all are to get?
+function topic.refuses(to, count, bytes, total, room)
+  local messages, held = frame.messages, frame.bytes
+  frame.messages, frame.bytes = messages + total - count, held + room - bytes
+  local code = quota.refuses(to, count, bytes)
+  frame.messages, frame.bytes = messages, held
+  return code
+end
+
+-- The messages that a subscription wants, as entries of their own, and their bytes; no bytes if one is too large.
+function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
+  local exclusive = queue.is(to, "x")
   for n = 1, #entries do
     local e = entries[n]
     if wants(e.rec) then
       local rec = e.rec
-      local at = record.flag(rec, 1) and string.find(rec, "\3k", 15, true)
       -- One dedup key guards the topic; the copies must not carry it into the queues.
-      if at and at < string.find(rec, "\0", 15, true) then
-        rec = string.sub(rec, 1, at) .. "~" .. string.sub(rec, at + 1)
+      if record.flag(rec, 1) and record.field(rec, "k") then
+        local stop = string.find(rec, "\0", 15, true)
+        rec = string.gsub(string.sub(rec, 1, stop - 1), "\3([kK])", "\3~%1") .. string.sub(rec, stop)
       end
+      if exclusive then rec = record.set_flag(rec, 1) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known.
       local size = #rec + #e.large + (record.field(rec, "m") and 0 or 22)
       picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
-      bytes = bytes + size
+      bytes = bytes and size <= to.max_bytes and bytes + size
     end
   end
   return picked, bytes

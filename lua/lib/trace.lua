@@ -63,6 +63,7 @@ function trace.leave(q, entries, reason)
       side.load()
       copy.load()
       local to = side.find(found[k][1], found[k][4])
+      if to and queue.is(to, "f") then to = nil end -- a topic keeps nothing
       if to and found[k][2] == "ack" then
         copy.acknowledge(q, to, entries[n], found[k][3])
       elseif to then
@@ -81,7 +82,7 @@ function trace.accepted(q, entries, apply)
     local to = record.flag(rec, 1) and record.field(rec, "A")
     if to and tonumber(record.field(rec, "a") or 0) % 2 == 1 then
       local target = side.find(side.encode(to))
-      if apply and target then copy.acknowledge(q, target, entries[n], 0x0002) end
+      if apply and target and not queue.is(target, "f") then copy.acknowledge(q, target, entries[n], 0x0002) end
     end
     if record.flag(rec, 1) and tonumber(record.field(rec, "j") or 0) >= 2 and not record.field(rec, "T") then
       local target = side.find("system%24%3Bjournal", true)

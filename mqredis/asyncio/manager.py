@@ -16,6 +16,7 @@ from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
     ManagerInfo,
+    Match,
     Message,
     Outgoing,
     QueueInfo,
@@ -26,6 +27,7 @@ from mqredis.models import (
 )
 from mqredis.operations import doctor, manager, queue, redrive, request, topics, transaction
 from mqredis.operations.context import Context
+from mqredis.operations.matching import Selection
 from mqredis.reports import Report
 from mqredis.steps import Operation
 
@@ -117,13 +119,18 @@ class QueueManager:
         to: str | None = None,
         limit: int | None = None,
         rate: float | None = None,
+        match: Match | None = None,
+        selector: Selection = None,
     ) -> int:
         """Put dead letters or journal copies back into the queue they came from, or into ``to``; answers how many.
 
-        ``where`` chooses among the messages, ``limit`` is how many at most, ``rate`` how many a second. A message whose
-        queue is gone, full or closed for sending stays where it is. Times the message asked for count anew.
+        ``match`` and ``selector`` choose in the broker, ``where`` among what these let through; ``limit`` is how many
+        at most, ``rate`` how many a second. A message whose queue is gone, full or closed for sending stays where it
+        is. Times the message asked for count anew.
         """
-        return await self._run(redrive.redrive(self._context, source, where, to, limit, rate))
+        return await self._run(
+            redrive.redrive(self._context, source, where, to, limit, rate, match, selector)
+        )
 
     async def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
         """Let a queue have what is sent to a topic, or what of it the selector wants; again: change the selector.

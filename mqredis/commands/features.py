@@ -55,11 +55,11 @@ def statistics(manager: ManagerKeys, path: str) -> Call[QueueStatistics]:
 
 
 def redrive(source: Address, target: str, lookup_ids: Sequence[str]) -> Call[tuple[int, int]]:
-    """Put copies back where they came from, or into ``target``; answers how many went and how many stayed."""
+    """Put copies back where they came from, or into ``target``; answers how many went, and the last id before."""
 
     def parse(status: int, payload: Payload) -> tuple[int, int]:
         check(status)
-        return number(payload[0]), number(payload[1])
+        return number(payload[0]), int(payload[2], 16)
 
     args: list[Arg] = [source.generation, keys.encode(target) if target else "", *lookup_ids]
     return Call("redrive", source.call, args, parse)
@@ -72,7 +72,9 @@ def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) ->
         if status == Status.QUEUE_NOT_FOUND:
             raise QueueNotFound(f"there is no queue {(topic if payload[0] == b'topic' else queue)!r}")
         if status == Status.INVALID_PARAMETER:
-            raise InvalidArgument(f"queue {topic!r} is not a topic")
+            if payload[0] == b"topic":
+                raise InvalidArgument(f"queue {topic!r} is not a topic")
+            raise InvalidArgument(f"{queue!r} is a topic, which keeps no messages: subscribe a queue")
         check(status)
 
     return Call("subscribe", manager.admin(topic, queue), [selection], parse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqredis import keys
 from mqredis.commands import features, queues, transactions
 from mqredis.commands import manager as commands
 from mqredis.commands.common import Address
@@ -73,4 +74,7 @@ def maintain(context: Context) -> Operation[int]:
             calls += 1
             address = Address(context.keys, path)
             more = yield from reach(address, commands.maintain(address))
+        if ";" in path and not keys.kept(path):  # empty and not open, it goes as after its last close
+            calls += 1
+            yield from perform(queues.close_handle(context.keys, address.family, "0"))
     return calls

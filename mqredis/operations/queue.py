@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -69,9 +69,21 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
 def info(context: Context, name: object) -> Operation[QueueInfo]:
     """Properties and state of a queue."""
     path = _path(name)
-    found = (yield from perform(commands.info(context.keys, (path,))))[0]
+    found = (yield from _infos(context, (path,)))[0]
     if found is None:
         raise QueueNotFound(f"there is no queue {path!r}")
+    return found
+
+
+def _infos(context: Context, paths: Sequence[str]) -> Operation[list[QueueInfo | None]]:
+    """The same of several. A subqueue has no properties of its own: those of its queue are told."""
+    parents = {path: path.partition(";")[0] for path in paths if ";" in path and not keys.own_quota(path)}
+    wanted = list(dict.fromkeys((*paths, *parents.values())))
+    rows = dict(zip(wanted, (yield from perform(commands.info(context.keys, wanted))), strict=True))
+    found = []
+    for path in paths:
+        row, parent = rows[path], rows.get(parents.get(path, ""))
+        found.append(row.model_copy(update=parent.properties()) if row and parent else row)
     return found
 
 
@@ -118,7 +130,7 @@ def listing(context: Context, pattern: object) -> Operation[list[QueueInfo]]:
         names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     found: list[QueueInfo] = []
     for at in range(0, len(names), PAGE):
-        page = yield from perform(commands.info(context.keys, names[at : at + PAGE]))
+        page = yield from _infos(context, names[at : at + PAGE])
         found += [item for item in page if item is not None]
     return found
 

@@ -8,12 +8,16 @@ from mqredis import keys
 from mqredis.commands import features
 from mqredis.commands.common import subqueue_parts
 from mqredis.errors import InvalidArgument
-from mqredis.models import Access, Message, QueueStatistics, Share
+from mqredis.models import Access, Match, Message, QueueStatistics, Share
 from mqredis.operations import checks, peek
 from mqredis.operations.context import Context, Handle
+from mqredis.operations.matching import Selection
 from mqredis.operations.queue import close_handle, open_handle
 from mqredis.operations.reach import reach
 from mqredis.steps import Now, Operation, Wait, perform
+
+#: The part of a lookup id that counts up.
+SEQUENCE = (1 << 56) - 1
 
 
 def statistics(context: Context, name: object) -> Operation[QueueStatistics]:
@@ -29,6 +33,8 @@ def redrive(
     to: object,
     limit: int | None,
     rate: float | None,
+    match: Match | None = None,
+    selector: Selection = None,
 ) -> Operation[int]:
     """Send messages of ``source`` back; answers how many went."""
     target = "" if to is None else keys.check_name(to)
@@ -38,7 +44,7 @@ def redrive(
         raise InvalidArgument(f"where must be a function of a Message, not {where!r:.40}")
     handle = yield from open_handle(context, source, Access.RECEIVE, Share.DENY_NONE)
     try:
-        went = yield from _redrive(handle, where, target, most, pace)
+        went = yield from _redrive(handle, where, target, most, pace, match, selector)
     except GeneratorExit:
         raise
     except BaseException:
@@ -49,24 +55,39 @@ def redrive(
 
 
 def _redrive(
-    handle: Handle, where: Callable[[Message], bool] | None, target: str, most: int | None, pace: float | None
+    handle: Handle,
+    where: Callable[[Message], bool] | None,
+    target: str,
+    most: int | None,
+    pace: float | None,
+    match: Match | None,
+    selector: Selection,
 ) -> Operation[int]:
+    # The broker chooses by match and selector, and redrive.lua takes only what is still available: a message never
+    # changes, so what was chosen stays chosen, whoever reads the queue meanwhile.
     # A paced redrive goes a tenth of a second at a time, at least one message.
     batch = peek.PAGE if pace is None else max(1, min(peek.PAGE, int(pace / 10)))
     start: float = yield Now()
     after: int | None = None
     went = 0
+    last = SEQUENCE
     while most is None or went < most:
-        page = yield from peek.page(handle, after, batch)
+        page = yield from peek.page(handle, after, batch, match, selector)
         if not page:
             break
-        after = page[-1].lookup_id
-        chosen = [f"{message.lookup_id:016x}" for message in page if where is None or where(message)]
-        chosen = chosen if most is None else chosen[: most - went]
+        chosen: list[str] = []
+        for message in page:
+            if most is not None and went + len(chosen) == most:
+                break  # if one of them cannot go, those behind it have their turn
+            after = message.lookup_id
+            # One that expires at once comes back as a new dead letter: not in this round.
+            if message.lookup_id & SEQUENCE <= last and (where is None or where(message)):
+                chosen.append(f"{message.lookup_id:016x}")
         if not chosen:
             continue
-        moved, _ = yield from reach(handle.address, features.redrive(handle.address, target, chosen))
+        moved, before = yield from reach(handle.address, features.redrive(handle.address, target, chosen))
         went += moved
+        last = min(last, before)
         while pace is not None:
             now: float = yield Now()
             left = went / pace - (now - start)

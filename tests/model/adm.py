@@ -6,11 +6,13 @@ walked, states are named as in the text, nothing is indexed or cached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
+from mqredis import codec
 from mqredis.models import Access, Message, MessageClass, Outgoing, QueueProperties, Share
 from tests.model.matching import Particular
 
@@ -37,6 +39,33 @@ class State(Enum):
     PURGE_PENDING = "purge pending"
 
 
+class Reason(StrEnum):
+    """Why a message left, or was refused; a copy of it tells."""
+
+    RECEIVED = "receive"
+    REJECTED = "receive_rejected"
+    EXPIRED = "receive_timeout"
+    PURGED = "queue_purged"
+    QUEUE_DELETED = "queue_deleted"
+    POISON = "poison"
+    DROPPED = "dropped"
+    REDRIVEN = "redriven"
+    ABORTED = "aborted"
+    SENT = "sent"
+    TOO_LATE = "reach_queue_timeout"
+    QUOTA = "queue_exceed_quota"
+    NOT_TRANSACTIONAL_QUEUE = "not_transactional_queue"
+    NOT_TRANSACTIONAL_MESSAGE = "not_transactional_message"
+
+
+#: What a message may ask of the broker. In a copy all of it sleeps.
+REQUESTS = {
+    "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
+    "dead_letter_queue", "journal", "dedup_key", "dedup_window",
+}  # fmt: skip
+DEDUP = {"dedup_key", "dedup_window"}
+
+
 @dataclass(eq=False)
 class Stored:
     """Message (3.1.1.12), with the counters of the wire format (MQRR 2.2.5.3)."""
@@ -46,8 +75,10 @@ class Stored:
     message_id: Any
     sent: float
     arrived: float
-    due: float
-    expires: float | None
+    due: float = 0.0
+    expires: float | None = None
+    #: Requests that are shown and not acted upon.
+    asleep: frozenset[str] = frozenset()
     transaction_id: str | None = None
     deliveries: int = 0
     aborts: int = 0
@@ -56,7 +87,41 @@ class Stored:
     first: bool = False
     last: bool = False
     message_class: int = MessageClass.NORMAL
+    #: On copies: original queue, lookup id and arrival, and the reason.
     origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def asks(self) -> Outgoing:
+        """The message with those requests only that are in force."""
+        return self.out.model_copy(update={name: getattr(PLAIN, name) for name in self.asleep})
+
+    @property
+    def size(self) -> int:
+        """Bytes it counts for: what the codec writes, and the marks that a copy has besides."""
+        marks = {k: v for k, v in self.origin.items() if v is not None}
+        out = self.out
+        if self.origin:
+            out = out.model_copy(update={"sent_seconds_ago": 0.0})
+        text, large = codec.encode(out, self.transaction_id or "")
+        total = len(text) + 12 + len(large or b"")
+        head = text[: text.index(b"\0")].decode()
+        total += sum(f"\x03{key}" in head for name in self.asleep for key in KEYS[name])
+        if self.message_class:
+            total += 2 + len(str(int(self.message_class)))
+        for name, length in (("original_lookup_id", 16), ("original_arrived_at", 13 + 2 + 13)):
+            total += 2 + length if name in marks else 0
+        return total + sum(
+            2 + len(str(marks[name]).encode()) for name in ("original_queue", "reason") if name in marks
+        )
+
+
+PLAIN = Outgoing()
+#: How the codec spells what a message asks for.
+KEYS = {
+    "time_to_be_received": "e", "time_to_reach_queue": "u", "delay": "D", "acknowledge": "a",
+    "administration_queue": "A", "dead_letter_queue": "Q", "journal": "j", "dedup_key": "k",
+    "dedup_window": "K",
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -83,7 +148,7 @@ class Operation:
     kind: str  # enqueue, dequeue, move
     position: Position
     target: Queue | None = None
-    reason: int = MessageClass.ACK_RECEIVE
+    reason: Reason = Reason.RECEIVED
 
 
 @dataclass(eq=False)
@@ -137,15 +202,44 @@ class Queue:
         self.waiters: list[Waiter] = []
         self.particular = Particular()
         self.gone = False
+        self.left = 0  # messages that are not here any more, aborted sends left out
+        self.reasons: Counter[Reason] = Counter()  # why those left that were not received
+        self.dead_letters = 0
+        self.resting: dict[int, float] = {}  # lookup ids in ;retry, and until when
+        self.dedup: dict[str, float] = {}  # dedup keys, and until when; for ever while the message is there
+        self.subscriptions: dict[str, Any] = {}  # of a topic: queue name to selector
 
     @property
     def properties(self) -> QueueProperties:
         return self.parent.properties if self.parent else self.own
 
+    @property
+    def main(self) -> Queue:
+        return self.parent or self
+
     def family(self) -> list[Queue]:
         """The main queue and its subqueues: what shares one quota."""
-        main = self.parent or self
-        return [main, *(q for q in self.store.queues.values() if q.parent is main)]
+        return [self.main, *(q for q in self.store.queues.values() if q.parent is self.main)]
+
+    @property
+    def ordered_by_priority(self) -> bool:
+        """Transactional queues, journals and queues of the system are in the order of arrival."""
+        kept = self.name.startswith("system$;") or self.name.endswith(";journal")
+        return not kept and not self.properties.transactional
+
+    @property
+    def quota(self) -> tuple[int | None, int | None]:
+        """Messages and bytes; that of a target journal stands with its queue."""
+        owner, _, part = self.name.partition(";")
+        if part == "journal" and owner in self.store.queues:
+            p = self.store.queues[owner].properties
+            return p.journal_quota_messages, p.journal_quota_bytes
+        return self.properties.quota_messages, self.properties.quota_bytes
+
+    def full(self, more: Sequence[Stored]) -> bool:
+        """Would these messages be more than the queue's quota?"""
+        held = (p.stored for q in self.family() for p in q.positions.values())
+        return exceeds(held, more, *self.quota)
 
     def walk(self, after: int | None, *, forward: bool = True) -> Iterator[Position]:
         """Positions in list order from behind ``after`` (None: the whole list)."""
@@ -170,13 +264,14 @@ class Queue:
         return peek and position.state is State.LOCKED and position.allow_peek
 
 
-#: The model does not know how a header is written, so it gives every message one of this size, in bytes.
-HEADER = 100
-
-
-def size(out: Outgoing) -> int:
-    """Bytes a message counts for."""
-    return HEADER + len(out.body)
+def exceeds(held: Iterable[Stored], more: Sequence[Stored], messages: int | None, octets: int | None) -> bool:
+    """Would more messages be more than a quota? Exact fit is no excess."""
+    if messages is None and octets is None:
+        return False
+    both = [*held, *more]
+    return (messages is not None and len(both) > messages) or (
+        octets is not None and sum(stored.size for stored in both) > octets
+    )
 
 
 def violates(old_access: Access, old_share: Share, access: Access, share: Share) -> bool:

@@ -69,7 +69,7 @@ class ModelBrowser:
                         if lock.lock.position is position:
                             lock.lock.held = False
                             store.locks.remove(lock.lock)
-                messages.append(store.take(position, unit))
+                messages.append(store.take([position], unit)[0])
             return self._joined([m for m in messages if isinstance(m, Message)])
 
     def unlock(self) -> None:
@@ -159,7 +159,7 @@ class ModelBrowser:
         held, self.lock = self.lock, None
         for lock in [held, *held.parts] if held else []:
             if lock.lock.held:
-                self.handle.manager.store.end_lock(lock.lock, delete=False)
+                self.handle.manager.store.end_locks([lock.lock], delete=False)
 
     def _under(self, *, peek: bool) -> list[Position]:
         mine = (
@@ -219,4 +219,4 @@ class ModelBrowser:
     def _check(self, need: str, transaction: Any) -> None:
         if self.closed:
             raise InvalidHandle()
-        self.handle.usable(need, transaction)
+        self.handle.usable(need, transaction, reading=True)

@@ -159,6 +159,6 @@ class ModelCursor:
         """An overlapping call on a waiting cursor is refused (D15)."""
         if self.closed:
             raise InvalidHandle()
-        self.handle.usable(need, transaction)
+        self.handle.usable(need, transaction, reading=True)
         if self.state in (CursorState.WAIT_PEEK, CursorState.WAIT_RECEIVE):
             raise IllegalCursorAction()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
 from mqredis.errors import (
     AccessDenied,
+    GetInhibited,
     InvalidArgument,
     InvalidHandle,
     IoTimeout,
@@ -19,10 +20,12 @@ from mqredis.errors import (
     QueueNotAvailable,
     TransactionSequence,
     TransactionUsage,
+    UnsupportedAccess,
     WaiterNotFound,
 )
+from mqredis.keys import own_quota
 from mqredis.models import Access, Match, Message, Outgoing, Seek, Sent, Share
-from tests.model import matching
+from tests.model import matching, topics
 from tests.model.adm import (
     ALLOWS,
     Lock,
@@ -85,9 +88,11 @@ class ModelQueue(Reads):
         """All or nothing: one script decides before it applies (law 1)."""
         outs = [outgoing(item, {}) for item in items]
         with self._step("send", transaction) as store:
-            unit = self.unit(transaction)
+            unit = transaction.unit if transaction else None
+            if self.queue.properties.topic:
+                return list(map(self._sent, topics.publish(store, self.queue, outs, unit)))
             store.admit(self.queue, outs, unit)
-            return [self._sent(store.enqueue(self.queue, out, unit)) for out in outs]
+            return list(map(self._sent, store.enqueue(self.queue, outs, unit)))
 
     def _sent(self, position: Position) -> Sent:
         stored = position.stored
@@ -104,19 +109,19 @@ class ModelQueue(Reads):
     def receive_by_lookup_id(
         self, lookup_id: int, *, seek: Seek = Seek.CURRENT, transaction: Any = None, allow_peek: bool = False
     ) -> Message:
-        with self._step("receive", transaction):
+        with self._reading("receive", transaction):
             unit = self.unit(transaction)
             return self.take(self._at(lookup_id, seek, peek=False), unit, allow_peek=allow_peek)
 
     def lock_by_lookup_id(
         self, lookup_id: int, *, seek: Seek = Seek.CURRENT, lease: float | None = None
     ) -> ModelLocked:
-        with self._step("receive"):
+        with self._reading("receive"):
             position = self._at(lookup_id, seek, peek=False)
             return self.take(position, None, two_phase=True, lease=self.manager.lease(lease))
 
     def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
-        with self._step("peek"):
+        with self._reading("peek"):
             return self.as_peeked(self._at(lookup_id, seek, peek=True))
 
     def _at(self, lookup_id: int, seek: Seek, *, peek: bool) -> Position:
@@ -162,7 +167,7 @@ class ModelQueue(Reads):
             if not self.queue.acceptable(position, peek=False):  # locked, or held back until it is due
                 raise MessageLocked()
             if unit is None:
-                store.relocate(position, target.queue)
+                store.relocate([position], target.queue)
             else:
                 position.state, position.holder = State.LOCKED, unit
                 unit.operations.append(Operation("move", position, target.queue))
@@ -174,6 +179,8 @@ class ModelQueue(Reads):
             raise AccessDenied()
         if target.closed or "move" not in ALLOWS[target.access]:
             raise InvalidHandle()
+        if own_quota(self.name) or own_quota(target.name):
+            raise UnsupportedAccess()
         if self.name == target.name or self.name.partition(";")[0] != target.name.partition(";")[0]:
             raise InvalidArgument()
         self.usable("receive", transaction)
@@ -199,8 +206,7 @@ class ModelQueue(Reads):
             self.closed = True
             for waiter in [w for w in self.queue.waiters if w.handle is self]:
                 store.end_wait(waiter, OperationCancelled())
-            for lock in [held for held in self.locks if held.held]:
-                store.end_lock(lock, delete=False)
+            store.end_locks([held for held in self.locks if held.held], delete=False)
             for cursor in self.cursors:
                 cursor.closed = True
             self.queue.handles.remove(self)
@@ -214,16 +220,20 @@ class ModelQueue(Reads):
 
     # ---- shared with cursors ----------------------------------------------------------------------------
 
-    def usable(self, need: str, transaction: ModelTransaction | None = None) -> None:
+    def usable(
+        self, need: str, transaction: ModelTransaction | None = None, *, reading: bool = False
+    ) -> None:
         """Of several errors the text puts none first: what the caller did comes before what others did."""
         if self.closed:
             raise InvalidHandle()
-        if need not in ALLOWS[self.access]:
+        if need not in ALLOWS[self.access] or (need == "send" and ";" in self.name):
             raise AccessDenied()
         if transaction is not None and transaction.finished:
             raise TransactionSequence()
         if self.queue.gone:
             raise QueueNotAvailable()
+        if reading and self.queue.properties.get_inhibited:
+            raise GetInhibited()
 
     def unit(self, transaction: ModelTransaction | None) -> UnitOfWork | None:
         """The open unit of work behind a transaction, fit for this queue."""
@@ -236,7 +246,10 @@ class ModelQueue(Reads):
         return transaction.unit
 
     def take(self, position: Position, unit: UnitOfWork | None, **how: Any) -> Any:
-        return self._wrap(self.manager.store.take(position, unit, **how))
+        return self.take_all([position], unit, **how)[0]
+
+    def take_all(self, positions: Sequence[Position], unit: UnitOfWork | None, **how: Any) -> list[Any]:
+        return [self._wrap(taken) for taken in self.manager.store.take(positions, unit, **how)]
 
     def as_peeked(self, position: Position) -> Message:
         return as_message(position)
@@ -265,3 +278,6 @@ class ModelQueue(Reads):
 
     def _step(self, need: str, transaction: ModelTransaction | None = None) -> Any:
         return self.manager.step(lambda: self.usable(need, transaction))
+
+    def _reading(self, need: str, transaction: ModelTransaction | None = None) -> Any:
+        return self.manager.step(lambda: self.usable(need, transaction, reading=True))

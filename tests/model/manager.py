@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from mqredis.errors import (
     AccessDenied,
+    GetInhibited,
     InvalidArgument,
     InvalidHandle,
     InvalidName,
@@ -22,11 +23,23 @@ from mqredis.errors import (
     TransactionSequence,
     UnsupportedAccess,
 )
-from mqredis.keys import MAX_SUBQUEUE, check_name
-from mqredis.models import Access, ManagerInfo, QueueInfo, QueueProperties, Share
+from mqredis.keys import DEAD_LETTER, MAX_SUBQUEUE, SYSTEM, check_name, kept, own_quota
+from mqredis.models import (
+    Access,
+    ManagerInfo,
+    Match,
+    Message,
+    QueueInfo,
+    QueueProperties,
+    QueueStatistics,
+    Share,
+)
 from mqredis.settings import Settings
-from tests.model.adm import Queue, State, UnitOfWork, size, violates
+from tests.model import matching, redrive, timers, topics
+from tests.model.adm import Queue, State, UnitOfWork, as_message, violates
 from tests.model.handles import ModelQueue
+from tests.model.several import ModelSeveral
+from tests.model.statistics import statistics
 from tests.model.store import Store
 from tests.model.units import ModelTransaction
 
@@ -69,7 +82,7 @@ class ModelManager:
         with self.store.changed:
             if self.closed:
                 raise InvalidHandle()
-            self.store.serve()
+            timers.serve(self.store)
             if check is not None:
                 check()
             yield self.store
@@ -96,15 +109,17 @@ class ModelManager:
         with self.step() as store:
             queue = self._find(name)
             new = checked(queue.own.model_dump() | changes)
-            if new.transactional != queue.own.transactional:
+            if changes.keys() & {"transactional", "group_exclusive", "topic"}:
                 raise InvalidArgument()
             queue.own = new
+            for waiter in list(queue.waiters) if new.get_inhibited else ():
+                store.end_wait(waiter, GetInhibited())
             queue.modified = store.now()
             return self._info(queue)
 
-    def delete_queue(self, name: str) -> None:
+    def delete_queue(self, name: str) -> int:
         with self.step() as store:
-            store.delete(self._find(name))
+            return store.delete(self._find(name))
 
     def queues(self, pattern: str | None = None) -> list[QueueInfo]:
         with self.step() as store:
@@ -118,8 +133,14 @@ class ModelManager:
         share: Share = Share.DENY_NONE,
         *,
         selector: str | None = None,
-    ) -> ModelQueue:
+    ) -> Any:
         """Open Queue (3.1.7.1.5); a subqueue comes to be when it is first opened."""
+        if "," in name:
+            if access is not Access.SEND or share is not Share.DENY_NONE:
+                raise UnsupportedAccess()
+            parts = sorted({part.strip() for part in name.split(",")}, key=str.lower)
+            elements = [self.open(part, access, share) for part in parts]
+            return ModelSeveral(elements) if len(elements) > 1 else elements[0]
         with self.step() as store:
             main, _, sub = name.partition(";")
             if sub:
@@ -130,9 +151,17 @@ class ModelManager:
                 raise InvalidName("a subqueue has a name")
             if share is Share.DENY_RECEIVE and access is Access.SEND:
                 raise UnsupportedAccess()
-            queue = self._find(main)
-            if sub:
-                queue = store.queues.setdefault(name, Queue(store, name, queue.own, queue))
+            if own_quota(name):
+                if access is Access.MOVE:
+                    raise UnsupportedAccess()
+                if main != SYSTEM:
+                    self._find(main)
+                queue = store.find(name, make=True)
+            else:
+                queue = self._find(main)
+                if sub:
+                    queue = store.queues.setdefault(name, Queue(store, name, queue.own, queue))
+            assert queue is not None
             if any(violates(h.access, h.share, access, share) for h in queue.handles):
                 raise SharingViolation()
             self.handles.append(ModelQueue(self, queue, access, share, selector))
@@ -148,7 +177,7 @@ class ModelManager:
 
     def _info(self, queue: Queue) -> QueueInfo:
         positions = list(queue.positions.values())
-        waiting = [p for p in positions if p.state is State.AVAILABLE and p.stored.due > self.store.now()]
+        waiting = [p for p in positions if p.state is State.AVAILABLE and not p.ready]
         ready = sum(p.state is State.AVAILABLE for p in positions) - len(waiting)
         return QueueInfo(
             **queue.properties.model_dump(),
@@ -159,10 +188,49 @@ class ModelManager:
             delayed=len(waiting),
             locked=len(positions) - ready - len(waiting),
             messages=len(positions),
-            bytes=sum(size(p.stored.out) for p in positions),
+            bytes=sum(p.stored.size for p in positions),
             active=bool(queue.handles),
             waiters=len(queue.waiters),
         )
+
+    def statistics(self, name: str) -> QueueStatistics:
+        with self.step() as store:
+            return statistics(store, self._find(name))
+
+    # ---- topics and redrive -----------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, queue: str, selector: str | None = None) -> None:
+        if topic == queue:
+            raise InvalidArgument()
+        with self.step() as store:
+            topics.subscribe(store, topic, queue, selector)
+
+    def unsubscribe(self, topic: str, queue: str) -> None:
+        with self.step() as store:
+            topics.unsubscribe(store, topic, queue)
+
+    def redrive(
+        self,
+        source: str = DEAD_LETTER,
+        *,
+        where: Callable[[Message], bool] | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> int:
+        handle: ModelQueue = self.open(source, Access.RECEIVE)
+        handle.usable("receive", reading=True)
+        wanted = handle.wanted(match, selector)
+        with self.step() as store, handle:
+            chosen = {position for position, *_ in matching.search(handle.queue, wanted, 1 << 30)}
+            return redrive.redrive(
+                store,
+                handle.queue,
+                lambda p: p in chosen and (where is None or where(as_message(p))),
+                to,
+                limit,
+            )
 
     # ---- transactions and the manager's own -------------------------------------------------------------
 
@@ -197,7 +265,7 @@ class ModelManager:
                 quota_bytes=store.quota_bytes,
                 quota_messages=store.quota_messages,
                 messages=len(held),
-                bytes=sum(size(p.stored.out) for p in held),
+                bytes=sum(p.stored.size for p in held),
                 queues=len(store.queues),
                 sessions=1,
                 transactions=len(store.units),
@@ -208,11 +276,14 @@ class ModelManager:
             raise InvalidArgument("the clock can only be moved in a test manager")
         with self.step() as store:
             store.clock += seconds
-            store.serve()
+            timers.serve(store)
 
     def maintain(self) -> None:
-        with self.step():
-            pass
+        """All that is due is served by any step; besides, subqueues that are empty and not open go."""
+        with self.step() as store:
+            for queue in list(store.queues.values()):
+                if not kept(queue.name):
+                    store.forget_subqueue(queue)
 
     def close(self) -> None:
         """Closes the handles; what a client leaves locked comes back when its lease lapses."""

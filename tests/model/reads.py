@@ -23,9 +23,10 @@ class Reads:
     queue: Queue
     selector: str | None
     getting: matching.Logical
-    _step: Any
+    _reading: Any
     unit: Any
     take: Any
+    take_all: Any
     wait: Any
     as_peeked: Any
     send_many: Any
@@ -45,7 +46,7 @@ class Reads:
         """Dequeue Message (3.1.7.1.10)."""
         wanted = self.wanted(match, selector, grouping, taking=True)
         self.getting.enter(wanted, transaction)
-        with self._step("receive", transaction):
+        with self._reading("receive", transaction):
             return self._dequeue(wanted, timeout, transaction=transaction, tag=tag)
 
     def receive_many(
@@ -58,12 +59,12 @@ class Reads:
         selector: str | None = None,
     ) -> list[Message]:
         wanted = self.wanted(match, selector, taking=True)
-        with self._step("receive", transaction):
+        with self._reading("receive", transaction):
             unit = self.unit(transaction)
             found = matching.search(self.queue, wanted, max)
-            return [self.take(p, unit) for p, *_ in found] or [
-                self.wait(timeout, destructive=True, unit=unit)
-            ]
+            if not found:
+                return [self.wait(timeout, destructive=True, unit=unit)]
+            return list(self.take_all([p for p, *_ in found], unit))
 
     def receive_group(
         self,
@@ -75,13 +76,13 @@ class Reads:
     ) -> list[Message]:
         """A whole group in one step; its logical messages."""
         wanted = self.wanted(match, selector, taking=True, whole=True)
-        with self._step("receive", transaction):
+        with self._reading("receive", transaction):
             unit = self.unit(transaction)
             found = matching.search(self.queue, wanted)
             if not found:
                 return [self.wait(timeout, destructive=True, unit=unit)]
             parts: dict[int, list[Message]] = {}
-            for message in [self.take(p, unit) for p in found[0]]:
+            for message in self.take_all(found[0], unit):
                 parts.setdefault(message.sequence, []).append(message)
             return [matching.one_message(part) for part in parts.values()]
 
@@ -98,7 +99,7 @@ class Reads:
         """Dequeue Message Begin (3.1.7.1.11)."""
         wanted = self.wanted(match, selector, grouping, taking=True)
         self.getting.enter(wanted, None)
-        with self._step("receive"):
+        with self._reading("receive"):
             return self._dequeue(wanted, timeout, tag=tag, two_phase=True, lease=self.manager.lease(lease))
 
     def lock_many(
@@ -111,19 +112,19 @@ class Reads:
         selector: str | None = None,
     ) -> list[ModelLocked]:
         wanted = self.wanted(match, selector, taking=True)
-        with self._step("receive"):
+        with self._reading("receive"):
             how = {"two_phase": True, "lease": self.manager.lease(lease)}
             found = matching.search(self.queue, wanted, max)
-            return [self.take(p, None, **how) for p, *_ in found] or [
-                self.wait(timeout, destructive=True, **how)
-            ]
+            if not found:
+                return [self.wait(timeout, destructive=True, **how)]
+            return list(self.take_all([p for p, *_ in found], None, **how))
 
     def peek(
         self, timeout: float | None = None, *, match: Match | None = None, selector: str | None = None
     ) -> Message:
         """Peek Message (3.1.7.1.15); only a peek of anything sees what is locked but visible."""
         wanted = self.wanted(match, selector)
-        with self._step("peek"):
+        with self._reading("peek"):
             if wanted.plain:
                 found = self.queue.seek(None, peek=True)
             else:
@@ -134,7 +135,7 @@ class Reads:
         """Every available message in order; one that is locked but visible to peeks is not listed."""
         wanted = self.wanted(match, selector)
         while True:
-            with self._step("peek"):
+            with self._reading("peek"):
                 found = matching.search(self.queue, wanted)
                 if not found:
                     return
@@ -167,7 +168,7 @@ class Reads:
         **how: Any,
     ) -> Any:
         """Take what belongs together, and note where in its group the handle is."""
-        taken = [self.take(p, unit, **how) for p in found]
+        taken = self.take_all(found, unit, **how)
         if isinstance(taken[0], ModelLocked):
             lock: ModelLocked = taken[0]
             lock.parts = taken[1:]
@@ -201,7 +202,7 @@ class Reads:
             body = message.body
             step = segment_bytes if segment_bytes and len(body) > segment_bytes else None
             for at in range(0, len(body), step) if step else [0]:
-                place = {"group_id": group_id, "sequence": sequence, "offset": at}
+                place = {"group_id": group_id, "sequence": sequence, "offset": at if step else None}
                 place |= {"segment": step is not None, "last_in_group": sequence == len(logical)}
                 place["last_segment"] = step is not None and at + step >= len(body)
                 part = body[at : at + step] if step else body

@@ -1,40 +1,48 @@
-"""QueueManager of the data model and its events: enqueue, take, delete, make available, commit, abort, purge.
+"""QueueManager of the data model and its events: enqueue, take, delete, make available, purge, delete queue.
 
-All time is the store's own manual clock (seconds); leases and timers are served whenever somebody comes by.
+All time is the store's own manual clock (seconds). What leaves or comes together does so before any of it leaves a
+trace, so that a quota is never exceeded by a message that is on its way out.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mqredis.errors import (
+    DuplicateMessage,
     ManagerQuotaExceeded,
     MessageTimedOut,
     MessageTooLarge,
+    MqError,
     PutInhibited,
     QueueNotAvailable,
     QueueQuotaExceeded,
     TransactionSequence,
     TransactionUsage,
 )
-from mqredis.models import Message, MessageClass, Outgoing
+from mqredis.models import Message, Outgoing, QueueProperties
+from tests.model import dedup, retry, traces
 from tests.model.adm import (
     Lock,
     Operation,
     Position,
     Queue,
+    Reason,
     State,
     Stored,
     UnitOfWork,
     Waiter,
     as_message,
-    size,
+    exceeds,
 )
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 MASK = (1 << 56) - 1
+#: The largest message of a journal or a queue of the system.
+LARGEST = 67_108_864
 
 
 class Store:
@@ -51,7 +59,6 @@ class Store:
         self.queues: dict[str, Queue] = {}
         self.units: dict[str, UnitOfWork] = {}
         self.locks: list[Lock] = []
-        self.removals: list[tuple[str, int, int]] = []  # queue, lookup id, reason: what MPD announced
 
     def now(self) -> float:
         return self.clock
@@ -59,76 +66,134 @@ class Store:
     def instant(self, seconds: float) -> datetime:
         return EPOCH + timedelta(seconds=seconds)
 
+    def find(self, name: str, *, make: bool = False) -> Queue | None:
+        """A queue by name. The broker makes those that it keeps by itself: journals, dead letters, ;retry, ;poison."""
+        queue = self.queues.get(name)
+        if queue is None and make:
+            owner, _, part = name.partition(";")
+            if owner == "system$" or part == "journal":
+                own = QueueProperties(transactional=part == "deadxact", max_message_bytes=LARGEST)
+                queue = Queue(self, name, own)
+            else:
+                parent = self.queues[owner]
+                queue = Queue(self, name, parent.own, parent)
+            self.queues[name] = queue
+        return queue
+
     # ---- Enqueue Message (3.1.7.1.9) --------------------------------------------------------------------
 
     def admit(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
         """Refuse what may not enter, in the order of the text; a batch is one thing, in or out."""
+        try:
+            self.check(queue, outs, unit)
+        except MqError as error:
+            traces.refused(self, queue, outs, unit, error)
+            raise
+
+    def check(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
+        self.check_form(queue, outs, unit)
+        drafts = [self.draft(out, unit) for out in outs]
+        if self.throttled or self.full(drafts):
+            raise ManagerQuotaExceeded()
+        if queue.full(drafts):
+            raise QueueQuotaExceeded()
+        if dedup.taken(self, queue, outs):
+            raise DuplicateMessage()
+
+    def check_form(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
+        """Is this the queue for such messages, and are they well?"""
         if (unit is not None) != queue.properties.transactional:
             raise TransactionUsage()
         if queue.properties.put_inhibited:
             raise PutInhibited()
-        for out in outs:
-            if len(out.body) > queue.properties.max_message_bytes:
+        if unit is not None and not unit.open:
+            raise TransactionSequence()
+        for draft in (self.draft(out, unit) for out in outs):
+            if draft.size > queue.properties.max_message_bytes:
                 raise MessageTooLarge()
-            if out.time_to_reach_queue is not None and out.sent_seconds_ago > out.time_to_reach_queue:
+            limit = draft.out.time_to_reach_queue
+            if limit is not None and draft.out.sent_seconds_ago > limit:
                 raise MessageTimedOut()
-        count, room = len(outs), sum(map(size, outs))
-        everything = list(self.queues.values())
-        if self.throttled or exceeds(everything, count, room, self.quota_messages, self.quota_bytes):
-            raise ManagerQuotaExceeded()
-        p = queue.properties
-        if exceeds(queue.family(), count, room, p.quota_messages, p.quota_bytes):
-            raise QueueQuotaExceeded()
 
-    def enqueue(self, queue: Queue, out: Outgoing, unit: UnitOfWork | None) -> Position:
-        """Insert an admitted message: number it, place it, lock it or make it available."""
-        self.sequential_id += 1
-        high = 0 if unit is not None else 7 - out.priority
+    def full(self, more: Sequence[Stored], held: Iterable[Stored] | None = None) -> bool:
+        """Would the manager's quota be exceeded? It is tested before that of the queue."""
+        if held is None:
+            held = (p.stored for q in self.queues.values() for p in q.positions.values())
+        return exceeds(held, more, self.quota_messages, self.quota_bytes)
+
+    def draft(self, out: Outgoing, unit: UnitOfWork | None) -> Stored:
+        """A message that has no number yet."""
         sent = self.now() - out.sent_seconds_ago
-        stored = Stored(
+        return Stored(
             out=out,
-            lookup_id=(high << 56) | (self.sequential_id & MASK),
-            message_id=out.message_id if out.message_id is not None else f"model-{self.sequential_id}",
+            lookup_id=0,
+            message_id=out.message_id,
             sent=sent,
             arrived=self.now(),
             due=self.now() + out.delay,
             expires=None if out.time_to_be_received is None else sent + out.time_to_be_received,
             transaction_id=unit.id if unit else None,
         )
-        position = Position(stored, queue)
-        queue.positions[stored.lookup_id] = position
+
+    def number(self, stored: Stored, high: int) -> None:
+        """LookupIdentifier, and a message id made from it if its sender gave none."""
+        self.sequential_id += 1
+        stored.lookup_id = (high << 56) | (self.sequential_id & MASK)
+        if stored.message_id is None:
+            stored.message_id = f"mq-{stored.lookup_id:016x}"
+
+    def enqueue(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> list[Position]:
+        """Insert admitted messages: number them, place them, lock them or make them available."""
+        drafts = [self.draft(out, unit) for out in outs]
+        for stored in drafts:
+            self.number(stored, 0 if unit is not None else 7 - stored.out.priority)
+        dedup.hold(self, queue, outs)
+        return self.place(queue, drafts, unit)
+
+    def place(self, queue: Queue, drafts: Sequence[Stored], unit: UnitOfWork | None) -> list[Position]:
+        """Numbered messages into a queue; outside a transaction their sender hears of it at once."""
+        positions = [Position(stored, queue) for stored in drafts]
+        queue.positions.update((p.lookup_id, p) for p in positions)
         if unit is None:
-            self.available(position)
-        else:
+            traces.accepted(self, positions)
+            self.available(positions)
+            return positions
+        for position in positions:
             position.state, position.holder, position.sending = State.LOCKED, unit, True
             unit.operations.append(Operation("enqueue", position))
-        return position
+        return positions
 
     # ---- the two events that end a stay (3.1.7.2.1-2) ---------------------------------------------------
 
-    def deleted(self, position: Position, reason: int) -> None:
-        """Message Position Deleted."""
-        if position.state is State.DELETED:
-            return
-        self.drop(position)
-        self.removals.append((position.queue.name, position.lookup_id, reason))
+    def deleted(self, positions: Sequence[Position], reason: Reason) -> None:
+        """Message Position Deleted, and what that leaves behind."""
+        positions = [p for p in positions if p.state is not State.DELETED]
+        for position in positions:
+            self.drop(position)
+            dedup.gone(self, position, reason)
+            if reason is not Reason.ABORTED:
+                position.queue.left += 1
+            if reason not in (Reason.ABORTED, Reason.RECEIVED):
+                position.queue.reasons[reason] += 1
+        for position in positions:
+            traces.left(self, position, reason)
 
     def drop(self, position: Position) -> None:
         """Take a position off its list without telling anybody."""
         position.state, position.holder = State.DELETED, None
         position.queue.positions.pop(position.lookup_id, None)
-        self.forget_subqueue(position.queue)
 
-    def available(self, position: Position) -> None:
+    def available(self, positions: Sequence[Position]) -> None:
         """Message Position Available: waiters are served first come, first served over all handles (D44)."""
-        position.state, position.holder = State.AVAILABLE, None
-        position.allow_peek = position.sending = False
-        if self.expired(position):
-            self.deleted(position, MessageClass.NACK_RECEIVE_TIMEOUT)
-            return
-        position.ready = position.stored.due <= self.now()
-        if position.ready:
-            self.feed(position)
+        late = [p for p in positions if self.expired(p)]
+        for position in positions:
+            position.state, position.holder = State.AVAILABLE, None
+            position.allow_peek = position.sending = False
+            position.ready = position.stored.due <= self.now()
+        self.deleted(late, Reason.EXPIRED)
+        for position in positions:
+            if position.state is State.AVAILABLE and position.ready:
+                self.feed(position)
 
     def feed(self, position: Position) -> None:
         """Hand a message to those who wait: peekers in turn, until a destructive reader takes it."""
@@ -152,7 +217,7 @@ class Store:
         """What the reader gets; a destructive one takes the position."""
         if not waiter.destructive:
             return as_message(position)
-        return self.take(position, waiter.unit, two_phase=waiter.two_phase, lease=waiter.lease)
+        return self.take([position], waiter.unit, two_phase=waiter.two_phase, lease=waiter.lease)[0]
 
     def end_wait(self, waiter: Waiter, error: Exception | None = None) -> None:
         """Remove a waiter from its queue; with an error, that is what it gets."""
@@ -169,148 +234,107 @@ class Store:
 
     def take(
         self,
-        position: Position,
+        positions: Sequence[Position],
         unit: UnitOfWork | None = None,
         *,
         two_phase: bool = False,
         lease: float | None = None,
         allow_peek: bool = False,
-    ) -> Message | tuple[Message, Lock]:
-        """Lock or delete a position for a reader; the delivery is counted now (law 6)."""
-        position.stored.deliveries += 1
-        message = as_message(position)
-        if unit is not None:
-            position.state, position.holder, position.allow_peek = State.LOCKED, unit, allow_peek
-            unit.operations.append(Operation("dequeue", position))
-        elif two_phase:
-            lock = Lock(position, self.now() + (lease or 0))
-            position.state, position.holder = State.LOCKED, lock
-            self.locks.append(lock)
-            return message, lock
-        else:
-            self.deleted(position, MessageClass.ACK_RECEIVE)
-        return message
-
-    def end_lock(self, lock: Lock, *, delete: bool, reason: int = MessageClass.ACK_RECEIVE) -> None:
-        """Dequeue Message End (3.1.7.1.12) of a lock that is still held."""
-        lock.held = False
-        self.locks.remove(lock)
-        position = lock.position
-        if position.state is State.PURGE_PENDING:
-            self.deleted(position, MessageClass.NACK_QUEUE_PURGED)
-        elif position.state is State.LOCKED:
-            if delete:
-                self.deleted(position, reason)
-            else:
-                self.available(position)
-
-    # ---- transactions (3.1.4.3-5) -----------------------------------------------------------------------
-
-    def commit(self, unit: UnitOfWork) -> None:
-        """Transaction Commit."""
-        self.close_unit(unit)
-        sends = [o.position for o in unit.operations if o.kind == "enqueue"]
-        if sends:
-            sends[0].stored.first = sends[-1].stored.last = True
-        for op in unit.operations:
-            if op.position.state is State.DELETED:
+    ) -> list[Any]:
+        """Lock or delete positions for a reader; the delivery is counted now (law 6)."""
+        taken: list[Message | tuple[Message, Lock]] = []
+        for position in positions:
+            position.stored.deliveries += 1
+            message = as_message(position)
+            if unit is not None:
+                position.state, position.holder, position.allow_peek = State.LOCKED, unit, allow_peek
+                unit.operations.append(Operation("dequeue", position))
+            elif two_phase:
+                lock = Lock(position, self.now() + (lease or 0))
+                position.state, position.holder = State.LOCKED, lock
+                self.locks.append(lock)
+                taken.append((message, lock))
                 continue
-            if op.kind == "enqueue":
-                self.available(op.position)
-            elif op.kind == "dequeue":
-                self.deleted(op.position, op.reason)
-            else:
-                assert op.target is not None
-                self.relocate(op.position, op.target)
+            taken.append(message)
+        if unit is None and not two_phase:
+            self.deleted(positions, Reason.RECEIVED)
+        return taken
 
-    def abort(self, unit: UnitOfWork) -> None:
-        """Transaction Abort: every message back in its place, uncommitted sends gone without a trace."""
-        self.close_unit(unit)
-        for op in unit.operations:
-            position = op.position
-            if position.state is State.DELETED:
-                continue
-            if op.kind == "enqueue":
-                self.drop(position)
-            elif position.state is State.PURGE_PENDING:
-                self.deleted(position, MessageClass.NACK_QUEUE_PURGED)
-            else:
-                if op.kind == "dequeue":
-                    position.stored.aborts += 1
-                self.available(position)
+    def end_locks(self, locks: Sequence[Lock], *, delete: bool, reason: Reason = Reason.RECEIVED) -> None:
+        """Dequeue Message End (3.1.7.1.12) of locks that are still held."""
+        for lock in locks:
+            lock.held = False
+            self.locks.remove(lock)
+        positions = [lock.position for lock in locks]
+        if not delete:
+            self.unlock(positions)
+            return
+        self.deleted([p for p in positions if p.state is State.LOCKED], reason)
+        self.deleted([p for p in positions if p.state is State.PURGE_PENDING], Reason.PURGED)
 
-    def close_unit(self, unit: UnitOfWork) -> None:
-        if not unit.open:
-            raise TransactionSequence()
-        unit.open = False
-        del self.units[unit.id]
+    def unlock(self, positions: Sequence[Position], *, aborted: bool = False) -> None:
+        """Back into their places, unless the queue was purged meanwhile or its retry policy says otherwise."""
+        held = [p for p in positions if p.state is State.LOCKED]
+        purged = [p for p in positions if p.state is State.PURGE_PENDING]
+        judged = [p for p in held if retry.judges(p)]
+        for position in held:
+            position.stored.aborts += aborted
+        self.available([p for p in held if p not in judged])
+        for position in judged:
+            retry.judge(self, position)
+        self.deleted(purged, Reason.PURGED)
 
     # ---- moves, purge, delete ---------------------------------------------------------------------------
 
-    def relocate(self, position: Position, target: Queue) -> None:
+    def relocate(self, positions: Sequence[Position], target: Queue) -> None:
         """Move Message (3.1.7.1.16): same message, same id, so the same place in the order."""
-        self.drop(position)
-        stored = position.stored
-        stored.moves += 1
-        stored.aborts = 0
-        stored.last_moved = self.now()
-        placed = Position(stored, target)
-        target.positions[stored.lookup_id] = placed
+        placed = []
+        for position in positions:
+            self.drop(position)
+            position.queue.left += 1
+            stored = position.stored
+            stored.moves += 1
+            stored.aborts = 0
+            stored.last_moved = self.now()
+            placed.append(Position(stored, target))
+            target.positions[stored.lookup_id] = placed[-1]
         self.available(placed)
 
     def purge(self, queue: Queue) -> int:
         """Purge Queue (3.1.7.1.7); uncommitted sends survive (D18)."""
-        count = 0
-        for position in list(queue.positions.values()):
-            if position.state is State.AVAILABLE:
-                self.deleted(position, MessageClass.NACK_QUEUE_PURGED)
-                count += 1
-            elif position.state is State.LOCKED and not position.sending:
+        for position in queue.positions.values():
+            if position.state is State.LOCKED and not position.sending:
                 position.state = State.PURGE_PENDING
+        going = [p for p in queue.walk(None) if p.state is State.AVAILABLE]
+        going.sort(key=lambda p: (not p.ready, p.stored.due if not p.ready else 0))
+        self.deleted(going, Reason.PURGED)
+        return len(going)
+
+    def delete(self, queue: Queue) -> int:
+        """Delete Queue (3.1.7.1.4): every position goes, waiters end (D22), subqueues and its journal go with it."""
+        family = [queue, *(q for name, q in self.queues.items() if name.startswith(f"{queue.name};"))]
+        count = 0
+        for each in family:
+            positions = list(each.walk(None))
+            count += len(positions)
+            free = [p for p in positions if p.state is State.AVAILABLE]
+            read = [p for p in positions if p.state is not State.AVAILABLE and not p.sending]
+            self.deleted([p for p in free if p.ready], Reason.QUEUE_DELETED)
+            self.deleted([p for p in free if not p.ready], Reason.QUEUE_DELETED)
+            self.deleted(sorted(read, key=lambda p: p.holder.deadline), Reason.QUEUE_DELETED)
+            # What was never committed was never there.
+            self.deleted([p for p in positions if p.sending], Reason.ABORTED)
+        for each in family:
+            for waiter in list(each.waiters):
+                self.end_wait(waiter, QueueNotAvailable())
+            for position in list(each.positions.values()):
+                self.drop(position)  # copies that came while it was being deleted
+            each.gone = True
+            self.queues.pop(each.name, None)
         return count
 
-    def delete(self, queue: Queue) -> None:
-        """Delete Queue (3.1.7.1.4): every position goes, waiters end (D22), subqueues go with it."""
-        for sub in [q for q in self.queues.values() if q.parent is queue]:
-            self.delete(sub)
-        queue.gone = True
-        for waiter in list(queue.waiters):
-            self.end_wait(waiter, QueueNotAvailable())
-        for position in list(queue.positions.values()):
-            self.deleted(position, MessageClass.NACK_QUEUE_DELETED)
-        self.queues.pop(queue.name, None)
-
     def forget_subqueue(self, queue: Queue) -> None:
-        """A subqueue goes when it is empty, nobody has it open and no open move aims at it (section 6.5)."""
-        aimed = any(o.target is queue for u in self.units.values() for o in u.operations)
-        if queue.parent is not None and not (queue.positions or queue.handles or queue.gone or aimed):
+        """A subqueue goes when its last handle is closed and it is empty (section 6.5)."""
+        if queue.parent is not None and not (queue.positions or queue.handles or queue.gone):
             queue.gone = True
             self.queues.pop(queue.name, None)
-
-    # ---- time -------------------------------------------------------------------------------------------
-
-    def serve(self) -> None:
-        """Everything that is due: lapsed leases, expired messages, delayed messages."""
-        for unit in sorted(self.units.values(), key=lambda u: u.deadline):
-            if unit.deadline <= self.now():
-                self.abort(unit)
-        for lock in sorted(self.locks, key=lambda held: held.deadline):
-            if lock.deadline <= self.now():
-                self.end_lock(lock, delete=False)
-        for queue in list(self.queues.values()):
-            for position in list(queue.walk(None)):
-                if position.state is not State.AVAILABLE:
-                    continue
-                if self.expired(position):
-                    self.deleted(position, MessageClass.NACK_RECEIVE_TIMEOUT)
-                elif not position.ready and position.stored.due <= self.now():
-                    position.ready = True
-                    self.feed(position)
-
-
-def exceeds(queues: list[Queue], count: int, room: int, messages: int | None, octets: int | None) -> bool:
-    """Would ``count`` more messages of ``room`` bytes be more than a quota? Exact fit is no excess."""
-    held = [p for q in queues for p in q.positions.values()]
-    if messages is not None and len(held) + count > messages:
-        return True
-    return octets is not None and sum(size(p.stored.out) for p in held) + room > octets

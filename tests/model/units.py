@@ -13,9 +13,10 @@ from mqredis.errors import (
     TransactionSequence,
     TransactionUsage,
 )
-from mqredis.models import Message, MessageClass
+from mqredis.models import Message
 from mqredis.status import Status
-from tests.model.adm import Lock, State, UnitOfWork
+from tests.model import units_of_work
+from tests.model.adm import Lock, Reason, State, UnitOfWork
 
 if TYPE_CHECKING:
     from tests.model.handles import ModelQueue
@@ -39,13 +40,13 @@ class ModelTransaction:
 
     def commit(self) -> None:
         with self.manager.step() as store:
-            store.commit(self._open(finish=True))
+            units_of_work.commit(store, self._open(finish=True))
             for reader in self.readers:
                 reader.settle(self)
 
     def abort(self) -> None:
         with self.manager.step() as store:
-            store.abort(self._open(finish=True))
+            units_of_work.abort(store, self._open(finish=True))
             self._undo()
 
     def _undo(self) -> None:
@@ -62,7 +63,7 @@ class ModelTransaction:
             unit = self._open()
             for op in unit.operations:
                 if op.kind == "dequeue" and op.position.lookup_id == message.lookup_id:
-                    op.reason = MessageClass.NACK_RECEIVE_REJECTED
+                    op.reason = Reason.REJECTED
                     return
             if message.lookup_id not in queue.queue.positions:
                 raise MessageNotFound()
@@ -109,7 +110,7 @@ class ModelLocked:
         self.handle.getting.back(self)
 
     def reject(self) -> None:
-        self._end(delete=True, reason=MessageClass.NACK_RECEIVE_REJECTED)
+        self._end(delete=True, reason=Reason.REJECTED)
 
     def extend(self, lease: float | None = None) -> None:
         if lease is not None and lease <= 0:
@@ -123,7 +124,7 @@ class ModelLocked:
             self._held()
             for lock in [self, *self.parts]:
                 if lock.lock.held:
-                    store.end_lock(lock.lock, **how)
+                    store.end_locks([lock.lock], **how)
             if how.get("delete"):
                 self.handle.getting.settle(self)
 

@@ -30,6 +30,9 @@ class MatchingRunner(Runner):
 
     queue_properties: ClassVar[dict[str, dict[str, Any]]] = _QUEUES
     subqueues: ClassVar[tuple[str, ...]] = ("turns;s",)
+    subscriptions: ClassVar[tuple[tuple[str, str, str | None], ...]] = ()
+    tick: ClassVar[float] = 0.0
+    hold: ClassVar[float] = 50.0
 
     def __init__(self, qm: Any) -> None:
         self.tokens: list[str] = []
@@ -44,7 +47,7 @@ class MatchingRunner(Runner):
         )
 
     def send(self, queue: str, unit: int | None, fields: dict[str, Any]) -> Any:
-        sent = self.queues[queue].send(transaction=self.unit(unit, queue), **self.named(fields))
+        sent = self.queue(queue).send(transaction=self.unit(unit, queue), **self.named(fields))
         self._sent(queue, [sent])
         return sent
 
@@ -52,7 +55,7 @@ class MatchingRunner(Runner):
         self, queue: str, unit: int | None, bodies: list[Any], group: str, segment_bytes: int | None
     ) -> Any:
         items = [Outgoing(**self.named({"body": body})) for body in bodies]
-        sent = self.queues[queue].send_group(
+        sent = self.queue(queue).send_group(
             items, group_id=group, segment_bytes=segment_bytes, transaction=self.unit(unit, queue)
         )
         self._sent(queue, sent)
@@ -73,37 +76,37 @@ class MatchingRunner(Runner):
     ) -> Any:
         asked: dict[str, Any] = {"match": self.match(match), "selector": selector}
         if how == "peek":
-            return self.queues[queue].peek(0, **asked)
+            return self.queue(queue).peek(0, **asked)
         if grouping:
             asked["grouping"] = grouping
         if how == "lock":
-            self.locks.append(self.queues[queue].lock(0, lease=50, **asked))
+            self.locks.append(self.queue(queue).lock(0, lease=50, **asked))
             return self.locks[-1]
-        return self.queues[queue].receive(0, transaction=self.unit(unit, queue), **asked)
+        return self.queue(queue).receive(0, transaction=self.unit(unit, queue), **asked)
 
     def get_many(
         self, how: str, queue: str, unit: int | None, count: int, match: dict[str, Any], selector: str | None
     ) -> Any:
         asked = {"match": self.match(match), "selector": selector}
         if how == "lock":
-            found = self.queues[queue].lock_many(count, 0, lease=50, **asked)
+            found = self.queue(queue).lock_many(count, 0, lease=50, **asked)
             self.locks += found
             return found
-        return self.queues[queue].receive_many(count, 0, transaction=self.unit(unit, queue), **asked)
+        return self.queue(queue).receive_many(count, 0, transaction=self.unit(unit, queue), **asked)
 
     def get_group(self, queue: str, unit: int | None, match: dict[str, Any], selector: str | None) -> Any:
-        handle, transaction = self.queues[queue], self.unit(unit, queue)
+        handle, transaction = self.queue(queue), self.unit(unit, queue)
         return handle.receive_group(0, transaction=transaction, match=self.match(match), selector=selector)
 
     def browse_all(self, queue: str, match: dict[str, Any], selector: str | None) -> Any:
-        return list(self.queues[queue].browse(match=self.match(match), selector=selector))
+        return list(self.queue(queue).browse(match=self.match(match), selector=selector))
 
     def open_with(self, queue: str, selector: str | None) -> Any:
-        self.queues[queue].close()
+        self.queue(queue).close()
         self.queues[queue] = self.qm.open(queue, selector=selector)
 
     def open_cursor_on(self, queue: str, match: dict[str, Any], selector: str | None) -> Any:
-        self.cursors.append(self.queues[queue].cursor(match=self.match(match), selector=selector))
+        self.cursors.append(self.queue(queue).cursor(match=self.match(match), selector=selector))
         return len(self.cursors)
 
     def open_browser(
@@ -111,7 +114,7 @@ class MatchingRunner(Runner):
     ) -> Any:
         how = {"grouping": grouping} if grouping else {}
         asked = {"match": self.match(match), "selector": selector, "co_op": co_op}
-        self.browsers.append(self.queues[queue].browser(**asked, **how))
+        self.browsers.append(self.queue(queue).browser(**asked, **how))
         return len(self.browsers)
 
     def use_browser(
@@ -174,6 +177,9 @@ class MatchingWalker(Walker):
             "pass_time": (2, lambda: (self.one(1.0, 4.0, 10.0, 100.0),)),
         }
         self.kinds = kept | more
+
+    def lease(self) -> float:
+        return self.one(5.0, 50.0, 500.0, 500.0)
 
     def how(self, *more: str) -> str:
         return self.one("receive", "lock", *more)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import mqredis
 from mqredis.settings import Settings
 from tests.property.dump import dump
-from tests.property.steps import STEPS, Runner, Step
+from tests.property.steps import Runner, Step
+from tests.property.strategies import STEPS
 from tests.support.backend import fake_backend
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
@@ -29,8 +30,8 @@ def run(client: Any, manager: str, steps: list[Step]) -> tuple[list[Any], dict[s
     with mqredis.connect(client, manager=manager, settings=chosen) as qm:
         runner = Runner(qm)
         replies = [runner.do(step) for step in steps]
-        state = runner.state()
         keys = dump(client, manager)
+        state = runner.state()  # its replies tell ages
         assert not qm.doctor().findings
     return replies, state, keys
 
@@ -38,7 +39,7 @@ def run(client: Any, manager: str, steps: list[Step]) -> tuple[list[Any], dict[s
 @pytest.mark.timeout(1800 if FULL else 300)
 def test_fake_and_real_agree(redis_server):
     @settings(
-        max_examples=1000 if FULL else 40,
+        max_examples=1000 if FULL else 15,
         deadline=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),

@@ -1,0 +1,43 @@
+"""Dedup keys: one message with a key at a time, and none until the window since its arrival is over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mqredis.models import Outgoing
+from tests.model.adm import Position, Queue, Reason
+
+if TYPE_CHECKING:
+    from tests.model.store import Store
+
+
+def taken(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> bool:
+    """Is one of these a duplicate, of a message that is there or of another one of the batch?"""
+    seen: set[str] = set()
+    for key in (out.dedup_key for out in outs if out.dedup_key is not None):
+        if key in seen or queue.main.dedup.get(key, -math.inf) > store.now():
+            return True
+        seen.add(key)
+    return False
+
+
+def hold(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> None:
+    """Messages were accepted. A topic keeps none, so there only the window counts."""
+    for out in outs:
+        if out.dedup_key is not None:
+            topic = queue.properties.topic
+            queue.main.dedup[out.dedup_key] = store.now() + out.dedup_window if topic else math.inf
+
+
+def gone(store: Store, position: Position, reason: Reason) -> None:
+    """The message is gone; one that was never sent frees its key at once."""
+    asked = position.stored.asks
+    if asked.dedup_key is None:
+        return
+    until = position.stored.arrived + asked.dedup_window
+    if reason is Reason.ABORTED or until <= store.now():
+        del position.queue.main.dedup[asked.dedup_key]
+    else:
+        position.queue.main.dedup[asked.dedup_key] = until

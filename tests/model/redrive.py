@@ -1,0 +1,57 @@
+"""Redrive: dead letters and journal copies back to where they came from, as new messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.model.adm import DEDUP, Position, Queue, Reason, State, Stored
+
+if TYPE_CHECKING:
+    from tests.model.store import Store
+
+
+def redrive(
+    store: Store, source: Queue, wanted: Callable[[Position], bool], to: str | None, limit: int | None
+) -> int:
+    """Times count anew and what the message asked for is in force again, but no dedup key is taken twice."""
+    went = 0
+    for position in list(source.walk(None)):
+        if limit is not None and went >= limit:
+            break
+        if position.state is not State.AVAILABLE or not position.ready or not wanted(position):
+            continue
+        origin = position.stored.origin.get("original_queue", "")
+        target = store.queues.get(to or origin.partition(";")[0])
+        if target is None or target is source or target.properties.put_inhibited or target.properties.topic:
+            continue
+        made = revived(store, position.stored, transactional=target.properties.transactional)
+        others = [p.stored for q in store.queues.values() for p in q.positions.values() if p is not position]
+        if store.full([made], others) or target.full([made]):
+            continue
+        store.number(made, 7 - made.out.priority if target.ordered_by_priority else 0)
+        target.positions[made.lookup_id] = Position(made, target)
+        store.available([target.positions[made.lookup_id]])
+        store.deleted([position], Reason.REDRIVEN)
+        went += 1
+    return went
+
+
+def revived(store: Store, stored: Stored, *, transactional: bool) -> Stored:
+    """The message of which this is a copy."""
+    out = stored.out.model_copy(update={"sent_seconds_ago": 0.0})
+    now = store.now()
+    own = stored.transaction_id or "redrive"
+    return Stored(
+        out=out,
+        lookup_id=0,
+        message_id=stored.message_id,
+        sent=now,
+        arrived=now,
+        due=now + out.delay,
+        expires=None if out.time_to_be_received is None else now + out.time_to_be_received,
+        asleep=frozenset(DEDUP),
+        transaction_id=own if transactional else None,
+        first=stored.first,
+        last=stored.last,
+    )

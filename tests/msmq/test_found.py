@@ -1,0 +1,209 @@
+"""What the lock-step of the reference model and the broker has found, each case by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    DEAD_LETTER,
+    SYSTEM_JOURNAL,
+    TRANSACTIONAL_DEAD_LETTER,
+    Acknowledge,
+    InvalidArgument,
+    IoTimeout,
+    Journal,
+    ManagerQuotaExceeded,
+    MessageTooLarge,
+    Outgoing,
+    QueueQuotaExceeded,
+    RetryPolicy,
+)
+from tests.msmq.kit import drain, make, read
+
+
+def test_source_journal_is_not_limited_by_a_target_journal(qm):
+    q = make(qm, journal_quota_bytes=10)
+    q.send(b"a", journal=Journal.JOURNAL)
+    assert [m.body for m in drain(qm, SYSTEM_JOURNAL)] == [b"a"]
+
+
+def test_copy_of_a_received_message_counts_its_delivery(qm):
+    q = make(qm, journaling=True)
+    q.send_many([b"taken", b"locked"])
+    q.receive(0)
+    q.lock(0).commit()
+    q.send(b"again")
+    q.lock(0).abort()
+    q.receive(0)
+    assert [(m.body, m.delivery_count) for m in qm.open("q;journal").browse()] == [
+        (b"taken", 1), (b"locked", 1), (b"again", 2),
+    ]  # fmt: skip
+
+
+def test_refused_batch_leaves_traces_whatever_its_first_message_asks(qm):
+    q, _ = make(qm, quota_messages=1), make(qm, "admin")
+    asked = Outgoing(body=b"b", acknowledge=Acknowledge.NEGATIVE_ARRIVAL, administration_queue="admin")
+    with pytest.raises(QueueQuotaExceeded):
+        q.send_many([Outgoing(body=b"a"), asked])
+    assert [(m.message_class, m.body) for m in drain(qm, "admin")] == [(0x8003, b"b")]
+
+
+def test_subqueue_leaves_traces_when_its_queue_is_deleted_or_it_is_purged(qm):
+    for name, remove in (("t", lambda: qm.delete_queue("t")), ("u", lambda: qm.open("u;poison").purge())):
+        t = make(qm, name, transactional=True, retry=RetryPolicy(immediate=0))
+        with qm.transaction() as tx:
+            t.send(b"a", transaction=tx, journal=Journal.DEAD_LETTER)
+        t.lock(0).abort()
+        assert read(qm.open(f"{name};poison")) == "a"
+        remove()
+        assert [m.original_queue for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == [f"{name};poison"]
+
+
+def test_marks_of_a_transaction_are_in_copies_made_at_its_commit(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        t.send(b"a", transaction=tx, time_to_be_received=0, journal=Journal.DEAD_LETTER)
+    (dead,) = drain(qm, TRANSACTIONAL_DEAD_LETTER)
+    assert (dead.first_in_transaction, dead.last_in_transaction) == (True, True)
+
+
+def test_redrive_of_what_expires_at_once_comes_to_an_end(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER)
+    assert qm.redrive() == 1
+    assert qm.queue_info(DEAD_LETTER).ready == 1
+
+
+def test_redriven_message_that_expires_at_once_leaves_its_traces(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=0, journal=Journal.JOURNAL | Journal.DEAD_LETTER)
+    drain(qm, DEAD_LETTER)
+    assert qm.redrive(SYSTEM_JOURNAL) == 1
+    assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
+
+
+def test_redrive_needs_no_room_in_a_full_manager(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
+    qm.advance_clock(2)
+    qm.maintain()
+    qm.set_quota(messages=1)
+    assert qm.redrive() == 1
+    assert read(q) == "a"
+
+
+def test_limit_of_a_redrive_counts_what_went(qm):
+    q, other = make(qm), make(qm, "other")
+    for queue, body in ((q, b"stays"), (other, b"goes")):
+        queue.send(body, time_to_be_received=1, journal=Journal.DEAD_LETTER)
+    qm.advance_clock(2)
+    qm.maintain()
+    qm.update_queue("q", put_inhibited=True)
+    assert qm.redrive(limit=1) == 1
+    assert read(other) == "goes"
+
+
+def test_discarded_dead_letter_is_not_counted(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER, dead_letter_queue="nowhere")
+    qm.open(DEAD_LETTER)
+    qm.update_queue(DEAD_LETTER, quota_messages=0)
+    q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER)
+    assert qm.statistics("q").dead == 0
+
+
+def test_copy_of_a_copy_tells_where_it_was_last(qm):
+    q, _ = make(qm), make(qm, "letters", journaling=True)
+    q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER, dead_letter_queue="letters")
+    (dead,) = drain(qm, "letters")
+    (copy,) = drain(qm, "letters;journal")
+    assert (copy.original_queue, copy.original_lookup_id) == ("letters", dead.lookup_id)
+    assert (copy.reason, copy.message_class) == ("receive", dead.message_class)
+
+
+def test_topic_is_neither_subscriber_nor_a_place_for_copies(qm):
+    q = make(qm)
+    make(qm, "news", topic=True), make(qm, "more", topic=True)
+    with pytest.raises(InvalidArgument, match="keeps no messages"):
+        qm.subscribe("news", "more")
+    q.send(
+        b"a",
+        time_to_be_received=0,
+        journal=Journal.DEAD_LETTER,
+        dead_letter_queue="news",
+        acknowledge=Acknowledge(15),
+        administration_queue="news",
+    )
+    assert qm.queue_info("news").messages == qm.info().messages == 0
+
+
+def test_manager_quota_covers_all_subscribers_together(qm):
+    news = make(qm, "news", topic=True)
+    for name in "abc":
+        make(qm, name)
+        qm.subscribe("news", name)
+    qm.set_quota(messages=2)
+    with pytest.raises(ManagerQuotaExceeded):
+        news.send(b"x")
+    qm.set_quota(messages=3)
+    news.send(b"x")
+    assert qm.info().messages == 3
+
+
+def test_throttle_refuses_a_topic_without_subscribers(qm):
+    news = make(qm, "news", topic=True)
+    qm.throttle(True)
+    with pytest.raises(ManagerQuotaExceeded):
+        news.send(b"x")
+
+
+def test_message_too_large_for_a_subscriber_goes_to_none(qm):
+    news = make(qm, "news", topic=True)
+    make(qm, "a"), make(qm, "b", max_message_bytes=100)
+    qm.subscribe("news", "a"), qm.subscribe("news", "b")
+    with pytest.raises(MessageTooLarge):
+        news.send(b"x" * 200)
+    assert qm.info().messages == 0
+
+
+def test_subscriber_with_exclusive_groups_keeps_them(qm):
+    news = make(qm, "news", topic=True)
+    a = make(qm, "a", group_exclusive=True)
+    qm.subscribe("news", "a")
+    news.send_many([Outgoing(body=b"1", group_id="g"), Outgoing(body=b"2", group_id="g")])
+    with a.lock(0) as lock:
+        assert lock.body == b"1"
+        with pytest.raises(IoTimeout):
+            a.lock(0)
+
+
+def test_subqueue_tells_the_properties_of_its_queue(qm):
+    make(qm)
+    qm.open("q;s")
+    qm.update_queue("q", quota_messages=3, label="new", retry=RetryPolicy())
+    info = qm.queue_info("q;s")
+    assert (info.quota_messages, info.label, info.retry) == (3, "new", RetryPolicy())
+    assert (
+        info.properties() == next(i for i in qm.queues("q;*")).properties() == qm.queue_info("q").properties()
+    )
+
+
+def test_empty_subqueue_that_nobody_has_open_goes(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=10)
+    with qm.open("q;s") as sub:
+        q.move(q.peek(0).lookup_id, sub)
+    qm.advance_clock(11)
+    qm.maintain()
+    assert [info.name for info in qm.queues("q*")] == ["q"]
+
+
+def test_messages_that_rest_return_after_their_policy_is_gone_and_a_purge(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    q.send(b"a")
+    q.lock(0).abort()
+    qm.update_queue("q", retry=None)
+    q.purge()
+    qm.advance_clock(11)
+    qm.maintain()
+    assert read(q) == "a"
