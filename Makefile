@@ -68,7 +68,7 @@ $(VENV)/.spark: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
-	@$(INSTALL) --editable '.[docs]'
+	@$(INSTALL) --group docs
 	@touch $@
 
 setup: $(VENV)/.dev redis ## make .venv and find or install redis-server

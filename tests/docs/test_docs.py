@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import sys
 import types
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import mqredis
 from mqredis.cli.app import build
 from tools import script_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 #: Pages whose Python blocks are programs, run from top to bottom as one.
-PROGRAMS = ["README.md", "docs/index.md"]
+PROGRAMS = ["README.md", "docs/index.md", "docs/howto.md"]
 
 
 def test_the_page_of_scripts_is_fresh() -> None:
@@ -53,3 +55,23 @@ def test_the_command_line_page_names_every_command() -> None:
 def test_no_page_speaks_of_a_machine() -> None:
     for page in [ROOT / "README.md", *PAGES]:
         assert not re.search(r"/(work|tmp|home|root)/", page.read_text()), page
+
+
+def test_the_menu_names_each_page_once() -> None:
+    named = re.findall(r"^ +- (?:[A-Z]\w*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(named) == len(set(named))
+    for name in named:
+        assert (ROOT / "docs" / name).exists(), name
+
+
+def test_the_reference_names_things_that_exist() -> None:
+    text = (ROOT / "docs" / "reference.md").read_text()
+    named = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    assert named
+    for name in named:
+        assert pkgutil.resolve_name(name) is not None
+    covered = set(re.findall(r"^::: mqredis\.([A-Z]\w*)$", text, re.MULTILINE))
+    for name in mqredis.__all__:
+        thing = getattr(mqredis, name)
+        if isinstance(thing, type) and thing.__module__.startswith(("mqredis.client", "mqredis.settings")):
+            assert name in covered, name
