@@ -24,7 +24,7 @@ from mqredis.cli.common import (
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
+from mqredis.errors import InvalidArgument, IoTimeout, MessageLocked, MessageNotFound
 from mqredis.models import Access, Message, Outgoing, PropertyValue
 
 #: Characters of a body in a table.
@@ -238,7 +238,7 @@ def _move(arguments: Arguments, output: Output) -> Exit:
             try:
                 source.move(each, target)
                 moved += 1
-            except MessageNotFound:
+            except (MessageNotFound, MessageLocked):
                 if arguments.lookup_id:
                     raise  # asked for by name; of the others somebody else was faster
     output.line(f"moved {moved} messages", source=arguments.source, target=arguments.target, moved=moved)

@@ -231,13 +231,20 @@ def test_every_command_takes_the_common_options() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--correlation-id", "c1"], ["--selector", "n = 1"], ["--group-id", "0x01"]],
-    ids=lambda o: o[0],
+    [
+        ["--message-id", "0x0a0b"],
+        ["--correlation-id", "c1"],
+        ["--group-id", "0x01"],
+        ["--selector", "n = 1"],
+        ["--group-id", "0x0100", "--correlation-id", "c1", "--selector", "n < 2 AND JMSXGroupID IS NOT NULL"],
+    ],
+    ids=lambda o: f"{len(o) // 2} {o[0]}",
 )
 def test_options_choose_messages(orders: Run, options: list[str]) -> None:
     orders("send", "orders", "other", "--correlation-id", "c2", "--property", "n:=2")
+    of_all = ("--message-id", "0x0a0b", "--correlation-id", "c1", "--group-id", "0x01", "--property", "n:=1")
     for body in ("a", "b", "c", "d"):
-        orders("send", "orders", body, "--correlation-id", "c1", "--group-id", "0x01", "--property", "n:=1")
+        orders("send", "orders", body, *of_all)
     assert orders("peek", "orders", *options).out == "a\n"
     assert [row["body"] for row in orders("browse", "orders", "--json", *options).rows] == [
         "a",
@@ -251,6 +258,23 @@ def test_options_choose_messages(orders: Run, options: list[str]) -> None:
     assert len(orders("export", "orders", *options).out.splitlines()) == 3
     assert orders("queue", "purge", "orders", *options, "--json").rows[0]["removed"] == 3
     assert orders("receive", "orders").out == "other\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["receive"], ["peek"], ["browse"], ["move"], ["queue", "purge"]], ids=" ".join
+)
+def test_what_matches_nothing_touches_nothing(orders: Run, command: list[str]) -> None:
+    orders("send", "orders", "a", "--correlation-id", "c1", "--property", "n:=1")
+    more = ["orders;x"] if command == ["move"] else []
+    code = Exit.NOTHING if command[0] in ("receive", "peek") else Exit.DONE
+    for options in (
+        ["--correlation-id", "none"],
+        ["--message-id", "none"],
+        ["--group-id", "g"],
+        ["--selector", "n > 1"],
+    ):
+        orders(*command, "orders", *more, *options, code=code)
+    assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["a"]
 
 
 def test_a_selector_that_is_wrong_is_usage(orders: Run) -> None:

@@ -23,20 +23,17 @@ Q1 Q2 Q4 Q5 Q7 Q8 Q10 Q11
 """
 PUBLISHED = frozenset(_PUBLISHED.split())
 
-_FIFO = "not offered: every queue delivers by priority; senders that use one priority have a FIFO queue"
 _CALLS = "cannot be said: what excludes each other are different methods or have no common argument"
 _BUFFER = "not offered: bodies are returned whole, there are no buffers to be too small"
-_REPORTS = "elsewhere: acknowledgements, dead letters and journals follow MSMQ (docs/semantics.md)"
 
 LEFT_OUT = {
     "A19": "not offered: the sender chooses correlation ids; message ids are generated",
-    "D2": _FIFO,
     "D5": "not offered: a queue has no default priority; a message has 3 unless its sender says otherwise",
     "D6": "differs: a priority outside 0..7 is refused with InvalidArgument",
     "F9": "differs: as in MSMQ a handle that may receive may also browse",
     "F19": _BUFFER,
     "H3": _CALLS + ": a GroupWriter sends only into its group",
-    "H14": "not offered: there is no send without a handle",
+    "H14": _CALLS + ": logical order is a GroupWriter's, and what sends without a handle (reply) has none",
     "J9": "not offered: syncpoint-if-persistent",
     "K1": _CALLS,
     "K2": _CALLS,
@@ -45,15 +42,13 @@ LEFT_OUT = {
     "K7": _CALLS,
     "K8": _CALLS,
     "L11": _CALLS + ": current and take have no timeout",
-    "M9": "elsewhere: retries and the poison subqueue are of the MSMQ side (docs/semantics.md)",
     "M11": "not offered: mark-skip-backout",
     "M12": "not offered: mark-skip-backout",
-    "M15": "elsewhere: restarts are tested with the reliability tests",
     **dict.fromkeys(("N1", "N2", "N4", "N5"), _BUFFER),
     "O4": "differs: MSMQ's timer removes an expired message, whoever comes by",
     "O7": "not offered: a cap on expiry per queue",
     "O8": "decided: time_to_be_received=0 is accepted and expires at once, as in MSMQ",
-    **dict.fromkeys(("O10", "O11", "O13", "O14"), _REPORTS),
+    "O14": "differs: an acknowledgement that is asked for without an administration queue is not sent, as in MSMQ",
     "P5": "differs: expired messages are removed before the quota is looked at",
     "P7": "not offered: depth events; queue_info tells the depth",
     "P8": "not offered: depth events; queue_info tells the depth",

@@ -1,0 +1,117 @@
+"""spec/ibmmq_conformance.md D2, M9, M15, O10, O11, O13, O14: what stands beside a get, in the words of MSMQ."""
+
+from __future__ import annotations
+
+import pytest
+
+import mqredis
+from mqredis import (
+    DEAD_LETTER,
+    Access,
+    Acknowledge,
+    InvalidArgument,
+    IoTimeout,
+    Match,
+    MessageClass,
+    Outgoing,
+    RetryPolicy,
+    Settings,
+)
+from tests.matching.kit import bodies, drain
+
+ibm = pytest.mark.ibm
+RECEIVED = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "reports"}
+
+
+@ibm("D2")
+def test_a_transactional_queue_is_first_in_first_out(broker):
+    mixed = [(b"A", 0), (b"B", 7), (b"C", 5), (b"D", 7)]
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx:
+        t.send_many([Outgoing(body=body, priority=priority) for body, priority in mixed], transaction=tx)
+    assert [(m.body, m.priority) for m in t.browse()] == mixed
+
+
+@ibm("M9")
+@pytest.mark.parametrize("final", ["dead_letter", "drop"])
+def test_given_up_without_a_backout_queue(broker, final):
+    q = broker.queue(retry=RetryPolicy(immediate=0, final=final))
+    q.send("A")
+    q.lock(0).abort()
+    assert drain(q) == []
+    if final == "dead_letter":
+        assert bodies(broker.qm.open(DEAD_LETTER).browse()) == ["A"]
+    else:
+        assert broker.qm.info().messages == 0
+
+
+@ibm("O10", "O11")
+def test_a_confirmation_of_delivery_comes_with_the_commit(broker):
+    broker.queue("reports")
+    t, reports = broker.queue("t", transactional=True), broker.qm.open("reports")
+    with broker.qm.transaction() as tx:
+        sent = t.send("A", transaction=tx, correlation_id="mine", **RECEIVED)
+    assert bodies(t.browse()) == ["A"]
+    for outcome in ("abort", "commit"):
+        tx = broker.qm.transaction()
+        t.receive(0, transaction=tx)
+        assert drain(reports) == []
+        getattr(tx, outcome)()
+    report = reports.receive(0)
+    assert report.message_class == MessageClass.ACK_RECEIVE
+    assert report.correlation_id == sent.message_id
+    assert drain(reports) == []
+
+
+@ibm("O13")
+def test_the_broker_judges_no_contents(broker):
+    broker.queue("reports")
+    q, reports = broker.queue(), broker.qm.open("reports")
+    q.send("A", acknowledge=Acknowledge.NEGATIVE_RECEIVE, administration_queue="reports")
+    q.receive(0)
+    assert drain(reports) == []
+
+
+def test_what_differs_differs_as_its_reason_says(broker):
+    """The reasons in cases.py that tell of another behaviour: D5, D6, F9, O4, O8, O14, P5."""
+    q = broker.queue(quota_messages=1)
+    with pytest.raises(InvalidArgument):
+        q.send("A", priority=10)
+    q.send("A", time_to_be_received=5)
+    assert q.peek(0).priority == 3
+    broker.qm.advance_clock(6)
+    q.send("B", time_to_be_received=5, correlation_id="c1")  # the expired one does not fill the queue
+    with broker.qm.open("q", Access.RECEIVE) as receiver, receiver.browser() as browser:
+        assert browser.next().body == b"B"
+    broker.qm.advance_clock(6)
+    with pytest.raises(IoTimeout):
+        q.receive(0, match=Match(correlation_id="none"))
+    assert broker.qm.queue_info("q").messages == 0
+    q.send("C", time_to_be_received=0)
+    assert drain(q) == []
+    q.send("D", acknowledge=Acknowledge.POSITIVE_RECEIVE)
+    assert drain(q) == ["D"]
+    assert broker.qm.info().messages == 0
+
+
+@ibm("M15")
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_backouts_are_counted_across_a_restart(start_server, how):
+    server = start_server(aof=True, options={"appendfsync": "always"})
+    with mqredis.connect(server.url, manager="restart") as qm:
+        qm.create_queue("t", transactional=True)
+        t = qm.open("t")
+        with qm.transaction() as tx:
+            t.send("A", transaction=tx)
+        for _ in range(2):
+            tx = qm.transaction()
+            t.receive(0, transaction=tx)
+            tx.abort()
+    server.restart(kill=how == "kill")
+    with mqredis.connect(server.url, manager="restart", settings=Settings()) as qm, qm.open("t") as t:
+        message = t.peek(0)
+        assert (message.abort_count, message.delivery_count) == (2, 2)
+        with qm.transaction() as tx:
+            assert t.receive(0, transaction=tx).abort_count == 2
+        with pytest.raises(IoTimeout):
+            t.peek(0)
