@@ -18,7 +18,6 @@ from mqredis.errors import (
 )
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import matching
-from mqredis.operations.checks import timeout as checked_timeout
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
@@ -120,7 +119,7 @@ def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
     if call.lock:
         handle.need("receive")
     found = _filter(browsing, call)
-    matching.check_token(found.match, checked_timeout(call.timeout))
+    matching.check_token(found.match, call.timeout)
     if call.step == "next":
         found.after, found.member = browsing.place, browsing.member
     if call.lock and "x" in handle.flags:

@@ -12,7 +12,6 @@ from mqredis.commands.read import Found, Waiter
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
 from mqredis.operations import matching, send
-from mqredis.operations.checks import timeout as checked_timeout
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection
 from mqredis.operations.receive import Locks, locked
@@ -30,7 +29,7 @@ def _take(
     tag: str | None,
 ) -> Operation[Found]:
     handle.need("receive")
-    matching.check_token(found.match, checked_timeout(timeout))
+    matching.check_token(found.match, timeout)
     text = found.text()
 
     def look(waiter: Waiter | None, place: str = "") -> Call[Found]:

@@ -8,6 +8,7 @@ from mqredis import selector as selectors
 from mqredis.commands.filters import Filter, Member, matched, only, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
+from mqredis.operations import checks
 from mqredis.operations.context import Handle, Logical, UnitOfWork
 from mqredis.selector import Selector
 
@@ -54,7 +55,10 @@ def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: f
 
 def check_token(match: Match | None, timeout: float | None) -> None:
     """A token names a message that is there: waiting for one is refused (2331)."""
-    if isinstance(match, Match) and match.token is not None and (timeout is None or timeout > 0):
+    if not isinstance(match, Match) or match.token is None:
+        return
+    timeout = checks.timeout(timeout)
+    if timeout is None or timeout > 0:
         raise MatchOptionsError("a read by message token cannot wait: give timeout=0", mqrc=2331)
 
 

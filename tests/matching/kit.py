@@ -60,7 +60,7 @@ class Twin:
 
     def _wrap(self, value: Any) -> Any:
         faces = (twin.Queue, twin.Transaction, twin.LockedMessage)
-        more = (twin.Browser, twin.GroupWriter)
+        more = (twin.Browser, twin.Cursor, twin.GroupWriter)
         return Twin(value, self._loop) if isinstance(value, (*faces, *more)) else value
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,0 +1,107 @@
+"""Cursors of MSMQ with a match or a selector: each step goes to the next message that agrees."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    IllegalCursorAction,
+    InvalidArgument,
+    IoTimeout,
+    Match,
+    MatchOptionsError,
+    MessageAlreadyReceived,
+    MessageNotFound,
+    Outgoing,
+    SelectorSyntaxError,
+)
+from tests.matching.kit import put
+
+
+def of(queue, **wanted):
+    return queue.cursor(**wanted)
+
+
+def test_it_stops_at_what_agrees(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2", "C:c1", "D:c2")
+    cursor = of(q, match=Match(correlation_id="c2"))
+    assert cursor.peek(0).body == b"B"
+    assert cursor.peek(0).body == b"B"
+    assert cursor.peek_next(0).body == b"D"
+    with pytest.raises(IoTimeout):
+        cursor.peek_next(0)
+    cursor.reset()
+    assert cursor.receive(0).body == b"B"
+    with cursor.lock(0) as lock:
+        assert lock.body == b"D"
+    with pytest.raises(MessageNotFound):
+        cursor.receive(0)
+    assert [m.body for m in q.browse()] == [b"A", b"C"]
+
+
+def test_selectors_of_the_cursor_and_of_the_handle(broker):
+    broker.queue()
+    q = broker.qm.open("q", selector="n > 1")
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(6)])
+    cursor = of(q, selector="n <> 3")
+    assert [cursor.receive(0).body for _ in range(3)] == [b"2", b"4", b"5"]
+    assert of(q).peek(0).body == b"3"
+
+
+def test_what_is_under_the_cursor_is_not_matched_again(broker):
+    q = broker.queue()
+    put(q, "A:c1", "B:c2")
+    cursor = of(q, match=Match(correlation_id="c2"))
+    assert cursor.peek(0).body == b"B"
+    q.receive(0, match=Match(correlation_id="c2"))
+    with pytest.raises(MessageAlreadyReceived):
+        cursor.receive(0)
+    with pytest.raises(MessageAlreadyReceived):
+        cursor.peek(0)
+
+
+def test_it_goes_on_over_as_many_pages_as_it_takes(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(1400)])
+    cursor = of(q, selector="n = 1 OR n = 1300 OR n = 1399")
+    assert [cursor.peek(0).body, cursor.peek_next(0).body] == [b"1", b"1300"]
+    assert cursor.receive(0).body == b"1300"
+    assert cursor.receive(0).body == b"1399"
+    with pytest.raises(MessageNotFound):
+        cursor.receive(0)
+    cursor = of(q, selector="n > 5000")
+    with pytest.raises(MessageNotFound):
+        cursor.receive(0)
+
+
+def test_it_waits_for_what_agrees_wherever_it_arrives(broker):
+    q = broker.queue()
+    put(q, "A:c1")
+    cursor = of(q, match=Match(correlation_id="c1"))
+    assert cursor.peek(0).body == b"A"
+    waiting = broker.beside(lambda: cursor.peek_next(30))
+    q.send("B", correlation_id="c2")
+    q.send("C", correlation_id="c1", priority=7)
+    assert waiting.result().body == b"C"
+    waiting = broker.beside(lambda: of(q, selector="JMSPriority = 6").receive(30))
+    q.send("D", priority=5)
+    q.send("E", priority=6)
+    assert waiting.result().body == b"E"
+
+
+def test_what_is_wrong_is_said_when_it_is_opened(broker):
+    q = broker.queue()
+    with pytest.raises(SelectorSyntaxError):
+        of(q, selector="n =")
+    with pytest.raises(MatchOptionsError):
+        of(q, match="c1")
+    token = q.send("A").token
+    cursor = of(q, match=Match(token=token))
+    with pytest.raises(MatchOptionsError):
+        cursor.peek(5)
+    with pytest.raises(IllegalCursorAction):
+        cursor.peek_next(0)
+    with pytest.raises(InvalidArgument):
+        cursor.peek("x")
+    assert cursor.peek(0).body == b"A"
