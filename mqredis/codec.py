@@ -9,12 +9,15 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from mqredis import keys
 from mqredis.errors import InvalidArgument
 from mqredis.models import Acknowledge, Identifier, Journal, Message, Outgoing, PropertyValue
 
+M = TypeVar("M", bound=BaseModel)
 #: Bodies beyond this many bytes are kept apart, so that scans never fetch them.
 INLINE_BODY_BYTES = 4096
 MAX_PROPERTIES = 128
@@ -23,9 +26,9 @@ MAX_IDENTIFIER_BYTES = 255
 _INT64 = 1 << 63
 
 _ESCAPE = re.compile(r"[\x00-\x04]")
-_escaped = _ESCAPE.search
 _UNESCAPE = re.compile(r"\x04([@-D])")
-_FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
+#: Flags of records of messages that are neither the first nor the last of a transaction.
+_OUTSIDE = frozenset((b"0", b"1", b"8", b"9"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
@@ -48,6 +51,8 @@ def unescape(text: str) -> str:
 def identifier(value: Identifier, what: str) -> str:
     """An identifier as it is kept: ``s`` and text, or ``x`` and hex digits."""
     if isinstance(value, str):
+        if len(value) * 4 <= MAX_IDENTIFIER_BYTES:
+            return "s" + (value if value.isprintable() else escape(value))
         if len(value.encode("utf-8", "surrogatepass")) > MAX_IDENTIFIER_BYTES:
             raise InvalidArgument(f"{what} is longer than {MAX_IDENTIFIER_BYTES} bytes")
         return "s" + escape(value)
@@ -108,6 +113,17 @@ def _value(name: str, value: object) -> str:
     )
 
 
+def _properties(found: dict[str, PropertyValue], text: str) -> None:
+    """The user properties in a part of a head that begins with their mark."""
+    for field in text.split("\x01")[1:]:
+        name, _, value = field.partition("\x02")
+        plain = "\x04" not in field
+        if plain and value[:1] == "s":
+            found[name] = value[1:]
+        else:
+            found[name if plain else unescape(name)] = _property(value)
+
+
 def _property(text: str) -> PropertyValue:
     kind, rest = text[:1], text[1:]
     if kind == "s":
@@ -126,19 +142,24 @@ def milliseconds(seconds: float) -> int:
     return math.ceil(seconds * 1000)
 
 
+#: Fields that :func:`_other` need not look at.
+_COMMON = frozenset(("body", "properties", "correlation_id", "message_id", "group_id"))
+
+
 def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | None]:
     """What ``send.lua`` takes for one message: its text, and its body again if that is large."""
     head: list[str] = []
     special = False
     add = head.append
     m = message
-    if m.properties:
-        if len(m.properties) > MAX_PROPERTIES:
-            raise InvalidArgument(f"{len(m.properties)} properties; at most {MAX_PROPERTIES} are allowed")
-        for name, value in m.properties.items():
+    properties = m.properties
+    if properties:
+        if len(properties) > MAX_PROPERTIES:
+            raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
+        for name, value in properties.items():
             stem = _stems.get(name) or _stem(name)
             if type(value) is str:
-                add(f"{stem}s{value if not _escaped(value) else escape(value)}")
+                add(f"{stem}s{value if value.isprintable() else escape(value)}")
             elif type(value) is int and -_INT64 <= value < _INT64:
                 add(f"{stem}i{value}")
             else:
@@ -152,6 +173,23 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
     if m.group_id is not None:
         add("\x03g" + identifier(m.group_id, "group_id"))
         special = True
+    if not _COMMON.issuperset(m.__pydantic_fields_set__) and _other(m, add):
+        special = True
+    if transaction:
+        add("\x03T" + escape(transaction))
+    body = m.body
+    large = len(body) > INLINE_BODY_BYTES
+    text = f"{m.priority}{special * 1 + large * 8:x}{''.join(head)}\0"
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
+    return (data, body) if large else (data + body, None)
+
+
+def _other(m: Outgoing, add: Callable[[str], None]) -> bool:
+    """The fields that most messages leave at their defaults; is there one that the scripts must look at?"""
+    special = False
     if m.sequence is not None:
         add(f"\x03n{m.sequence}")
     if m.offset is not None:
@@ -202,20 +240,12 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
         add("\x03X" + m.extension.hex())
     if not m.recoverable:
         add("\x03d0")
-    if transaction:
-        add("\x03T" + escape(transaction))
-    large = len(m.body) > INLINE_BODY_BYTES
-    text = f"{m.priority}{special * 1 + large * 8:x}{''.join(head)}\0"
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
-    return (data, m.body) if large else (data + m.body, None)
+    return special
 
 
 def time_at(ms: int) -> datetime:
     """An aware datetime from milliseconds since the epoch."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    return _EPOCH + timedelta(0, ms // 1000, ms % 1000 * 1000)
 
 
 def generated_id(lookup_id: str) -> str:
@@ -237,29 +267,30 @@ def decode(
     """
     lid = lookup_id.decode()
     stop = record.index(b"\0", 14)
-    flag = int(record[13:14], 16)
     arrived_ms = int(record[:13])
     properties: dict[str, PropertyValue] = {}
     values: dict[str, Any] = {
         "lookup_id": int(lid, 16),
         "queue": queue,
         "body": record[stop + 1 :],
-        "token": token(incarnation, lid),
+        "token": f"{incarnation}-{lid}",
         "properties": properties,
         "arrived_at": time_at(arrived_ms),
-        "first_in_transaction": flag & 2 != 0,
-        "last_in_transaction": flag & 4 != 0,
     }
+    flag = record[13:14]
+    if flag not in _OUTSIDE:
+        values["first_in_transaction"] = int(flag, 16) & 2 != 0
+        values["last_in_transaction"] = int(flag, 16) & 4 != 0
     head: dict[str, str] = {}
     if stop > 14:
-        for kind, text in _FIELDS.findall(record[14:stop].decode("utf-8")):
-            if kind == "\x01":
-                name, _, value = text.partition("\x02")
-                if value[:1] == "s" and "\x04" not in text:
-                    properties[name] = value[1:]
-                else:
-                    properties[unescape(name)] = _property(value)
-            elif text[0] != "~":
+        own, *system = record[14:stop].decode().split("\x03")
+        if own:
+            _properties(properties, own)
+        for text in system:
+            if "\x01" in text:
+                text, _, more = text.partition("\x01")
+                _properties(properties, "\x01" + more)
+            if text[0] != "~":
                 head[text[0]] = text[1:]
             elif text[1] != "e":  # a copy shows what the message asked for, though nothing acts on it
                 head.setdefault(text[1], text[2:])
@@ -269,7 +300,7 @@ def decode(
         values["sent_at"] = time_at(sent_ms)
     else:
         values["sent_at"] = values["arrived_at"]
-    values["message_id"] = _identifier(head["m"]) if "m" in head else generated_id(lid)
+    values["message_id"] = _identifier(head["m"]) if "m" in head else "mq-" + lid
     if head:
         _fill(values, head, sent_ms)
     if state:
@@ -281,7 +312,7 @@ def decode(
             values["last_moved_at"] = time_at(int(counts[3]))
     elif taken:
         values["delivery_count"] = 1
-    return _construct(values)
+    return construct(Message, _DEFAULTS, values)
 
 
 def _fill(values: dict[str, Any], head: Mapping[str, str], sent_ms: int) -> None:
@@ -342,17 +373,25 @@ _TEXTS = (
 _PLAIN |= {key: (name, int) for key, name in _NUMBERS}
 _PLAIN |= {key: (name, unescape) for key, name in _TEXTS}
 
-_DEFAULTS: dict[str, Any] = {
-    name: info.default for name, info in Message.model_fields.items() if not info.is_required()
-}
+
+def defaults_of(cls: type[BaseModel]) -> dict[str, Any]:
+    """The fields of a model that need not be given; those that are made by a factory are left to the caller."""
+    return {
+        name: info.default
+        for name, info in cls.model_fields.items()
+        if not info.is_required() and info.default_factory is None
+    }
 
 
-def _construct(values: dict[str, Any]) -> Message:
-    """A Message without validating again what was validated when it was sent."""
-    message = Message.__new__(Message)
-    set_attribute = object.__setattr__
-    set_attribute(message, "__dict__", {**_DEFAULTS, **values})
-    set_attribute(message, "__pydantic_fields_set__", set(values))
-    set_attribute(message, "__pydantic_extra__", None)
-    set_attribute(message, "__pydantic_private__", None)
-    return message
+_DEFAULTS = defaults_of(Message)
+_set = object.__setattr__
+
+
+def construct(cls: type[M], defaults: dict[str, Any], values: dict[str, Any]) -> M:
+    """A model without validating what was validated already; ``defaults``: :func:`defaults_of` the class."""
+    model = cls.__new__(cls)
+    _set(model, "__dict__", {**defaults, **values})
+    _set(model, "__pydantic_fields_set__", set(values))
+    _set(model, "__pydantic_extra__", None)
+    _set(model, "__pydantic_private__", None)
+    return model

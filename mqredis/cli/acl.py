@@ -30,6 +30,8 @@ CONNECTION = (
     "client|setname",
     "wait",  # durability="replica"; waitaof, which Redis knows since 7.2, is for whoever needs it to add
 )
+#: Who may run these can change what every user of the server calls, whatever the queue manager.
+FUNCTIONS = ("function|load", "function|list", "function|delete")
 #: What the doctor runs besides, and what it reads of the server's settings.
 DOCTOR_COMMANDS = ("zscan", "type", "pttl", "scan", "dbsize", "info", "config|get")
 MONITOR_COMMANDS = ("exists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hstrlen", "time", "type", "zcard", "zrange",
@@ -42,10 +44,13 @@ ROLES = {
 }
 
 
-def rules(role: str, manager: str, database: int = 0, *, preloaded: bool = False) -> str:
+def rules(
+    role: str, manager: str, database: int = 0, *, preloaded: bool = False, functions: bool = False
+) -> str:
     """The rules of ``ACL SETUSER`` behind the user's name and password.
 
-    ``preloaded``: somebody with role admin has loaded the scripts, so this user may not load any.
+    ``preloaded``: somebody with role admin has loaded the scripts, so this user may not load any. ``functions``: users
+    may call the scripts as functions, which is faster, and admins load them (Redis 7, Valkey).
     """
     keys = ManagerKeys(manager)
     if role not in ROLES:
@@ -56,6 +61,8 @@ def rules(role: str, manager: str, database: int = 0, *, preloaded: bool = False
     commands: tuple[str, ...] = (*CONNECTION, *SCRIPT_COMMANDS, *(DOCTOR_COMMANDS if role == "admin" else ()))
     if preloaded:
         commands = tuple(name for name in commands if name != "script|load")
+    if functions:
+        commands = (*commands, "fcall", *(FUNCTIONS if role == "admin" else ()))
     channel = f"&__keyspace@{database}__:{keys.tag}bell:*"
     return _join(("resetkeys", "resetchannels", "-@all"), commands, (f"~{keys.tag}*", channel))
 
@@ -64,7 +71,8 @@ def _join(start: tuple[str, ...], commands: tuple[str, ...], ends: tuple[str, ..
     return " ".join((*start, *(f"+{name}" for name in dict.fromkeys(commands)), *ends))
 
 
-def line(role: str, manager: str, database: int, *, preloaded: bool = False) -> str:
+def line(role: str, manager: str, database: int, *, preloaded: bool = False, functions: bool = False) -> str:
     """A whole command with a new password, for redis-cli or a file of users (without its first two words)."""
     name = f"{ManagerKeys(manager).tag[4:-2]}-{role}"
-    return f"ACL SETUSER {name} on >{secrets.token_urlsafe(24)} {rules(role, manager, database, preloaded=preloaded)}"
+    found = rules(role, manager, database, preloaded=preloaded, functions=functions)
+    return f"ACL SETUSER {name} on >{secrets.token_urlsafe(24)} {found}"

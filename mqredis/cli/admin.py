@@ -36,6 +36,11 @@ def register(subparsers: Subparsers) -> None:
     rules.add_argument(
         "--preloaded", action="store_true", help="the user may not load scripts: an admin does"
     )
+    rules.add_argument(
+        "--functions",
+        action="store_true",
+        help="Redis 7: users call the scripts as functions; admins load them, for all users of the server",
+    )
     broker = command(subparsers, "broker", "run the private server in the foreground", _broker)
     broker.add_argument(
         "directory", nargs="?", help="where its data are (default: MQREDIS_DIR or the user's data)"
@@ -122,7 +127,10 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
 def _acl(arguments: Arguments, output: Output) -> Exit:
     manager = getattr(arguments, "manager", None) or Settings.from_env().manager
     for role in (arguments.role,) if arguments.role else acl.ROLES:
-        how: dict[str, Any] = {"preloaded": arguments.preloaded and role == "worker"}
+        how: dict[str, Any] = {
+            "preloaded": arguments.preloaded and role == "worker",
+            "functions": arguments.functions,
+        }
         text = acl.line(role, manager, arguments.database, **how)
         rules = acl.rules(role, manager, arguments.database, **how)
         output.line(

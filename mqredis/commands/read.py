@@ -12,6 +12,9 @@ from mqredis.steps import Arg, Call, Payload
 #: Messages one call takes at most.
 BATCH = 256
 
+_OK = int(Status.OK)
+_IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
+
 #: id, state and record of a message, as they came.
 Raw = tuple[bytes, bytes, bytes]
 #: action (c commit, a abort, j reject, x extend), fence, lookup id
@@ -48,16 +51,19 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
+    if payload[at] == b"0":
+        return [], at + 1
     stop = at + 1 + number(payload[at])
     return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
 
 
 def _parse_receive(status: int, payload: Payload) -> Found:
-    if status in (Status.WAITING, Status.CONTINUE):
+    if status != _OK:
+        if status not in _IN_VAIN:
+            check(status)
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
-    check(status)
     lost, stop = _lost(payload, 3)
     deadline = payload[1]
     return Found(

@@ -265,8 +265,13 @@ class AsyncDriver:
 
     async def _try(self, attempt: Attempt) -> Next:
         attempt.sent = False
+        backend = self.backend
         try:
-            link = await self.backend.acquire(attempt.deadline, attempt.detour)
+            alone = attempt.ack is not None  # what waits on a connection must not hold up others there
+            simple = attempt.detour is None and not alone
+            link = (simple and backend.take()) or await backend.acquire(
+                attempt.deadline, attempt.detour, alone
+            )
         except REDIS_ERRORS as error:
             return attempt.failed(error, time.monotonic())
         try:
@@ -286,9 +291,10 @@ class AsyncDriver:
             await self._put_away(link, error, attempt.ack is not None)
             return attempt.failed(error, time.monotonic())
         except BaseException:
-            await self.backend.discard(link)
+            await backend.abandon(link)
             raise
-        await self.backend.release(link)
+        if not backend.give(link):
+            await backend.discard(link)
         return attempt.answered(reply) if step is Next.DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:

@@ -5,49 +5,61 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis import exceptions as rx
 
+from mqredis.drivers.direct import line
 from mqredis.drivers.links import IDLE_CHECK
 from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.drivers.wire import REDIS_ERRORS, digits
 from mqredis.errors import BrokerUnavailable
+
+#: So many calls at once share a connection: their requests are written together, and their replies come in order.
+DEPTH = 32
 
 
 class AsyncLink:
-    """One connection."""
+    """One connection, shared by several calls where it can be (``line``)."""
 
-    __slots__ = ("conn", "epoch", "patience", "run_id", "used")
+    __slots__ = ("conn", "depth", "epoch", "free", "line", "patience", "run_id", "used", "users")
 
-    def __init__(self, conn: Any, epoch: int, patience: float) -> None:
+    def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
         self.conn = conn
         self.epoch = epoch
         self.patience = patience
+        self.line = None if alone else line(conn, patience)
+        self.depth = 1 if self.line is None else DEPTH
+        self.users = 1
+        #: Is it among those that take another call?
+        self.free = False
         self.run_id: str | None = None
         self.used = time.monotonic()
 
-    async def exchange(self, request: list[bytes]) -> Any:
-        """Send a packed request and read its reply."""
+    def exchange(self, request: Sequence[bytes | memoryview]) -> Awaitable[Any]:
+        """Send a packed request; its reply is to be awaited."""
+        return self._exchange(request) if self.line is None else self.line.exchange(request)
+
+    def command(self, *args: str | bytes | int) -> Awaitable[Any]:
+        """Run a command; its reply is to be awaited."""
+        return self.exchange(self.conn.pack_command(*digits(args)))
+
+    async def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         async with asyncio.timeout(self.patience):
             await self.conn.send_packed_command(request, check_health=False)
-            return await self.conn.read_response()
-
-    async def command(self, *args: str | bytes | int) -> Any:
-        """Run a command."""
-        async with asyncio.timeout(self.patience):
-            await self.conn.send_command(*args, check_health=False)
             return await self.conn.read_response()
 
     @property
     def connected(self) -> bool:
         """Is the connection still open on our side? (redis-py closes it on errors it does not trust.)"""
-        return bool(self.conn.is_connected)
+        return bool(self.conn.is_connected) if self.line is None else self.line.lost is None
 
     async def close(self) -> None:
         """Close at once; never raises."""
+        if self.line is not None:
+            self.line.close()
         try:
             await hang_up(self.conn)
         except Exception:  # noqa: BLE001 - a socket in any state at all
@@ -67,7 +79,8 @@ class AsyncBackend:
 
     def after_fork(self) -> None:
         """Start anew, also in a child or another event loop."""
-        self._idle: deque[AsyncLink] = deque()
+        #: Those that take another call.
+        self._free: list[AsyncLink] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
         self._epoch = 0
@@ -87,13 +100,16 @@ class AsyncBackend:
         """The address, without secrets."""
         return self.address
 
-    async def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> AsyncLink:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
+    async def acquire(
+        self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False
+    ) -> AsyncLink:
+        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one; ``alone``: one that
+        is not shared."""
         if node is not None:
-            return await self._open(deadline, node)
+            return await self._open(deadline, node, alone)
         while True:
-            while self._idle:
-                link = self._idle.pop()
+            while link := self._idle(alone):
+                self._share(link)
                 try:
                     if link.epoch == self._epoch and await self._usable(link):
                         return link
@@ -101,8 +117,10 @@ class AsyncBackend:
                     await self.discard(link)
                     raise
                 await self.discard(link)
+            if alone and self._count >= self._limit and (link := self.take()) is not None:
+                await (self.discard if link.users == 1 else self.release)(link)  # make room
             if self._count < self._limit:
-                return await self._open(deadline)
+                return await self._open(deadline, None, alone)
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -117,7 +135,23 @@ class AsyncBackend:
                     self._wake()  # the turn was ours; hand it on
                 raise
 
+    def take(self) -> AsyncLink | None:
+        """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
+        for link in reversed(self._free):
+            if link.line is not None and link.line.lost is None and link.epoch == self._epoch:
+                self._share(link)
+                return link
+        return None
+
+    def _share(self, link: AsyncLink) -> None:
+        link.users += 1
+        if link.users >= link.depth:
+            self._free.remove(link)
+            link.free = False
+
     async def _usable(self, link: AsyncLink) -> bool:
+        if link.line is not None:
+            return link.line.lost is None
         if time.monotonic() - link.used < IDLE_CHECK:
             return True
         try:
@@ -125,15 +159,30 @@ class AsyncBackend:
         except REDIS_ERRORS:
             return False
 
-    async def release(self, link: AsyncLink) -> None:
-        """Give a healthy link back: its reply has been read to the end."""
-        if link.epoch != self._epoch or self._closed:
-            await self.discard(link)
-            return
-        link.used = time.monotonic()
-        self._idle.append(link)
+    def give(self, link: AsyncLink) -> bool:
+        """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
+        if link.epoch != self._epoch or self._closed or not link.connected:
+            return False
+        link.users -= 1
+        if not link.free:
+            link.used = time.monotonic()
+            link.free = True
+            self._free.append(link)
         if self._waiters:
             self._wake()
+        return True
+
+    async def release(self, link: AsyncLink) -> None:
+        """Give a healthy link back."""
+        if not self.give(link):
+            await self.discard(link)
+
+    async def abandon(self, link: AsyncLink) -> None:
+        """The user of a link was cancelled. On a shared one the reply that nobody awaits any more is dropped."""
+        if link.line is None:
+            await self.discard(link)
+        else:
+            await self.release(link)
 
     def _wake(self) -> None:
         while self._waiters:
@@ -143,16 +192,26 @@ class AsyncBackend:
                 return
 
     async def discard(self, link: AsyncLink) -> None:
-        """Close a link whose state is unknown."""
-        self._count -= 1
-        self._wake()
-        await link.close()
+        """Close a link whose state is unknown, once its last user has done so."""
+        link.users -= 1
+        link.epoch = -1
+        if link.free:
+            self._free.remove(link)
+            link.free = False
+        if not link.users:
+            self._count -= 1
+            self._wake()
+            await link.close()
 
     async def suspect(self) -> None:
         """A connection was lost: do not trust the idle ones either."""
         self._epoch += 1
-        while self._idle:
-            await self.discard(self._idle.pop())
+        free, self._free = self._free, []
+        for link in free:
+            link.free = False
+            if not link.users:
+                link.users = 1
+                await self.discard(link)
 
     async def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
@@ -172,7 +231,10 @@ class AsyncBackend:
             self._on_close()
             self._on_close = None
 
-    async def _open(self, deadline: float, node: tuple[str, int] | None = None) -> AsyncLink:
+    def _idle(self, alone: bool) -> AsyncLink | None:
+        return next((link for link in reversed(self._free) if not alone or link.line is None), None)
+
+    async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncLink:
         self._count += 1
         epoch = self._epoch
         try:
@@ -187,7 +249,7 @@ class AsyncBackend:
             self._count -= 1
             self._wake()
             raise
-        return AsyncLink(conn, epoch, self.plan.settings.reply_timeout_seconds)
+        return AsyncLink(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
 
     async def _connect(self, deadline: float) -> Any:
         if self._closed:

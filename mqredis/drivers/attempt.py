@@ -119,7 +119,7 @@ class Attempt:
         old, run.slot = run.slot, session.take()
         return old if run.listening else None
 
-    def packed(self) -> list[bytes]:
+    def packed(self) -> list[bytes | memoryview]:
         """The request. To be called for each try, immediately before it is sent."""
         core, call, run = self.core, self.call, self.run
         form = core.script(call.script)

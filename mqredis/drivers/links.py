@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import exceptions as rx
 
+from mqredis.drivers.direct import direct
 from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.drivers.wire import REDIS_ERRORS, digits
 from mqredis.errors import BrokerUnavailable
 
 #: A connection idle for longer is looked at before it is used, in seconds: the server may have closed it.
@@ -22,23 +23,27 @@ IDLE_CHECK = 1.0
 class Link:
     """One connection."""
 
-    __slots__ = ("conn", "epoch", "run_id", "used")
+    __slots__ = ("conn", "epoch", "exchange", "run_id", "used")
+
+    #: Send a packed request and read its reply.
+    exchange: Callable[[Sequence[bytes | memoryview]], Any]
 
     def __init__(self, conn: Any, epoch: int) -> None:
         self.conn = conn
+        short = direct(conn)
+        self.exchange = self._exchange if short is None else short.exchange
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
         self.used = time.monotonic()
 
-    def exchange(self, request: list[bytes]) -> Any:
-        """Send a packed request and read its reply."""
+    def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         self.conn.send_packed_command(request, check_health=False)
         return self.conn.read_response()
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
-        self.conn.send_command(*args, check_health=False)
+        self.conn.send_command(*digits(args), check_health=False)
         return self.conn.read_response()
 
     @property

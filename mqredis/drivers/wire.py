@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 from redis import exceptions as rx
 
@@ -15,6 +16,16 @@ from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg
 
+try:
+    import hiredis as _hiredis
+except ImportError:
+    _hiredis = None  # type: ignore[assignment]
+
+#: The parser written in C; None where it is not installed.
+hiredis: Any = _hiredis
+
+#: Requests up to this size are sent as one piece.
+JOINED = 262_144
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
 LARGE = 16_384
 
@@ -33,7 +44,7 @@ def _head(keys: KeySet, form: Form) -> bytes:
     return b"".join(parts)
 
 
-def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[bytes]:
+def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[bytes | memoryview]:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
     Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set.
@@ -42,7 +53,17 @@ def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[by
     head = keys.packed.get(form.name)
     if head is None:
         head = keys.packed[form.name] = _head(keys, form)
-    parts = [b"*%d\r\n" % (len(keys.keys) + 5 + len(args)), head, token]
+    count = b"*%d\r\n" % (len(keys.keys) + 5 + len(args))
+    if hiredis is not None:
+        try:
+            rest = memoryview(hiredis.pack_command(digits(args)))
+        except (TypeError, UnicodeError):
+            pass  # a subclass of str or bytes, which our own loop takes
+        else:
+            rest = rest[len(b"*%d\r\n" % len(args)) :]
+            small = len(rest) < JOINED
+            return [b"".join((count, head, token, rest))] if small else [count + head + token, rest]
+    parts = [count, head, token]
     large = False
     for arg in args:
         if type(arg) is bytes:
@@ -58,7 +79,12 @@ def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[by
             parts += (b"$%d\r\n" % len(data), data, b"\r\n")
         else:
             parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return _gather(parts) if large else [b"".join(parts)]
+    return [*_gather(parts)] if large else [b"".join(parts)]
+
+
+def digits(args: Sequence[Arg]) -> tuple[str | bytes, ...]:
+    """Arguments with numbers as text: hiredis (3.5) crashes when a signal's handler raises while it packs a number."""
+    return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 
 def _gather(parts: list[bytes]) -> list[bytes]:

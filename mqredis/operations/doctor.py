@@ -9,7 +9,7 @@ from mqredis.commands import doctor as commands
 from mqredis.commands.doctor import Edit
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations import invariants, serverlint, snapshot
+from mqredis.operations import invariants, libraries, serverlint, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.faults import Fault
 from mqredis.operations.snapshot import Store
@@ -24,6 +24,7 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
     """Look, and with ``repair`` mend."""
     facts = yield from serverlint.look()
     lint, server = serverlint.lint(facts), facts.summary()
+    lint = [*lint, *(yield from libraries.examine(repair))]
     try:
         store = yield from snapshot.take(context.keys)
     except (BrokerRefused, BrokerUnavailable):

@@ -12,6 +12,7 @@ import redis
 import mqredis
 from mqredis import BrokerRefused, scripts
 from mqredis.cli import acl
+from mqredis.operations import libraries
 from tests.support.server import RedisServer
 
 
@@ -78,6 +79,29 @@ def test_a_worker_without_the_right_to_load_scripts(server: RedisServer) -> None
             for shebang in (False, True):
                 raw.script_load(scripts.get(name).variant(shebang)[0])
     work(login(server, "worker", preloaded=True))
+
+
+def test_a_worker_calls_the_functions_that_an_admin_has_loaded(server: RedisServer) -> None:
+    with server.client() as raw:
+        try:
+            raw.execute_command("FUNCTION", "LIST")
+        except redis.ResponseError:  # before Redis 7: nothing to grant
+            with pytest.raises(redis.ResponseError):
+                login(server, "worker", functions=True)
+            return
+        worker = login(server, "worker", functions=True)
+        work(worker)  # nothing is loaded, and it may not load
+        assert raw.execute_command("FUNCTION", "LIST") == []
+        work(login(server, "admin", functions=True))
+        loaded = {libraries._name(entry) for entry in raw.execute_command("FUNCTION", "LIST")}
+        assert loaded
+        raw.config_resetstat()
+        work(worker)
+        stats = raw.info("commandstats")
+        assert stats["cmdstat_fcall"]["calls"] > stats.get("cmdstat_evalsha", {"calls": 0})["calls"]
+        assert {libraries._name(entry) for entry in raw.execute_command("FUNCTION", "LIST")} == loaded
+    with redis.Redis.from_url(worker) as user, pytest.raises(redis.exceptions.NoPermissionError):
+        user.execute_command("FUNCTION", "LOAD", "REPLACE", "#!lua name=mqredis_x")
 
 
 def test_an_admin_may_call_the_doctor(server: RedisServer) -> None:

@@ -1,0 +1,188 @@
+"""One request and its reply without redis-py's command path, which costs as much as the round trip itself.
+
+redis-py makes the connection (TLS, credentials, Sentinel, cluster); what is taken over is its socket, or its transport.
+Where that cannot be had (no hiredis, fakeredis) its own path serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions as rx
+
+from mqredis.drivers.wire import hiredis
+
+#: Bytes read at once.
+CHUNK = 65_536
+_POSIX = sys.platform.startswith(("linux", "darwin"))
+_SILENT = "no reply came in time"
+
+
+def _reader(conn: Any) -> Any:
+    """A parser like that of the connection; None: it has another kind."""
+    parser: Any = getattr(conn, "_parser", None)
+    if hiredis is None or not isinstance(getattr(parser, "_reader", None), hiredis.Reader):
+        return None
+    return hiredis.Reader(protocolError=rx.InvalidResponse, replyError=parser.parse_error)
+
+
+class Direct:
+    """A blocking connection's socket."""
+
+    __slots__ = ("_buffer", "_feed", "_gets", "_recv", "_send")
+
+    def __init__(self, sock: Any, reader: Any) -> None:
+        self._send = sock.sendall
+        self._recv = sock.recv_into
+        self._feed = reader.feed
+        self._gets = reader.gets
+        self._buffer = bytearray(CHUNK)
+
+    def exchange(self, request: Sequence[bytes | memoryview]) -> Any:
+        """Send a packed request and read its reply. Raises whatever the reply or the system says."""
+        try:
+            for part in request:
+                self._send(part)
+            while (reply := self._gets()) is False:  # which no reply is
+                count = self._recv(self._buffer)
+                if not count:
+                    raise rx.ConnectionError("the server closed the connection")
+                self._feed(self._buffer, 0, count)
+        except (TimeoutError, BlockingIOError):
+            raise rx.TimeoutError(_SILENT) from None
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+def direct(conn: Any) -> Direct | None:
+    """The short way over a connected blocking connection, if there is one."""
+    reader, sock = _reader(conn), getattr(conn, "_sock", None)
+    if reader is None or not isinstance(sock, socket.socket):
+        return None
+    seconds = sock.gettimeout()
+    if _POSIX and seconds and type(sock) is socket.socket:
+        # The system keeps the time: Python would ask poll() before each send and each read.
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        sock.settimeout(None)
+    return Direct(sock, reader)
+
+
+class Line(asyncio.Protocol):
+    """An asyncio connection's transport: requests of several tasks follow each other, and so do their replies.
+
+    What tasks send in one turn of the loop is written at once. A task that is cancelled leaves its place in the queue
+    of replies: its reply is dropped when it comes.
+    """
+
+    def __init__(self, transport: Any, reader: Any, patience: float) -> None:
+        self._transport = transport
+        self._reader = reader
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._unsent: list[bytes | memoryview] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        #: Why the connection is of no use any more.
+        self.lost: Exception | None = None
+
+    @property
+    def load(self) -> int:
+        """How many replies are outstanding."""
+        return len(self._waiting)
+
+    def exchange(self, request: Sequence[bytes | memoryview]) -> asyncio.Future[Any]:
+        """Send a packed request; its reply is the future's result, or its exception."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.lost is not None:
+            future.set_exception(rx.ConnectionError(str(self.lost)))
+            return future
+        if not self._waiting:
+            self._due = self._loop.time() + self._patience
+            if self._timer is None:
+                self._timer = self._loop.call_at(self._due, self._late)
+        self._waiting.append(future)
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent += request
+        return future
+
+    def _flush(self) -> None:
+        data, self._unsent = self._unsent, []
+        if self.lost is None:
+            self._transport.write(data[0] if len(data) == 1 else b"".join(data))
+
+    def _late(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        if self._loop.time() < self._due:
+            self._timer = self._loop.call_at(self._due, self._late)
+        else:
+            self._lose(rx.TimeoutError(_SILENT))
+
+    def _lose(self, error: Exception) -> None:
+        if self.lost is None:
+            self.lost = error
+            self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(type(error)(str(error)))
+
+    # ---- called by the event loop ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                if not self._waiting:
+                    raise rx.InvalidResponse("a reply that nobody has asked for")
+                future = self._waiting.popleft()
+                if future.done():
+                    continue  # its task was cancelled
+                if isinstance(reply, Exception):
+                    future.set_exception(reply)
+                else:
+                    future.set_result(reply)
+        except rx.RedisError as error:
+            self._lose(error)
+        else:
+            self._due = self._loop.time() + self._patience
+
+    def eof_received(self) -> bool:
+        """The server closed the connection."""
+        self._lose(rx.ConnectionError("the server closed the connection"))
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self._lose(rx.ConnectionError(str(error) if error else "the connection was closed"))
+
+    def close(self) -> None:
+        """Close at once."""
+        self._lose(rx.ConnectionError("the connection was closed by this process"))
+
+
+def line(conn: Any, patience: float) -> Line | None:
+    """The short way over a connected asyncio connection, if there is one."""
+    reader = _reader(conn)
+    transport = getattr(getattr(conn, "_writer", None), "transport", None)
+    if reader is None or transport is None or not isinstance(transport, asyncio.Transport):
+        return None
+    found = Line(transport, reader, patience)
+    transport.set_protocol(found)
+    return found

@@ -1,0 +1,51 @@
+"""Libraries of functions that releases of ours have left on the server (docs/decisions/0014-functions.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mqredis import scripts
+from mqredis.reports import Finding
+from mqredis.steps import Command, Operation, Refused
+
+_OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
+
+
+def examine(repair: bool) -> Operation[list[Finding]]:
+    """Those of other releases; ``repair`` deletes them. That hurts no client of another release: it is told that the
+    function is missing, which means that nothing ran, and loads it again."""
+    reply = yield Command(("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"))
+    if isinstance(reply, Refused):
+        return []  # a server without functions, or not for us to see
+    there = sorted(name for name in map(_name, reply) if _OURS.fullmatch(name))
+    if not there:
+        return []
+    known = {scripts.get(name).function().name for name in scripts.names()}
+    old = [name for name in there if name not in known]
+    if not old:
+        return []
+    left = []
+    for name in old if repair else ():
+        done = yield Command(("FUNCTION", "DELETE", name))
+        if isinstance(done, Refused):
+            left.append(name)
+    repaired = repair and not left
+    text = (
+        f"{len(old)} libraries of functions of other releases; a client that still needs one loads it again"
+    )
+    return [
+        Finding(code="server.libraries", severity="notice", where=old[0], text=text, repaired=repaired,
+                repairable=not repaired)
+    ]  # fmt: skip
+
+
+def _name(library: Any) -> str:
+    """Name in an entry of FUNCTION LIST: a flat list of keys and values, or a mapping in RESP3."""
+    pairs = library.items() if isinstance(library, dict) else zip(library[::2], library[1::2], strict=False)
+    found = {_text(key): value for key, value in pairs}
+    return _text(found.get("library_name", ""))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,144 @@
+"""The short way past redis-py: order of replies, cancelled callers, errors, silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import hiredis
+import pytest
+from redis import exceptions as rx
+
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.direct import Line
+from mqredis.drivers.wire import digits
+from tests.drivers.kit import add
+from tests.support.server import RedisServer
+
+
+class Transport:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def make() -> tuple[Line, Transport]:
+    transport = Transport()
+    reader = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=rx.ResponseError)
+    return Line(transport, reader, 60.0), transport
+
+
+async def turn() -> None:
+    """Let the loop do what it was asked to."""
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(done.set_result, None)
+    await done
+
+
+async def test_what_is_asked_in_one_turn_is_written_at_once_and_answered_in_order() -> None:
+    line, transport = make()
+    replies = [line.exchange([b"one", b" more"]), line.exchange([b" two"])]
+    assert transport.written == []
+    await turn()
+    assert transport.written == [b"one more two"]
+    line.data_received(b"+1\r\n+")
+    assert await replies[0] == b"1"
+    assert not replies[1].done()
+    line.data_received(b"2\r\n")
+    assert await replies[1] == b"2"
+
+
+async def test_the_reply_of_a_cancelled_caller_is_dropped() -> None:
+    line, transport = make()
+    first, second = line.exchange([b"a"]), line.exchange([b"b"])
+    first.cancel()
+    line.data_received(b"+mine\r\n+yours\r\n")
+    assert await second == b"yours"
+    assert not transport.aborted
+
+
+async def test_an_error_reply_is_for_its_caller_alone() -> None:
+    line, transport = make()
+    first, second = line.exchange([b"a"]), line.exchange([b"b"])
+    line.data_received(b"-ERR no\r\n:7\r\n")
+    with pytest.raises(rx.ResponseError, match="no"):
+        await first
+    assert await second == 7
+    assert not transport.aborted
+
+
+@pytest.mark.parametrize("how", ["silence", "end", "loss", "noise"])
+async def test_who_waits_on_a_lost_connection_is_told(how: str) -> None:
+    line, transport = make()
+    replies = [line.exchange([b"a"]), line.exchange([b"b"])]
+    replies[0].cancel()
+    if how == "silence":
+        line._due = 0.0
+        line._late()
+    elif how == "end":
+        line.eof_received()
+    elif how == "loss":
+        line.connection_lost(ConnectionResetError("reset"))
+    else:
+        line.data_received(b"?nonsense\r\n")
+    with pytest.raises((rx.ConnectionError, rx.TimeoutError, rx.InvalidResponse)):
+        await replies[1]
+    assert transport.aborted
+    with pytest.raises(rx.ConnectionError):
+        await line.exchange([b"c"])
+
+
+async def test_a_reply_that_nobody_asked_for_ends_the_connection() -> None:
+    line, transport = make()
+    line.data_received(b"+what\r\n")
+    assert transport.aborted
+    assert isinstance(line.lost, rx.InvalidResponse)
+
+
+async def test_silence_is_measured_from_the_last_sign_of_life() -> None:
+    line, transport = make()
+    reply = line.exchange([b"a"])
+    line._late()  # the timer of an earlier request
+    assert not transport.aborted
+    line.data_received(b"+ok\r\n")
+    assert await reply == b"ok"
+    line.close()
+
+
+async def test_calls_of_many_tasks_share_a_connection(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(redis_server.url)
+    await driver.run(add(driver.core.keys))
+    found = await asyncio.gather(*(driver.run(add(driver.core.keys)) for _ in range(20)))
+    assert sorted(map(int, found)) == list(range(2, 22))
+    assert driver.backend._count == 1
+
+
+async def test_a_cancelled_call_leaves_the_connection_to_the_others(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(redis_server.url)
+    await driver.run(add(driver.core.keys))
+    tasks = [asyncio.create_task(driver.run(add(driver.core.keys))) for _ in range(10)]
+    await turn()  # all have asked
+    for task in tasks[::2]:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
+    assert [one for one in found[1::2] if isinstance(one, BaseException)] == []
+    assert driver.backend._count == 1
+    assert int(await driver.run(add(driver.core.keys))) == 12  # the cancelled ones ran as well
+    assert len(driver.unknown) == 5
+
+
+def test_numbers_are_packed_as_text() -> None:
+    assert digits(("a", b"b", 7, True)) == ("a", b"b", b"7", b"1")
