@@ -118,14 +118,19 @@ def arrivals(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
     return {"times": getattr(peer, "arrivals")(order["count"], order["waiters"])}  # noqa: B009
 
 
-def spaced(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send messages with pauses of 10 to 30 ms and tell when each call began."""
+def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
+    """Send messages with pauses of 10 to 30 ms and tell when each call began, and what the server did meanwhile."""
     pauses, times = random.Random(order["count"]), []
+    wire.ask("CONFIG", "RESETSTAT")
+    before = wire.counters()
     for number in range(order["count"]):
         time.sleep(pauses.uniform(0.01, 0.03))
         times.append(time.monotonic())
         peer.send(number, 1)
-    return {"times": times}
+    time.sleep(0.1)  # for what follows the last one
+    used = wire.counters() - before
+    each = {"commands": used.commands, "scripts": wire.script_calls(), "server_us": used.cpu * 1e6}
+    return {"times": times, **{name: value / order["count"] for name, value in each.items()}}
 
 
 def lives(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:

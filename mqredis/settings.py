@@ -35,8 +35,8 @@ class Settings(BaseModel):
     #: How long to wait for a connection and for one reply, in seconds.
     connect_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
     reply_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
-    #: Every waiting reader looks again after this time even if nothing rang, in seconds.
-    recheck_seconds: float = Field(default=2.0, gt=0, le=60)
+    #: After this time one call looks for all who wait in this process, even if nothing rang, in seconds.
+    recheck_seconds: float = Field(default=6.0, gt=0, le=60)
     #: Pause between two looks where nobody can ring, in seconds.
     poll_seconds: float = Field(default=0.05, gt=0, le=60)
     #: How waiting readers are woken. "auto" probes: keyspace notification, else publish, else poll.

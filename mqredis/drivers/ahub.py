@@ -50,6 +50,8 @@ class AsyncHub:
         self.mode_name = ""
         self._probed: str | None = None
         self._again = 0.0
+        #: When a glance for all who wait last worked (time.monotonic()); 0.0: none yet.
+        self.glanced = 0.0
 
     # ---- steps -----------------------------------------------------------------------------------
 
@@ -287,6 +289,7 @@ class AsyncHub:
                 if look == b"1":
                     for flag in queues[group]:
                         flag.set()
+        self.glanced = time.monotonic()
 
 
 async def _raised(flag: asyncio.Event, seconds: float) -> bool:

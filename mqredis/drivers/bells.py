@@ -19,10 +19,10 @@ from mqredis.steps import Wait, Woken
 #: How long a probe waits for its own event, in seconds.
 PROBE_SECONDS = 0.25
 #: A subscription silent for so long is asked for a sign of life, and given up after as long again.
-HEALTH_SECONDS = 5.0
+HEALTH_SECONDS = 10.0
 #: A wait looks by itself only after so many re-check periods: one glance in each of them looks for all waits. What a
 #: glance cannot see is a cancellation whose ring was lost.
-PATIENCE = 300
+PATIENCE = 100
 #: But it does so often enough that the broker does not forget the slots of an idle session.
 TTL_PART = 4
 #: How long a closing driver lets its waits take back their registrations, in seconds.

@@ -49,6 +49,8 @@ class Hub:
         self.mode_name = ""
         self._probed: str | None = None
         self._again = 0.0
+        #: When a glance for all who wait last worked (time.monotonic()); 0.0: none yet.
+        self.glanced = 0.0
 
     # ---- steps -----------------------------------------------------------------------------------
 
@@ -299,3 +301,4 @@ class Hub:
                 if look == b"1":
                     for flag in queues[group]:
                         flag.set()
+        self.glanced = time.monotonic()

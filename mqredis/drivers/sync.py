@@ -83,6 +83,11 @@ class Driver:
         return list(self.core.unknown)
 
     @property
+    def glanced(self) -> float:
+        """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
+        return self._hub.glanced
+
+    @property
     def wake_mode(self) -> str:
         """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
         return self._hub.mode_name

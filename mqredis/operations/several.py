@@ -101,7 +101,10 @@ def until_any(
     """
     timeout = checks.timeout(timeout)
     names = ", ".join(handle.path for handle in handles)
-    for n in range(len(handles)):
+    #: As in ``until_found``: where the last read of the only queue had to wait, the first look registers.
+    only = handles[0] if len(handles) == 1 else None
+    at_once = only is not None and only.waited and (timeout is None or timeout > 0)
+    for n in range(0 if at_once else len(handles)):
         found = yield from reach(handles[n].address, look(n, None))
         if found.messages:
             return n, found
@@ -111,7 +114,7 @@ def until_any(
     mode: str = yield Listen()
     member = f"{kind} {mode}{handles[0].context.database} -" if mode else ""
     waiters = [Waiter(member) for _ in handles]
-    last = False
+    last, looks = False, 0
     while True:
         nap: float | None = None
         for n in range(len(handles)):
@@ -123,11 +126,16 @@ def until_any(
                 yield from _leave(handles, waiters)
                 raise
             if found.messages:
+                if only is not None:
+                    only.waited = looks > 0
                 yield from _leave(handles, waiters, n)
                 return n, found
             waiters[n].ticket = found.ticket
             if found.due_ms >= 0:
                 nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
+        looks += 1
+        if only is not None:
+            only.waited = True
         if last:
             raise IoTimeout(f"no message became available in {names} within {timeout} s")
         now: float = yield Now()

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.client import LockedMessage, Queue, QueueManager, Transaction
 from mqredis.errors import (
@@ -24,6 +24,7 @@ from mqredis.errors import (
 from mqredis.models import Message
 from mqredis.operations import several
 from mqredis.operations.receive import Settling
+from mqredis.steps import Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded
@@ -32,9 +33,11 @@ from mqredis.worker.unit import AsyncUnit, Unit
 if TYPE_CHECKING:
     from mqredis.worker.run import Running
 
+R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
-#: A waiting reader comes back after so many seconds even if nothing arrives: the sign of life for health checks.
+#: A reader that nobody can wake comes back after so many seconds even if nothing arrives: the sign of life for health
+#: checks. Where readers are woken, one glance looks for all of them, and tells that they live.
 LOOK_SECONDS = 5.0
 #: Longest lease the broker grants, in seconds.
 _LONGEST = 86_400.0
@@ -54,10 +57,12 @@ class Loop:
         self.lease = consumer.lease or running.settings.lease_seconds
         #: Queues whose own retry policy decides what becomes of failed messages.
         self.judged = judged
+        #: It is reading, or waiting for something to read.
+        self.reading = False
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
 
-    def turn(self, timeout: float) -> bool:
+    def turn(self, timeout: float | None) -> bool:
         """Read once and handle what came; False if nothing did. Raises MqError if the broker cannot be read."""
         try:
             if self.transactional:
@@ -87,7 +92,7 @@ class Loop:
 
     # ---- locks -----------------------------------------------------------------------------------
 
-    def _turn_with_locks(self, timeout: float) -> bool:
+    def _turn_with_locks(self, timeout: float | None) -> bool:
         consumer = self.consumer
         done, self._done = self._done, []
         settling = [
@@ -105,7 +110,7 @@ class Loop:
             self.running.stopping.is_set,
         )
         try:
-            at, found = self.manager._run(operation)
+            at, found = self._read(operation)
         finally:
             for group in settling:
                 for lookup_id in group.lost:
@@ -119,6 +124,13 @@ class Loop:
         finally:
             self._held = []
         return True
+
+    def _read(self, operation: Operation[R]) -> R:
+        self.reading = True
+        try:
+            return self.manager._run(operation)
+        finally:
+            self.reading = False
 
     def _handle_locks(self, queue: Queue, locks: list[LockedMessage]) -> None:
         by_id = {lock.lookup_id: lock for lock in locks}
@@ -160,7 +172,7 @@ class Loop:
 
     # ---- transactions ----------------------------------------------------------------------------
 
-    def _turn_in_transaction(self, timeout: float) -> bool:
+    def _turn_in_transaction(self, timeout: float | None) -> bool:
         consumer = self.consumer
         transaction = self.manager.transaction(lease=self.lease)
         handles = [queue._handle for queue in self.queues]
@@ -172,7 +184,7 @@ class Loop:
             (self.running.scope,),
             self.running.stopping.is_set,
         )
-        at, messages = self.manager._run(operation)
+        at, messages = self._read(operation)
         consumer.looked = time.monotonic()
         queue = self.queues[at]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
+from mqredis.steps import Listen, Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.loop import LOOK_SECONDS, Loop, Rate
@@ -21,6 +22,8 @@ from mqredis.worker.schedule import Schedule
 log = logging.getLogger("mqredis.worker")
 
 _PAUSE_MAX = 5.0
+#: How often it is asked whether a glance for all who wait worked, in seconds.
+_GLANCE_SECONDS = 1.0
 
 
 class Running:
@@ -51,6 +54,7 @@ class Running:
         self._shutdown_seconds = shutdown_seconds
         self._health = Path(health_file) if health_file else None
         self._touched = 0.0
+        self._glanced = 0.0
         self._handles: dict[str, Queue] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -168,7 +172,8 @@ class Running:
                 while thread.is_alive() and not self.stopping.is_set():
                     thread.join(0.1)
         else:
-            self.stopping.wait()
+            while not self.stopping.wait(_GLANCE_SECONDS):
+                self._alive()
         self._end(threads, self._shutdown_seconds)
 
     def _end(self, threads: list[threading.Thread], wait: float) -> None:
@@ -186,6 +191,24 @@ class Running:
             for loop, thread in zip(self._loops, threads, strict=True):
                 if thread.is_alive():
                     loop.give_back()
+
+    def _woken(self) -> bool:
+        """Are readers woken here, so that they may wait for as long as nothing comes?"""
+        driver = self.manager._driver
+        if not driver.wake_mode:
+            driver.run(_listen())
+        return driver.wake_mode in ("keyspace", "publish")
+
+    def _alive(self) -> None:
+        """A glance for all who wait worked: that is a look of those who wait."""
+        glanced = self.manager._driver.glanced
+        if glanced <= self._glanced:
+            return
+        self._glanced = glanced
+        for loop in self._loops:
+            if loop.reading:
+                loop.consumer.looked = max(loop.consumer.looked, glanced)
+                self.touch()
 
     def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:
         try:
@@ -212,7 +235,7 @@ class Running:
                         loop.flush()
                         if self.stopping.wait(wait):
                             break
-                loop.turn(LOOK_SECONDS)
+                loop.turn(None if self._woken() else LOOK_SECONDS)
                 self.touch()
                 pause = 0.0
             except ManagerNotFound:
@@ -239,6 +262,11 @@ class Running:
                 loop.queues[n] = self.open(queue.name)
             except MqError as error:
                 log.debug("queue %s cannot be opened: %s", queue.name, error)
+
+
+def _listen() -> Operation[None]:
+    """Find out how readers are woken."""
+    yield Listen()
 
 
 class Signals:

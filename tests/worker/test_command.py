@@ -23,7 +23,7 @@ from mqredis.worker import Retry, Unit, Worker
 
 worker = Worker(manager="m")
 
-@worker.consumer("in", create={{}}, lease=1, retry=Retry(deliveries=2))
+@worker.consumer("in", create={{}}, lease=4, retry=Retry(deliveries=2))
 def handle(body: bytes, tx: Unit):
     if body == b"die":
         os._exit(9)
