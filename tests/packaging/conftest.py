@@ -15,7 +15,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: What a checkout has and a clone has not.
-_LOCAL = (".git", ".venv", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
+_LOCAL = (".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 
 #: Run by the environments: every bundle of the installed package, and where the package is.
 _LIST_BUNDLES = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -31,6 +32,7 @@ def test_the_sdist_carries_the_sources(distributions):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"lua/{name}" for name in lua_sources(CHECKOUT / "lua")} <= names
     assert {"LICENSE", "README.md", "Makefile", "pyproject.toml", "tests/conftest.py"} <= names
+    assert {"examples/fastapi_app.py", "deploy/grafana.json", "mkdocs.yml"} <= names
 
 
 def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distributions):
@@ -42,6 +44,27 @@ def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distribut
     tops = {name.partition("/")[0] for name in names}
     info = next(top for top in tops if top.endswith(".dist-info"))
     assert tops == {"mqredis", "pyspark_mqredis", info}  # the second is how PySpark finds the source by name
+
+
+def test_a_plain_install_brings_little(distributions):
+    _, wheel = distributions
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)[^\n]*$", metadata, re.MULTILINE)
+    assert sorted(needed) == ["pydantic", "redis"]
+    extras = set(re.findall(r"^Provides-Extra: (\S+)$", metadata, re.MULTILINE))
+    assert {
+        "cli",
+        "django",
+        "kombu",
+        "otel",
+        "prometheus",
+        "selector",
+        "spark",
+        "testing",
+        "worker",
+    } <= extras
 
 
 def test_the_wheel_alone_loads_every_script(from_wheel: Installed):

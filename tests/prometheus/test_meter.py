@@ -141,7 +141,11 @@ def test_the_server_tells_how_long_its_scripts_run(qm, backend):
         calls = re.findall(r'mqredis_server_script_calls_total\{command="(?:fcall|evalsha)"\} (\S+)', text)
         assert calls
         assert float(calls[0]) > 0
-        assert re.search(r'mqredis_server_script_latency_seconds\{command="\w+",quantile="0.99"\} ', text)
+        with backend.client() as client:
+            old = str(client.info("server")["redis_version"]).startswith("6.")  # has no percentiles yet
+        assert old or re.search(
+            r'mqredis_server_script_latency_seconds\{command="\w+",quantile="0.99"\} ', text
+        )
     else:
         assert "# TYPE mqredis_server_script_seconds_total counter" in render(qm)
 
