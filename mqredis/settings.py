@@ -20,7 +20,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     #: Where the broker is. None: the embedded default.
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)  # it may hold a password
     #: Name of the queue manager.
     manager: str = "default"
     #: How long a lock or a transaction lives without renewal, in seconds.

@@ -91,14 +91,14 @@ class Plan:
     target: Target
     settings: Settings
     connection: type[Any]
-    kwargs: dict[str, Any]
+    kwargs: dict[str, Any] = field(repr=False)
     #: A key of the manager: its slot decides the node of a cluster.
     key: str = ""
     #: The node found last, for Sentinel and cluster.
     node: tuple[str, int] | None = None
     #: Owners found so far: in a cluster they may know the way when the seeds are gone.
     known: list[tuple[str, int]] = field(default_factory=list)
-    secrets: tuple[str, ...] = field(default=())
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def movable(self) -> bool:

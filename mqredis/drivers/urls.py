@@ -56,13 +56,13 @@ class Target:
     kind: str
     database: int = 0
     #: Keyword arguments of a connection: host, port, path, username, password, ssl_*.
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, repr=False)  # the password is among them
     #: Sentinels, or seeds of a cluster.
     nodes: list[tuple[str, int]] = field(default_factory=list)
     #: Name of the primary (sentinel), of the store (memory), or the directory (embedded).
     name: str = ""
     tls: bool = False
-    sentinel_options: dict[str, Any] = field(default_factory=dict)
+    sentinel_options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
