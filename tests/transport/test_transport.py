@@ -14,7 +14,7 @@ from kombu.asynchronous.hub import Hub
 import mqredis
 from mqredis.kombu.store import Locks
 
-WAIT = 15.0
+WAIT = 60.0
 
 
 def publish(connection: Any, body: Any, queue: kombu.Queue, **options: Any) -> None:
