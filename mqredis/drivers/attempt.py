@@ -199,7 +199,7 @@ class Attempt:
             )
         if fault is Fault.REFUSED:
             raise BrokerRefused(
-                f"{self.where} refused: {text}. Check user name and password of the URL, and the user's ACL"
+                f"{self.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
             )
         if fault is Fault.NOT_READY:
             raise BrokerUnavailable(f"{self.where} takes no writes: {text}")

@@ -152,6 +152,8 @@ _BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
 
 #: What only a server that has functions answers to a call of one that it has not.
 NO_FUNCTION = "Function not found"
+#: The number of the database in the URL is too high for the server.
+_NO_DATABASE = "DB index is out of range"
 
 # Redis 6.2 wraps errors met in a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
 # or "... @user_script: 12: -READONLY ...".
@@ -172,6 +174,8 @@ def fault_of(error: BaseException) -> Fault:
         found = _BY_CODE.get(code)
         if text.removeprefix("ERR ").startswith(NO_FUNCTION):
             return Fault.NOSCRIPT
+        if _NO_DATABASE in text:
+            return Fault.REFUSED
         if found is None and (wrapped := _WRAPPED.search(text)):
             found = _BY_CODE.get(wrapped.group(1))
         return found or Fault.BUG

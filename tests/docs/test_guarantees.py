@@ -1,0 +1,35 @@
+"""Every row of "what happens when ... dies" names what shows it, and that is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.reliability import catalog
+from tests.reliability.bar import BARS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "guarantees.md"
+
+catalog.load()
+
+
+def rows() -> list[str]:
+    lines = PAGE.read_text().split("## What happens when")[1].split("\n## ")[0].splitlines()
+    return [line for line in lines if line.startswith("| ")][1:]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.split("|")[1].strip())
+def test_a_row_names_what_shows_it(row: str) -> None:
+    shown = row.split("|")[-2]
+    files = re.findall(r"`(tests/[^`]+)`", shown)
+    bars = re.findall(r"\[([^\]]+)\]\(reliability\.md\)", shown)
+    assert files or bars, "this promise is shown by nothing"
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    assert [name for name in bars if name not in BARS] == []
+
+
+def test_the_table_is_there() -> None:
+    assert len(rows()) > 15
