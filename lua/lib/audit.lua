@@ -11,6 +11,7 @@
 --   B key id size            a large body without a record of its own
 --   X key member            an element that the index lacks
 --   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
+--   S key member score       an element of a or i that is not at 0: reads go by the order of equal scores
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
@@ -82,7 +83,10 @@ function audit.element(out, at, part, member, value)
     local lid = part == "t" and string.sub(member, 2) or member
     fine = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
   end
-  if not fine then audit.row(out, "O", KEYS[at], member, value) end
+  if not fine then return audit.row(out, "O", KEYS[at], member, value) end
+  if (part == "a" or part == "i" and string.find(member, "^[mcgnv]")) and tonumber(value) ~= 0 then
+    audit.row(out, "S", KEYS[at], member, value)
+  end
 end
 
 -- Does this element of the index belong to an available message that has it? Elements of other kinds pass.

@@ -14,12 +14,16 @@ _LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
 
 
 def strays(store: Store) -> Faults:
-    """Nothing in a list stands for a message that is not there, and the index lacks nothing."""
+    """Nothing in a list stands for a message that is not there, or out of order, and the index lacks nothing."""
     for view in store.queues.values():
         for (part, member), value in view.strays.items():
             edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
             text = f"{part} holds it, but no message of this id is there or has it ({value})"
             yield Fault(f"stray.{part}", f"{view.path}: {shown(member)}", text, (edit,))
+        for (part, member), value in view.misplaced.items():
+            edit = Edit("zadd", view.keys[part], member, 0)
+            text = f"stands at {value} in {part}, where reads go by the order of equal scores"
+            yield Fault(f"order.{part}", f"{view.path}: {shown(member)}", text, (edit,))
         for member in view.unindexed:
             edit = Edit("zadd", view.keys["i"], member, 0)
             yield Fault("index.missing", f"{view.path}: {shown(member)}", "is missing in the index", (edit,))

@@ -16,9 +16,14 @@ _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
 def dedup(store: Store) -> Faults:
     """A dedup key is held as long as a message of the family has it, and by nothing else."""
     for view in store.queues.values():
-        if ";" in view.path or view.keys["q"] not in store.keys:
+        if view.keys["q"] not in store.keys:
             continue
         held = {member[1:] for member, score in view.policies.items() if member[:1] == b"k" and score >= HELD}
+        if ";" in view.path:  # the queue holds the keys of its subqueues too
+            for key in held:
+                edit = Edit("zrem", view.keys["t"], b"k" + key)
+                yield Fault("dedup.leak", f"{view.path}: {shown(key)}", "is held by a subqueue", (edit,))
+            continue
         had: dict[bytes, str] = {}
         family = (
             v for path, v in store.queues.items() if path == view.path or path.startswith(f"{view.path};")

@@ -44,6 +44,8 @@ class QueueView:
     bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
     #: (part, member) -> value, where the message is not there or does not have it
     strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    #: (part, member) -> score, where it must be 0
+    misplaced: dict[tuple[str, bytes], str] = field(default_factory=dict)
     waiters: dict[str, float] = field(default_factory=dict)
     unindexed: set[bytes] = field(default_factory=set)  # elements that the index lacks
     #: Timers of policies: ``b`` and an id that rests in ;retry, ``k`` and a dedup key.
@@ -133,6 +135,8 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
         view.bodies[_text(row[1])] = int(row[2])
     elif letter == "O":
         view.strays[part, row[1]] = _text(row[2])
+    elif letter == "S":
+        view.misplaced[part, row[1]] = _text(row[2])
     elif letter == "T":
         view.policies[row[1]] = float(row[2])
     elif letter == "X":

@@ -139,6 +139,8 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("no index entry", lambda p: p.raw.zrem(p.key("orders.i"), "csc\0" + _named(p)), "index.missing", True),
     ("index entry of a ghost", lambda p: p.raw.zadd(p.key("orders.i"), {"csc\0" + GHOST: 0}), "stray.i", True),
     ("index entry of another", lambda p: p.raw.zadd(p.key("orders.i"), {"csx\0" + _named(p): 0}), "stray.i", True),
+    ("a message out of its order", lambda p: p.raw.zadd(p.key("orders.a"), {p.id("orders", b"a"): 7}), "order.a", True),
+    ("an identifier out of order", lambda p: p.raw.zadd(p.key("orders.i"), {"csc\0" + _named(p): 7}), "order.i", True),
     ("body without message", _set("orders.m", "^" + GHOST, "x"), "body.orphan", False),
     ("lost place", lambda p: p.raw.zrem(p.key("orders.a"), p.id("orders", b"a")), "position.lost", True),
     ("lost lock", lambda p: p.raw.zrem(p.key("orders.l"), p.id("orders", b"locked")), "position.lost", True),

@@ -18,6 +18,7 @@ MODULES = (
     "wakeups_bar",
     "server_bar",
     "soak_bar",
+    "doctor_bar",
     "mutation_bar",
 )
 

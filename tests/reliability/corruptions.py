@@ -1,0 +1,196 @@
+"""Everything that can be broken in a store, one thing at a time: dropped, altered and added, in every kind of key.
+
+What cannot be told from health is left out: another valid label or quota, other bytes in a body, a lease that ends at
+another time, the reply that a slot keeps, a delivery that was never counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mqredis.operations.policy_invariants import HELD
+
+GHOST = "0400000000000fff"
+#: Elements of the index that are no hints: identifiers, groups, marks for peeks.
+_INDEX = (b"m", b"c", b"g", b"n", b"v")
+Act = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One thing that is wrong. ``keeps``: no message is touched by it."""
+
+    name: str
+    plant: Act
+    keeps: bool = True
+
+
+_COUNTERS = {"messages", "bytes", "sub_messages", "sub_bytes"}
+#: Fields of a queue that must be there and be read.
+_FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", *_COUNTERS}
+
+
+def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
+    """All of them, for what stands in the store now."""
+    for key in sorted(key.decode() for key in raw.keys(tag + "*")):
+        part = key.rpartition(":")[2]
+        kind = raw.type(key).decode()
+        yield Corruption(f"{key}: another type", _other_type(key), part != "m")
+        yield Corruption(f"{key}: expires", _expiring(key))
+        if kind == "hash":
+            yield from _hash(raw, key, part)
+        else:
+            yield from _zset(raw, key, part)
+
+
+def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
+    for field, value in sorted(raw.hgetall(key).items()):
+        yield from _entry(key, part, field.decode("latin-1"), field, value)
+    if part in ("q", "meta"):
+        return
+    added = {"queues": ("ghost", "1"), "txs": ("ghost:1", f"R q {GHOST}"), "sessions": ("99.1", "1 2 x")}
+    field, text = added.get(part, (GHOST, "1 0 0 0 15 - - 0" if part == "s" else "garbage"))
+    yield Corruption(f"{key}: added {field}", lambda r: r.hset(key, field, text))
+    if part == "m":
+        yield Corruption(f"{key}: a body of nobody", lambda r: r.hset(key, "^" + GHOST, "x"))
+    if part == "sessions":
+        yield Corruption(f"{key}: a session never given out", lambda r: r.hset(key, "99", "1000"))
+        yield Corruption(f"{key}: no session", lambda r: r.hset(key, "hello", "1000"))
+    if part == "txs":
+        yield Corruption(f"{key}: garbage", lambda r: r.hset(key, "ghost", "once upon a time"))
+
+
+def _put(key: str, field: bytes, value: bytes | str) -> Act:
+    return lambda r: r.hset(key, field, value)
+
+
+def _entry(key: str, part: str, name: str, field: bytes, value: bytes) -> Iterator[Corruption]:
+    drop = Corruption(f"{key}: dropped {name}", lambda r: r.hdel(key, field), part != "m")
+    garbage = Corruption(f"{key}: garbage in {name}", _put(key, field, "\x07 what"), part != "m")
+    if part == "meta":
+        needed = name in {
+            "schema",
+            "incarnation",
+            "throttled",
+            "clock",
+            "seq",
+            "messages",
+            "bytes",
+            "history",
+        }
+        if needed:
+            yield from (drop, garbage)
+        if name in _COUNTERS:
+            yield Corruption(f"{key}: one more {name}", _put(key, field, str(int(value) + 1)))
+        if name == "seq":
+            yield Corruption(f"{key}: {name} behind", _put(key, field, "1"))
+            yield Corruption(f"{key}: {name} beyond", _put(key, field, str(1 << 53)))
+    elif part == "q":
+        if name in _FIELDS and value and not (name.startswith("sub_") and value == b"0"):
+            yield from (drop, garbage)
+        if name in _COUNTERS:
+            yield Corruption(f"{key}: one more {name}", _put(key, field, str(int(value) + 1)))
+        if name == "due" and value:
+            yield Corruption(f"{key}: due too late", _put(key, field, str(int(float(value)) + 10**9)))
+    elif part == "queues":
+        yield drop
+        yield Corruption(f"{key}: generation of {name}", _put(key, field, "77"))
+    elif part == "sessions":
+        if "." in name:
+            yield garbage
+        else:
+            yield from (drop, garbage)
+    elif part == "txs":
+        yield from (drop, garbage)
+        if re.match(rb"[SRXM] ", value):
+            ghost = re.sub(rb"[0-9a-f]{16}", GHOST.encode(), value, count=1)
+            yield Corruption(f"{key}: {name} names nothing", _put(key, field, ghost))
+        else:
+            more = re.sub(rb"^(\d+ \d+) (\d+)", lambda m: m[1] + b" %d" % (int(m[2]) + 1), value)
+            yield Corruption(f"{key}: {name} counts one more", _put(key, field, more))
+    elif part == "s":
+        yield from _state(key, name, field, value)
+        yield garbage
+    elif part == "m":
+        yield from (drop, garbage)
+        yield from _record(key, name, field, value)
+
+
+def _state(key: str, name: str, field: bytes, value: bytes) -> Iterator[Corruption]:
+    words = value.split(b" ")
+    held = words[5][:1] != b"-"
+    if held:
+        yield Corruption(f"{key}: dropped {name}", lambda r: r.hdel(key, field))
+        free = b" ".join([*words[:5], b"-", b"-", b"0"])
+        yield Corruption(f"{key}: {name} held by nobody", _put(key, field, free))
+    else:
+        busy = b" ".join([*words[:5], b"L", b"1.1", b"5"])
+        yield Corruption(f"{key}: {name} held", _put(key, field, busy))
+    size = b" ".join([*words[:4], b"7", *words[5:]])
+    yield Corruption(f"{key}: size in {name}", _put(key, field, size))
+    yield Corruption(f"{key}: one word less in {name}", _put(key, field, b" ".join(words[:-1])))
+    kind = b" ".join([*words[:5], b"Q", *words[6:]])
+    yield Corruption(f"{key}: kind of {name}", _put(key, field, kind))
+
+
+def _record(key: str, name: str, field: bytes, value: bytes) -> Iterator[Corruption]:
+    if field[:1] == b"^":
+        return
+    yield Corruption(f"{key}: {name} cut", _put(key, field, value[:5]), False)
+    yield Corruption(f"{key}: {name} without end of head", _put(key, field, value.replace(b"\0", b"")), False)
+    yield Corruption(f"{key}: {name} arrived never", _put(key, field, b"x" * 13 + value[13:]), False)
+    flag = int(value[13:14], 16)
+    large = value[:13] + b"%x" % (flag ^ 8) + value[14:]
+    yield Corruption(f"{key}: {name} large or not", _put(key, field, large), False)
+    head = value.partition(b"\0")
+    broken = head[0] + b"\x03p9" + b"\0" + head[2]
+    yield Corruption(f"{key}: {name} with priority 9", _put(key, field, broken), False)
+
+
+def _gone(key: str, member: bytes) -> Act:
+    return lambda r: r.zrem(key, member)
+
+
+def _moved(key: str, member: bytes) -> Act:
+    return lambda r: r.zadd(key, {member: 7})
+
+
+def _other_type(key: str) -> Act:
+    return lambda r: (r.delete(key), r.set(key, "x"))
+
+
+def _expiring(key: str) -> Act:
+    return lambda r: r.pexpire(key, 10**9)
+
+
+def _zset(raw: Any, key: str, part: str) -> Iterator[Corruption]:
+    for member, score in raw.zrange(key, 0, -1, withscores=True):
+        if member == b"-":
+            continue
+        name = member.decode("latin-1")
+        drop = Corruption(f"{key}: dropped {name!r}", _gone(key, member))
+        later = Corruption(f"{key}: score of {name!r}", _moved(key, member))
+        if part == "a" or (part == "i" and member[:1] in _INDEX):
+            yield from (drop, later)
+        elif part in ("l", "idle"):
+            yield drop
+        elif part == "t" and (member[:1] in (b"e", b"d") or (member[:1] == b"k" and score >= HELD)):
+            yield drop
+            if member[:1] == b"e":
+                yield later
+    ghosts = {
+        "a": (GHOST, 0), "l": (GHOST, 5), "t": ("e" + GHOST, 5), "i": ("v" + GHOST, 0), "w": ("me", 1),
+        "handles": ("open", 0), "idle": ("99", 5),
+    }  # fmt: skip
+    member, score = ghosts[part]
+    yield Corruption(f"{key}: added {member}", lambda r: r.zadd(key, {member: score}))
+    if part == "t":
+        yield Corruption(f"{key}: a delay of nobody", lambda r: r.zadd(key, {"d" + GHOST: 5}))
+        yield Corruption(f"{key}: a dedup key of nobody", lambda r: r.zadd(key, {"kghost": 9e15}))
+    if part == "i":
+        yield Corruption(f"{key}: an identifier of nobody", lambda r: r.zadd(key, {"csc\0" + GHOST: 0}))
+    if part == "w":
+        yield Corruption(f"{key}: a ticket never given out", lambda r: r.zadd(key, {"1.1 D k0 -": 99}))
