@@ -101,7 +101,7 @@ test-spark-matrix: $(VENV)/.made redis ## the same with the oldest PySpark that 
 		case $$version in newest) wanted='pyspark[connect]>=4.2,<5';; *) wanted="pyspark[connect]==$$version";; esac; \
 		$$place/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
 		$$place/bin/python -m pip install --quiet --editable '.[spark,selector,hiredis]' --group test --group spark "$$wanted" || exit 1; \
-		$$place/bin/python -m pytest -m spark tests/spark $(ARGS) || exit 1; \
+		$$place/bin/python -m pytest -m "spark or spark_sessions" tests/spark $(ARGS) || exit 1; \
 	done
 
 check: lint lua packaging docs ## style, types, floors, Lua, the wheel in a clean environment, the documentation

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+R = TypeVar("R")
+
 #: What makes a small session start fast: one JIT, one collector, no UI, few shuffle partitions.
 CONFIG = {
     "spark.ui.enabled": "false",
@@ -22,3 +27,15 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
 }
+
+
+def patiently(work: Callable[[], R]) -> R:
+    """Do it again where Spark gave up on a Python process of its own that did not start within ten seconds, as happens
+    on a machine that is busy with other things. Nothing of ours has run then; a query goes on from its checkpoint."""
+    for _ in range(5):
+        try:
+            return work()
+        except Exception as error:
+            if "failed to connect back" not in str(error):
+                raise
+    return work()

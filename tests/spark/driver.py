@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.config import CONFIG, SMALL
+from tests.spark.config import CONFIG, SMALL, patiently
 
 
 def main(plan_path: str) -> None:
@@ -34,7 +34,7 @@ def main(plan_path: str) -> None:
         writer = writer.format("mqredis").options(**plan["sink"])
     else:
         writer = writer.format("parquet").option("path", plan["output"])
-    writer.trigger(availableNow=True).start().awaitTermination()
+    patiently(lambda: writer.trigger(availableNow=True).start().awaitTermination())
 
 
 if __name__ == "__main__":

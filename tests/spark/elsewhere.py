@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.config import CONFIG, SMALL
+from tests.spark.config import CONFIG, SMALL, patiently
 
 
 def session(kind: str, folder: str) -> Any:
@@ -28,7 +28,7 @@ def main(plan_path: str) -> None:
     spark, given = session(plan["kind"], plan["folder"]), plan["options"]
     source = spark.read.format("mqredis").options(**given, queue="in", minPartitions=2)
     found: dict[str, Any] = {"kind": type(spark).__module__, "read": source.load().count()}
-    query = (
+    writer = (
         spark.readStream.format("mqredis")
         .options(**given, queue="in", maxMessagesPerTrigger=400, minPartitions=2)
         .load()
@@ -36,9 +36,14 @@ def main(plan_path: str) -> None:
         .writeStream.format("mqredis")
         .options(**given, queue="out", checkpointLocation=plan["folder"] + "/checkpoint")
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+
+    def run() -> Any:
+        query = writer.start()
+        query.awaitTermination()
+        return query
+
+    query = patiently(run)
     found["batches"] = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     frame = spark.range(100).selectExpr("cast(id AS STRING) AS body").repartition(2)
     frame.write.format("mqredis").options(**given, queue="more").mode("append").save()

@@ -229,35 +229,45 @@ def test_errors_come_before_a_job_starts(spark, qm, options, fill):
     ok = spark.range(1).selectExpr("cast(id as string) as body")
     for make, text in [
         (lambda: read(spark, options, queue="none"), "has no queue 'none'"),
-        (lambda: read(spark, options), "exactly one of"),
         (
             lambda: read(spark, options, queue="orders", maxMesagesPerTrigger="1"),
             "did you mean 'maxMessagesPerTrigger'",
-        ),
-        (
-            lambda: read(spark, options, queue="orders", minPartitions="x"),
-            "minPartitions must be a whole number",
         ),
         (
             lambda: spark.read.format("mqredis").schema("a INT").options(**options, queue="orders").load(),
             "no column 'a'",
         ),
         (lambda: write(ok, options, queue="none"), "has no queue 'none'"),
-        (lambda: write(ok, options), "option queue, or a column queue"),
         (lambda: write(ok, options, "overwrite", queue="orders"), "only appends"),
-        (lambda: write(ok, options, queue="orders", txnAppId="a"), "both options txnAppId and txnVersion"),
-        (lambda: write(spark.range(1), options, queue="orders"), "needs a column body"),
-        (
-            lambda: write(ok.selectExpr("body", "1 as extra"), options, queue="orders"),
-            "no message field 'extra'",
-        ),
-        (
-            lambda: write(ok.selectExpr("body", "'x' as priority"), options, queue="orders"),
-            "column 'priority' must be",
-        ),
     ]:
         with pytest.raises(Exception, match=text):
             attempt(make)
+
+
+@pytest.mark.parametrize(
+    "given, columns, text",
+    [
+        ({}, "body STRING", "option queue, or a column queue"),
+        ({"queue": "orders", "txnAppId": "a"}, "body STRING", "both options txnAppId and txnVersion"),
+        ({"queue": "orders"}, "id BIGINT", "needs a column body"),
+        ({"queue": "orders"}, "body STRING, extra INT", "no message field 'extra'"),
+        ({"queue": "orders"}, "body STRING, priority STRING", "column 'priority' must be"),
+        ({"queue": "orders"}, "body STRING, queue STRING", "not both"),
+        ({"queue": "topic"}, "body STRING", "is a topic"),
+        ({"queue": "orders", "queueManagers": "a,b"}, "body STRING", "does not span several"),
+        ({"queue": "orders", "subQueue": "journal"}, "body STRING", "belongs to reading"),
+    ],
+)
+def test_bad_writes_are_refused_before_a_job(spark, qm, options, given, columns, text):
+    from mqredis.spark.source import DefaultSource
+
+    qm.create_queue("orders")
+    qm.create_queue("topic", topic=True)
+    manager = {} if "queueManagers" in given else {"queuemanager": qm.name}
+    named = {"url": options["url"], **manager, **{name.lower(): value for name, value in given.items()}}
+    schema = spark.createDataFrame([], columns).schema
+    with pytest.raises(Exception, match=text):
+        DefaultSource(named).writer(schema, False)
 
 
 def attempt(make: Callable[[], Any]) -> None:

@@ -19,12 +19,13 @@ from tests.spark.conftest import CHECKOUT, environment
 from tests.spark.test_stream import Collected, drain, stream
 from tests.support.server import RedisServer, _free_port
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 NODES = 3
 SLOTS = 16384
 
 
+@pytest.mark.spark_sessions
 @pytest.mark.parametrize("kind", ["connect", "local-cluster[2,1,1024]"])
 def test_other_sessions(kind, qm, options, fill, tmp_path):
     """Source and sink where the driver's Python is not Spark's, and where executors share nothing with it."""
@@ -74,6 +75,7 @@ def node_of(manager: str) -> int:
     return int(key_slot(ManagerKeys(manager).own[0].encode()) * NODES // SLOTS)
 
 
+@pytest.mark.spark
 def test_managers_of_a_cluster_are_read_in_parallel(spark, start_server, tmp_path):
     """Two queue managers on each of three nodes: one batch read, one stream, each message once."""
     cluster = Cluster(start_server)

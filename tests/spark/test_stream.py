@@ -10,6 +10,7 @@ import pytest
 
 import mqredis
 from mqredis.spark import claims, release
+from tests.spark.config import patiently
 
 pytestmark = pytest.mark.spark
 
@@ -35,14 +36,19 @@ class Collected:
 
 def drain(frame: Any, checkpoint: Path, into: Any) -> Any:
     """Run a query until it has taken what is there."""
-    query = (
-        frame.writeStream.foreachBatch(into)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+    writer = frame.writeStream.foreachBatch(into).option("checkpointLocation", str(checkpoint))
+    return finish(writer.trigger(availableNow=True))
+
+
+def finish(writer: Any) -> Any:
+    """Start a query and wait for its end."""
+
+    def run() -> Any:
+        query = writer.start()
+        query.awaitTermination()
+        return query
+
+    return patiently(run)
 
 
 def test_a_stream_receives_everything_once_in_batches(spark, qm, options, fill, tmp_path):
@@ -244,13 +250,10 @@ def test_queue_to_queue(spark, qm, options, fill, tmp_path):
     frame = stream(spark, options, queue="in", maxMessagesPerTrigger="200").selectExpr(
         "body", "label", "priority"
     )
-    query = (
-        frame.writeStream.format("mqredis")
-        .options(**options, queue="out", checkpointLocation=str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
+    writer = frame.writeStream.format("mqredis").options(
+        **options, queue="out", checkpointLocation=str(tmp_path)
     )
-    query.awaitTermination()
+    finish(writer.trigger(availableNow=True))
     assert [m.text for m in qm.open("out").browse()] == [str(n) for n in range(500)]
     assert qm.queue_info("in").messages == 0
 
@@ -261,9 +264,7 @@ def test_bad_streams_are_refused_clearly(spark, qm, options, fill, tmp_path):
         drain(stream(spark, options, queue="none"), tmp_path / "1", Collected())
     with pytest.raises(Exception, match="SELECTOR_SYNTAX"):
         drain(stream(spark, options, queue="orders", selector="a = = 1"), tmp_path / "2", Collected())
+    counts = stream(spark, options, queue="orders").groupBy("label").count().selectExpr("label AS body")
+    writer = counts.writeStream.format("mqredis").outputMode("complete").trigger(availableNow=True)
     with pytest.raises(Exception, match=r"(?i)only appends|complete"):
-        stream(spark, options, queue="orders").groupBy("label").count().selectExpr(
-            "label as body"
-        ).writeStream.format("mqredis").options(
-            **options, queue="orders", checkpointLocation=str(tmp_path / "c")
-        ).outputMode("complete").trigger(availableNow=True).start().awaitTermination()
+        finish(writer.options(**options, queue="orders", checkpointLocation=str(tmp_path / "c")))
