@@ -15,6 +15,7 @@ import pytest
 
 import mqredis
 from mqredis.cli import main
+from mqredis.worker.command import _own_options
 from tests.support.server import RedisServer
 
 APP = """
@@ -129,3 +130,14 @@ def test_targets_that_are_no_worker(app, monkeypatch, target):
     monkeypatch.chdir(app)
     monkeypatch.syspath_prepend(str(app))
     assert main(["worker", target]) == 2
+
+
+def test_what_each_of_several_processes_has_for_itself():
+    assert _own_options(True, "alive", "0.0.0.0:9465", 1) == [
+        "--health-file",
+        "alive.2",
+        "--metrics",
+        "0.0.0.0:9466",
+    ]
+    assert _own_options(False, "alive", None, 0) == ["--health-file", "alive"]
+    assert _own_options(True, None, None, 3) == []
