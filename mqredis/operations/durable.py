@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mqredis.errors import DurabilityNotReached, InvalidArgument
+from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
 from mqredis.operations.context import UnitOfWork
 from mqredis.steps import Arg, Call, Durable, Operation
@@ -83,6 +83,14 @@ def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
                 short = step
     except StopIteration as stop:
         result: R = stop.value
+    except IoTimeout as nothing:  # what was settled on the way has fallen short, and nobody else would say so
+        if short is None:
+            raise
+        raise _not_reached(short, None) from nothing
+    except MqError as refused:
+        if short is not None:
+            refused.add_note(str(_not_reached(short, None)))
+        raise
     finally:
         operation.close()
     if short is not None:

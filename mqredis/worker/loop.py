@@ -27,7 +27,7 @@ from mqredis.operations.receive import Settling
 from mqredis.steps import Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Held
-from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded
+from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded, reached
 from mqredis.worker.unit import AsyncUnit, Unit
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Loop:
         done, self._done = self._done, []
         for lock in done:
             try:
-                lock.commit()
+                reached(lock.commit)
             except LockLost as error:
                 self._lost(error)
 
@@ -128,7 +128,7 @@ class Loop:
     def _read(self, operation: Operation[R]) -> R:
         self.reading = True
         try:
-            return self.manager._run(operation)
+            return reached(lambda: self.manager._run(operation))
         finally:
             self.reading = False
 
@@ -166,7 +166,7 @@ class Loop:
 
     def _settle(self, action: Callable[[], object]) -> None:
         try:
-            action()
+            reached(action)
         except LockLost as error:
             self._lost(error)
 
@@ -235,7 +235,7 @@ class Loop:
 
     def _end(self, action: Callable[[], object]) -> None:
         try:
-            action()
+            reached(action)
         except TransactionSequence as error:
             self._lost(error)
 
@@ -287,7 +287,7 @@ class Loop:
                 held.run(lambda: consumer.handler(*given))
             if held.reason is not None:
                 raise held.reason
-            commit()
+            reached(commit)
         except Cancelled as cancelled:
             why = held.reason or cancelled
             if not isinstance(why, TimeLimitExceeded):

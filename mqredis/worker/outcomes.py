@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from mqredis.errors import DurabilityNotReached
+
+R = TypeVar("R")
+log = logging.getLogger("mqredis.worker")
+
+
+def reached(work: Callable[[], R]) -> R:
+    """Do it. What is done but got less far than the settings ask is done: to handle a message again would be worse."""
+    try:
+        return work()
+    except DurabilityNotReached as short:
+        log.warning("%s", short)
+        if short.__cause__ is not None:
+            raise short.__cause__ from None
+        result: R = short.result
+        return result
+
 
 class Reject(Exception):
     """Raised by a handler: this message can never be handled. It goes to the dead letters with this reason."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +15,7 @@ from mqredis.client import Queue, QueueManager, Transaction
 from mqredis.errors import TransactionUsage
 from mqredis.models import Message, Outgoing
 from mqredis.operations.send import outgoing
+from mqredis.worker.outcomes import reached
 
 Opener = Callable[[str], Queue]
 
@@ -77,11 +79,14 @@ class Unit:
         inside = [item for item in kept if item[0]._handle.transactional]
         for handle, message in kept:
             if not handle._handle.transactional:
-                handle.send(message)
+                reached(partial(handle.send, message))
         if inside:
-            with self.manager.transaction() as transaction:
-                for handle, message in inside:
-                    handle.send(message, transaction=transaction)
+            reached(lambda: self._send_together(inside))
+
+    def _send_together(self, items: Sequence[tuple[Queue, Outgoing]]) -> None:
+        with self.manager.transaction() as transaction:
+            for handle, message in items:
+                handle.send(message, transaction=transaction)
 
 
 class AsyncUnit:
