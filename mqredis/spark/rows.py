@@ -174,11 +174,12 @@ class Encoder:
 
     def _outgoing(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> Any:
         message: Any = _Row()
+        given = {name: value for name, value in zip(names, row, strict=True) if value is not None}
         message.body = body
         message.content_type = kind
-        for name, value in zip(names, row, strict=True):
-            if value is not None:
-                setattr(message, name, _CONVERT[name](value) if name in _CONVERT else value)
+        message.__pydantic_fields_set__ = {"body", "content_type", *given}
+        for name, value in given.items():
+            setattr(message, name, _CONVERT[name](value) if name in _CONVERT else value)
         for name, most in _LENGTHS.items():
             if len(getattr(message, name)) > most:
                 raise InvalidArgument(f"column {name!r}: at most {most} characters")
