@@ -29,7 +29,12 @@ def register(subparsers: Subparsers) -> None:
     quota.add_argument("--messages", type=int)
     quota.add_argument("--bytes", type=int)
     command(subparsers, "maintain", "serve the due timers of every queue", _maintain)
-    command(subparsers, "stats", "show the manager and its queues", _stats)
+    stats = command(
+        subparsers, "stats", "show the manager and its queues, or what passes through one", _stats
+    )
+    stats.add_argument(
+        "queue", nargs="?", help="counts, bytes, ages by priority, totals and rates of this queue"
+    )
     rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
     rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")
     rules.add_argument("--database", type=int, default=0)
@@ -113,6 +118,10 @@ def _maintain(arguments: Arguments, output: Output) -> Exit:
 
 
 def _stats(arguments: Arguments, output: Output) -> Exit:
+    if arguments.queue is not None:
+        with open_manager(arguments) as qm:
+            output.fields(qm.statistics(arguments.queue).model_dump())
+        return Exit.DONE
     with open_manager(arguments) as qm:
         manager, rows = qm.info().model_dump(), [info.model_dump() for info in qm.queues()]
     if output.json_lines:

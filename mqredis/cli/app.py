@@ -12,13 +12,23 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from mqredis import __version__
-from mqredis.cli import admin, completion, messages, pipeline, queues, transfer, watch, work
+from mqredis.cli import admin, completion, messages, pipeline, queues, topics, transfer, watch, work
 from mqredis.cli.common import Output, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.errors import MqError
 
 #: Each adds its subcommands with ``register(subparsers)``.
-MODULES: tuple[ModuleType, ...] = (queues, messages, transfer, work, admin, watch, pipeline, completion)
+MODULES: tuple[ModuleType, ...] = (
+    queues,
+    messages,
+    topics,
+    transfer,
+    work,
+    admin,
+    watch,
+    pipeline,
+    completion,
+)
 
 
 def build() -> argparse.ArgumentParser:

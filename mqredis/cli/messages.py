@@ -25,7 +25,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageLocked, MessageNotFound
-from mqredis.models import Access, Message, Outgoing, PropertyValue
+from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
 
 #: Characters of a body in a table.
 WIDTH = 48
@@ -51,6 +51,7 @@ def register(subparsers: Subparsers) -> None:
         "--expires", type=float, metavar="SECONDS", help="remove it if nobody received it by then"
     )
     send.add_argument("--delay", type=float, metavar="SECONDS", help="hold it back so long")
+    _requests(send)
     for name, about in (("receive", "take messages"), ("peek", "show the first message, leaving it there")):
         read = command(subparsers, name, about, _receive if name == "receive" else _peek)
         read.add_argument("queue")
@@ -79,6 +80,28 @@ def register(subparsers: Subparsers) -> None:
     match_options(move)
 
 
+def _requests(send: Any) -> None:
+    """What a message may ask of the broker besides."""
+    group = send.add_argument_group("traces and duplicates")
+    group.add_argument(
+        "--acknowledge", choices=tuple(ACKNOWLEDGE), help="which acknowledgements --administration-queue gets"
+    )
+    group.add_argument("--administration-queue", metavar="QUEUE")
+    group.add_argument("--response-queue", metavar="QUEUE", help="where replies are expected")
+    group.add_argument(
+        "--journal", choices=tuple(JOURNAL), help="keep a copy: if it fails, when it is sent, both"
+    )
+    group.add_argument("--dead-letter-queue", metavar="QUEUE", help="instead of the system's; with --journal")
+    group.add_argument("--reach", type=float, metavar="SECONDS", help="time to reach the queue")
+    group.add_argument("--dedup-key", metavar="TEXT", help="refuse a second message with this key")
+    group.add_argument("--dedup-window", type=float, metavar="SECONDS", help="at least so long")
+
+
+#: As options spell them: "full-receive", "dead-letter".
+ACKNOWLEDGE = {name.lower().replace("_", "-"): value for name, value in Acknowledge.__members__.items()}
+JOURNAL = {"dead-letter": Journal.DEAD_LETTER, "journal": Journal.JOURNAL, "both": Journal(3)}
+
+
 # ---- send ----------------------------------------------------------------------------------------
 
 
@@ -103,9 +126,14 @@ def _fields(arguments: Arguments) -> dict[str, Any]:
         "label": arguments.label,
         "content_type": arguments.content_type,
         "time_to_be_received": arguments.expires,
+        "time_to_reach_queue": arguments.reach,
         "delay": arguments.delay,
+        "acknowledge": ACKNOWLEDGE.get(arguments.acknowledge),
+        "journal": JOURNAL.get(arguments.journal),
         "properties": dict(map(_property, arguments.property)) or None,
     }
+    for name in ("administration_queue", "response_queue", "dead_letter_queue", "dedup_key", "dedup_window"):
+        fields[name] = getattr(arguments, name)
     for name in ("message_id", "correlation_id", "group_id"):
         text = getattr(arguments, name)
         fields[name] = identifier(text) if text else None

@@ -38,6 +38,7 @@ def register(subparsers: Subparsers) -> None:
     again.add_argument("--to", metavar="QUEUE", help="into this queue instead")
     again.add_argument("--limit", type=int, help="at most so many")
     again.add_argument("--rate", type=float, metavar="PER_SECOND", help="no faster than this")
+    match_options(again)
 
 
 def _export(arguments: Arguments, output: Output) -> Exit:
@@ -94,11 +95,13 @@ def _import(arguments: Arguments, output: Output) -> Exit:
 
 
 def _redrive(arguments: Arguments, output: Output) -> Exit:
+    how = chosen(arguments)
     with open_manager(arguments) as qm:
         total = arguments.limit
         with suppress(QueueNotFound):  # nothing has died yet
-            ready = qm.queue_info(arguments.source).ready
-            total = ready if total is None else min(ready, total)
+            if not how:  # else nobody knows how many it will be
+                ready = qm.queue_info(arguments.source).ready
+                total = ready if total is None else min(ready, total)
         with output.counter("putting back", total) as tick:
 
             def each(_: Message) -> bool:
@@ -106,7 +109,12 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 return True
 
             moved = qm.redrive(
-                arguments.source, where=each, to=arguments.to, limit=arguments.limit, rate=arguments.rate
+                arguments.source,
+                where=each,
+                to=arguments.to,
+                limit=arguments.limit,
+                rate=arguments.rate,
+                **how,
             )
     output.line(f"put back {moved} messages", source=arguments.source, messages=moved)
     return Exit.DONE

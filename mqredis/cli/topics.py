@@ -1,0 +1,64 @@
+"""``mqredis topic ... | request``: publish and subscribe, and a question with its answer."""
+
+from __future__ import annotations
+
+import sys
+
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.exits import Exit
+from mqredis.cli.messages import show
+from mqredis.models import Access
+
+COLUMNS = ("topic", "queue", "selector")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    topic = subparsers.add_parser("topic", help="subscribe queues to topics (queue create NAME --topic)")
+    inner = topic.add_subparsers(metavar="ACTION", required=True, dest="action")
+    listing = command(inner, "list", "list the subscriptions of a topic", _list)
+    listing.add_argument("topic")
+    subscribe = command(inner, "subscribe", "let a queue have what is sent to a topic", _subscribe)
+    subscribe.add_argument("topic")
+    subscribe.add_argument("queue")
+    subscribe.add_argument("--selector", metavar="TEXT", help="only messages for which this is true")
+    unsubscribe = command(
+        inner, "unsubscribe", "end a subscription; the queue keeps what it has", _unsubscribe
+    )
+    unsubscribe.add_argument("topic")
+    unsubscribe.add_argument("queue")
+    request = command(subparsers, "request", "send a request and print its reply", _request)
+    request.add_argument("queue")
+    request.add_argument("body", nargs="?", help="text of the body; without it, standard input is the body")
+    request.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="deadline of the reply (default: 30)"
+    )
+    request.add_argument("--raw", action="store_true", help="nothing but the bytes of the body")
+
+
+def _list(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        output.rows([found.model_dump() for found in qm.subscriptions(arguments.topic)], COLUMNS)
+    return Exit.DONE
+
+
+def _subscribe(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        found = qm.subscribe(arguments.topic, arguments.queue, arguments.selector)
+    output.line(f"{found.queue} has what is sent to {found.topic}", **found.model_dump())
+    return Exit.DONE
+
+
+def _unsubscribe(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        qm.unsubscribe(arguments.topic, arguments.queue)
+    text = f"{arguments.queue} gets nothing more from {arguments.topic}"
+    output.line(text, topic=arguments.topic, queue=arguments.queue)
+    return Exit.DONE
+
+
+def _request(arguments: Arguments, output: Output) -> Exit:
+    body = sys.stdin.buffer.read() if arguments.body is None else arguments.body
+    with open_manager(arguments) as qm, qm.open(arguments.queue, Access.SEND) as queue:
+        show(qm.request(queue, body, timeout=arguments.timeout), arguments, output)
+    return Exit.DONE

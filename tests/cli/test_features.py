@@ -1,0 +1,107 @@
+"""What MSMQ has besides sending and receiving, from the command line."""
+
+from __future__ import annotations
+
+import threading
+
+import mqredis
+from mqredis.cli.exits import Exit
+from tests.cli.conftest import Run
+
+
+def test_topics(run: Run) -> None:
+    run("queue", "create", "news", "--topic")
+    for name in ("all", "eu"):
+        run("queue", "create", name)
+    run("topic", "subscribe", "news", "all")
+    assert run("topic", "subscribe", "news", "eu", "--selector", "region = 'EU'", "--json").rows == [
+        {"topic": "news", "queue": "eu", "selector": "region = 'EU'"}
+    ]
+    run("send", "news", "x", "--property", "region=EU")
+    run("send", "news", "y")
+    assert [row["queue"] for row in run("topic", "list", "news", "--json").rows] == ["all", "eu"]
+    assert run("receive", "eu", "--count", "0").out == "x\n"
+    run("topic", "unsubscribe", "news", "eu")
+    assert " eu " not in run("topic", "list", "news").out
+    assert run("receive", "all", "--count", "0").out == "x\ny\n"
+    assert "is not a topic" in run("topic", "subscribe", "all", "eu", code=Exit.USAGE).err
+
+
+def test_statistics_of_a_queue(run: Run) -> None:
+    run("queue", "create", "orders", "--journaling")
+    run("send", "orders", "x", "--priority", "5")
+    run("receive", "orders")
+    run("send", "orders", "y", "--priority", "6")
+    (row,) = run("stats", "orders", "--json").rows
+    assert (row["ready"], row["journal_messages"], row["total_in"], row["total_out"]) == (1, 1, 2, 1)
+    assert list(row["oldest_seconds"]) == ["6"]
+    assert "journal messages" in run("stats", "orders").out
+    run("stats", "nowhere", code=Exit.REFUSED)
+
+
+def test_inhibits(run: Run) -> None:
+    run("queue", "create", "orders")
+    run("send", "orders", "x")
+    run("queue", "set", "orders", "--get-inhibited", "--put-inhibited")
+    run("send", "orders", "y", code=Exit.REFUSED)
+    run("receive", "orders", code=Exit.REFUSED)
+    run("queue", "set", "orders", "--no-get-inhibited", "--no-put-inhibited")
+    assert run("receive", "orders").out == "x\n"
+
+
+def test_traces_of_a_message(run: Run) -> None:
+    for name in ("orders", "admin", "letters"):
+        run("queue", "create", name)
+    asked = ["--acknowledge", "full-receive", "--administration-queue", "admin", "--response-queue", "admin"]
+    run(
+        "send", "orders", "x", *asked, "--expires", "0", "--journal", "both", "--dead-letter-queue", "letters"
+    )
+    (nack,) = run("receive", "admin", "--json").rows
+    assert nack["message_class"] == 0xC002
+    (dead,) = run("browse", "letters", "--json").rows
+    assert (dead["reason"], dead["original_queue"]) == ("receive_timeout", "orders")
+    run("send", "orders", "y", "--dedup-key", "k", "--dedup-window", "60", "--reach", "5")
+    run("send", "orders", "z", "--dedup-key", "k", code=Exit.REFUSED)
+    run("send", "orders", "z", "--acknowledge", "sometimes", code=Exit.USAGE)
+
+
+def test_redrive_of_what_matches(run: Run) -> None:
+    for name in ("orders", "letters", "other"):
+        run("queue", "create", name)
+    for n in (1, 2, 3):
+        options = ["--property", f"n:={n}", "--correlation-id", f"c{n}", "--group-id", f"g{n}"]
+        run("send", "orders", f"{n}", *options, "--journal", "journal")
+    source = "system$;journal"
+    assert run("redrive", source, "--selector", "n > 2", "--to", "other", "--json").rows[0]["messages"] == 1
+    assert (
+        run("redrive", source, "--correlation-id", "c1", "--to", "other", "--json").rows[0]["messages"] == 1
+    )
+    assert run("redrive", source, "--group-id", "g3", "--to", "other", "--json").rows[0]["messages"] == 0
+    assert (
+        run("redrive", source, "--group-id", "g2", "--rate", "100", "--to", "other").out
+        == "put back 1 messages\n"
+    )
+    assert run("receive", "other", "--count", "0").out == "3\n1\n2\n"
+    run("redrive", source, "--selector", "n = = 1", code=Exit.USAGE)
+
+
+def test_several_destinations(run: Run) -> None:
+    for name in ("a", "b"):
+        run("queue", "create", name)
+    run("send", "a,b", "x")
+    assert [run("receive", name).out for name in "ab"] == ["x\n", "x\n"]
+
+
+def test_request(run: Run, url: str, manager: str) -> None:
+    run("queue", "create", "service")
+
+    def serve() -> None:
+        with mqredis.connect(url, manager=manager) as qm, qm.open("service") as queue:
+            message = queue.receive(60)
+            qm.reply(message, message.body.upper())
+
+    server = threading.Thread(target=serve)
+    server.start()
+    assert run("request", "service", "hello", "--timeout", "60").out == "HELLO\n"
+    server.join(60)
+    run("request", "service", "hello", "--timeout", "0.05", code=Exit.NOTHING)
