@@ -56,7 +56,7 @@ function position.arrive(q, entries)
   for n = 1, #entries do
     local e = entries[n]
     local fate
-    if record.flag(e.rec, 1) then
+    if string.byte(e.rec, 14) ~= 48 and record.flag(e.rec, 1) then -- 48: nothing is set, as in most messages
       if position.named(q, e) then
         index.load()
         index.add(q, e.lid, e.rec, e.keys, named)
@@ -98,7 +98,10 @@ end
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
   local traced = reason == "receive" and string.find(q.flags, "j", 1, true)
-  for n = 1, #entries do traced = traced or position.traced(entries[n]) end
+  for n = 1, #entries do
+    local e = entries[n]
+    if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
+  end
   if traced then
     trace.load()
     trace.plan(q, entries, reason)
@@ -117,7 +120,7 @@ function position.delete(q, entries, reason)
     local from = e.st and e.st.kind ~= "-" and held or free
     from[#from + 1] = e.lid
     fields[#fields + 1] = e.lid
-    if e.rec then
+    if e.rec and string.byte(e.rec, 14) ~= 48 then
       if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
       if record.flag(e.rec, 1) then
         position.leave(q, e, false, named, from == held)
@@ -160,8 +163,9 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e),
       kind = nil, owner = nil, fence = nil }
     if kind ~= "M" then st.deliveries = st.deliveries + 1 end
-    local keys = position.keys(e)
-    local plain = not turns and not record.flag(e.rec, 8) and not string.find(keys, "[aAjQTkK~]")
+    local bare = string.byte(e.rec, 14) == 48
+    local plain = not turns
+      and (bare or not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQTkK~]"))
     st.kind, st.owner, st.fence = plain and kind .. "N" or kind, owner, fence
     e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
     e.st = st
@@ -170,7 +174,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     scores[n * 2] = e.lid
     states[n * 2 - 1] = e.lid
     states[n * 2] = e.seen .. " " .. st.size .. (plain and simple or tail)
-    if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
+    if not bare and record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
     if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
   if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end

@@ -17,14 +17,15 @@ function put.parse(q, at)
   while at <= #ARGV do
     local e = { priority = string.byte(ARGV[at], 1) - 48, rec = frame.stamp .. string.sub(ARGV[at], 2), large = "",
       size = nil, keys = nil, lid = nil }  -- named so that the table has room for them
-    if record.flag(e.rec, 8) then
+    local bare = string.byte(e.rec, 14) == 48
+    if not bare and record.flag(e.rec, 8) then
       at = at + 1
       e.large = ARGV[at]
     end
     if exclusive then e.rec = record.set_flag(e.rec, 1) end
     e.size = #e.rec + #e.large
     if e.size > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
-    if record.flag(e.rec, 1) then
+    if not (bare and not exclusive) and record.flag(e.rec, 1) then
       hooked = true
       local keys = position.keys(e)
       asked = asked or string.find(keys, "[aAjkeQuD]") ~= nil

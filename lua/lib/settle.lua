@@ -25,7 +25,8 @@ function settle.all(q, at, count, lease)
         e.why = string.sub(action, 2)
         action = "j"
       end
-      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true) and done.p or done[action]
+      local to = e.st.kind ~= "LN" and (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true)
+        and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil
     else

@@ -27,12 +27,12 @@ function side.find(name, make)
   end
   local n = side.groups[name]
   local q = n and queue.opened[KEYS[side.first + n * 8 - 7]]
-  if not q then
-    q = n and queue.open(n, side.first)
-    if q then
-      frame.sides = frame.sides or {}
-      frame.sides[#frame.sides + 1] = q
-    end
+  if not q then q = n and queue.open(n, side.first) end
+  if q and not q.beside then
+    -- Also one that was at hand: nobody saves the parent of a subqueue but for what the subqueue counts in it.
+    q.beside = true
+    frame.sides = frame.sides or {}
+    frame.sides[#frame.sides + 1] = q
   end
   if q then return q end
   if make or not n then frame.lack(name) end

@@ -67,6 +67,17 @@ def test_marks_of_a_transaction_are_in_copies_made_at_its_commit(qm):
     assert (dead.first_in_transaction, dead.last_in_transaction) == (True, True)
 
 
+def test_subqueue_leaves_its_traces_in_its_own_queue(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=10, acknowledge=Acknowledge.NEGATIVE_RECEIVE, administration_queue="q")
+    with qm.open("q;s") as sub:
+        q.move(q.peek(0).lookup_id, sub)
+        qm.advance_clock(11)
+        qm.maintain()
+    assert [m.message_class for m in q.browse()] == [0xC002]
+    assert (qm.queue_info("q").messages, qm.queue_info("q").delayed) == (1, 0)
+
+
 def test_redrive_of_what_expires_at_once_comes_to_an_end(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER)
