@@ -5,7 +5,9 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] limit  "" on the first call; then the last SequentialID to remove, so that what came later stays
+-- ARGV[4] limit  "" on the first call; then what CONTINUE said: the last SequentialID to remove, so that what came later
+--   stays, and the id behind which a search goes on
+-- ARGV[5] filter  which messages match, "" all (lib/filter); what is locked or delayed stays then
 -- RETURNS OK number of messages removed by this call
 -- RETURNS CONTINUE number of messages removed by this call, limit for the next one
 -- RETURNS QUEUE_NOT_AVAILABLE
@@ -16,6 +18,8 @@
 --- require "lib/quota"
 --- require "lib/due"
 --- require "lib/sweep"
+--- require "lib/position"
+--- require lazy "lib/search"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -23,11 +27,32 @@ local q = queue.open(1, 3)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 3)
 due.serve(q)
-local limit = ARGV[4] == "" and string.format("%014x", frame.seq) or ARGV[4]
+local limit, place = string.match(ARGV[4], "^(%x*) ?(%x*)$")
+if limit == "" then limit = string.format("%014x", frame.seq) end
 local removed, more
+
+-- Those that match, of as many as one call looks at.
+local function some()
+  search.load()
+  local entries, on = search.look(q, ARGV[5], place, sweep.page)
+  local old = {}
+  for n = 1, #entries do
+    if string.sub(entries[n].lid, 3) <= limit then old[#old + 1] = entries[n] end
+  end
+  if not position.may_leave(q, old, "queue_purged") then return end
+  position.delete(q, old, "queue_purged")
+  more = #entries > 0 and entries[#entries].lid or on
+  limit = more and limit .. " " .. more or limit
+  return #old
+end
+
 if not frame.missing then
-  if ARGV[4] == "" then sweep.pending(q) end
-  removed, more = sweep.clear(q, limit, "queue_purged")
+  if ARGV[5] ~= "" then
+    removed = some()
+  else
+    if ARGV[4] == "" then sweep.pending(q) end
+    removed, more = sweep.clear(q, limit, "queue_purged")
+  end
 end
 quota.save(q)
 reply = frame.close(frame.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })

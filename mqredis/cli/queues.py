@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
 from mqredis.cli.exits import Exit
-from mqredis.client import Queue
-from mqredis.errors import InvalidArgument, IoTimeout, QueueExists
+from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.models import Access, QueueProperties
 
 COLUMNS = ("name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "transactional", "label")
@@ -146,18 +144,7 @@ def _purge(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm, qm.open(arguments.name, Access.RECEIVE) as queue:
         total = None if how else qm.queue_info(arguments.name).ready
         with output.counter("purging", total) as tick:
-            removed = _remove(queue, how, tick) if how else queue.purge()
+            removed = queue.purge(**how)
+            tick(removed)
     output.line(f"removed {removed} messages", name=arguments.name, removed=removed)
     return Exit.DONE
-
-
-def _remove(queue: Queue, how: dict[str, Any], tick: Callable[[int], None]) -> int:
-    """Remove only the messages that match."""
-    removed = 0
-    while True:
-        try:
-            batch = len(queue.receive_many(256, 0, **how))
-        except IoTimeout:
-            return removed
-        removed += batch
-        tick(batch)

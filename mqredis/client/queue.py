@@ -308,9 +308,12 @@ class Queue:
         unit = unit_of(transaction)
         self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
-    def purge(self) -> int:
-        """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many."""
-        return self._run(queue.purge(self._handle))
+    def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
+        """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many.
+
+        With ``match`` or ``selector`` only those that agree, and nothing that is locked or delayed.
+        """
+        return self._run(queue.purge(self._handle, match, selector))
 
     def cancel(self, tag: str) -> None:
         """End the wait of the reader with this tag with OperationCancelled (3.1.7.1.17). Raises WaiterNotFound."""

@@ -179,7 +179,7 @@ def leave(queue: Address, member: str, match: bytes = b"") -> Call[None]:
     return Call("leave", queue.call, [member, match], lambda code, _: check(code))
 
 
-def purge(queue: Address, limit: str = "") -> Call[tuple[int, str]]:
+def purge(queue: Address, limit: str = "", match: bytes = b"") -> Call[tuple[int, str]]:
     """Remove available messages; answers how many, and the limit for the next call or ""."""
 
     def parse(status: int, payload: Payload) -> tuple[int, str]:
@@ -187,7 +187,7 @@ def purge(queue: Address, limit: str = "") -> Call[tuple[int, str]]:
             check(status)
         return number(payload[0]), text(payload[1]) if status == Status.CONTINUE else ""
 
-    return Call("purge", queue.call, [queue.generation, limit], parse)
+    return Call("purge", queue.call, [queue.generation, limit, match], parse)
 
 
 def move(

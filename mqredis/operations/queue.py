@@ -21,11 +21,11 @@ from mqredis.errors import (
     UnsupportedAccess,
     error_for,
 )
-from mqredis.models import Access, QueueInfo, QueueProperties, Share
+from mqredis.models import Access, Match, QueueInfo, QueueProperties, Share
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
-from mqredis.operations.matching import Selection, selection
+from mqredis.operations.matching import Selection, selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.receive import settle
 from mqredis.operations.safety import refuse_volatile
@@ -210,12 +210,14 @@ def close_handle(handle: Handle) -> Operation[None]:
     yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
 
 
-def purge(handle: Handle) -> Operation[int]:
-    """Remove every available message; answers how many (3.1.7.1.7)."""
+def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Operation[int]:
+    """Remove every available message, or those that agree; answers how many (3.1.7.1.7)."""
     handle.need("receive")
-    removed, limit = yield from reach(handle.address, read.purge(handle.address))
+    some = match is not None or selector is not None
+    wanted = text_of(handle, match, selector, 0) if some else b""
+    removed, limit = yield from reach(handle.address, read.purge(handle.address, match=wanted))
     while limit:
-        more, limit = yield from reach(handle.address, read.purge(handle.address, limit))
+        more, limit = yield from reach(handle.address, read.purge(handle.address, limit, wanted))
         removed += more
     return removed
 

@@ -277,5 +277,14 @@ def test_what_matches_nothing_touches_nothing(orders: Run, command: list[str]) -
     assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["a"]
 
 
+def test_a_purge_of_some_is_no_reading(run: Run) -> None:
+    run("queue", "create", "orders", "--journaling")
+    for n in range(3):
+        run("send", "orders", f"{n}", "--property", f"n:={n}")
+    assert run("queue", "purge", "orders", "--selector", "n > 0", "--json").rows[0]["removed"] == 2
+    assert [row["body"] for row in run("browse", "orders", "--json").rows] == ["0"]
+    assert run("browse", "orders;journal", "--json").rows == []
+
+
 def test_a_selector_that_is_wrong_is_usage(orders: Run) -> None:
     assert "mqredis:" in orders("peek", "orders", "--selector", "n = = 1", code=Exit.USAGE).err

@@ -32,6 +32,7 @@ from tests.model.adm import (
     Operation,
     Position,
     Queue,
+    Reason,
     State,
     UnitOfWork,
     Waiter,
@@ -185,9 +186,14 @@ class ModelQueue(Reads):
             raise InvalidArgument()
         self.usable("receive", transaction)
 
-    def purge(self) -> int:
+    def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
+        wanted = self.wanted(match, selector)
         with self._step("receive") as store:
-            return store.purge(self.queue)
+            if (match is None and selector is None) or wanted.plain:
+                return store.purge(self.queue)
+            going = [found[0] for found in matching.search(self.queue, wanted, len(self.queue.positions))]
+            store.deleted(going, Reason.PURGED)
+            return len(going)
 
     def cancel(self, tag: Any) -> None:
         """Cancel Waiting Message Read Request (3.1.7.1.17): every handle's waiters are searched."""

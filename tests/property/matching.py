@@ -101,6 +101,9 @@ class MatchingRunner(Runner):
     def browse_all(self, queue: str, match: dict[str, Any], selector: str | None) -> Any:
         return list(self.queue(queue).browse(match=self.match(match), selector=selector))
 
+    def purge_some(self, queue: str, match: dict[str, Any], selector: str | None) -> Any:
+        return self.queues[queue].purge(match=self.match(match), selector=selector)
+
     def open_with(self, queue: str, selector: str | None) -> Any:
         self.queue(queue).close()
         self.queues[queue] = self.qm.open(queue, selector=selector)
@@ -169,6 +172,7 @@ class MatchingWalker(Walker):
             "get_many": (4, lambda: (self.how(), self.any(), self.unit(), self.few(), *self.asked())),
             "get_group": (3, lambda: (self.any(), self.unit(), *self.asked())),
             "browse_all": (2, lambda: (self.any(), *self.asked())),
+            "purge_some": (1, lambda: (self.any(), *self.asked())),
             "open_with": (0.5, lambda: (self.any(), self.selector())),
             "open_cursor_on": (1.5, lambda: (self.any(), *self.asked())),
             "open_browser": (3, self.open_browser),
