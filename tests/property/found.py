@@ -45,10 +45,10 @@ FOUND: dict[str, tuple[Step, ...]] = {
         _send("plain"), _open("plain"), _browser("next"), _browser("take"),
     ),
     "and once only if it was locked": (
-        _send("plain"), _open("plain"), _browser("next", lock=True, lease=5.0), _browser("take"),
+        _send("plain"), _open("plain"), _browser("next", lock=True, lease=5e3), _browser("take"),
     ),
     "and twice if that lock has lapsed": (
-        _send("turns"), _open("turns"), _browser("next", lock=True, lease=5.0), Step("pass_time", (10.0,)),
+        _send("turns"), _open("turns"), _browser("next", lock=True, lease=5e3), Step("pass_time", (1e4,)),
         _browser("take"),
     ),
     "segments that were joined are marked, all of them": (
@@ -57,19 +57,19 @@ FOUND: dict[str, tuple[Step, ...]] = {
         _browser("first", unmarked=True), Step("get", ("receive", "turns", None, {}, None, None)),
     ),
     "segments that were joined are locked and given back, all of them": (
-        _open("plain", _C), _group("plain", b"88888888", b"22", size=2), _browser("first", lock=True, lease=50.0),
-        _browser("current"), _browser("unlock"), _browser("first", lock=True, lease=50.0), _browser("next"),
+        _open("plain", _C), _group("plain", b"88888888", b"22", size=2), _browser("first", lock=True, lease=5e4),
+        _browser("current"), _browser("unlock"), _browser("first", lock=True, lease=5e4), _browser("next"),
         _get("receive", "plain", _C),
     ),
     "segments that were joined are taken under the cursor, all of them": (
         _open("plain", _C), _group("plain", b"88888888", b"22", size=2), _browser("first"), _browser("take"),
-        _browser("first", lock=True, lease=50.0), _browser("take"),
+        _browser("first", lock=True, lease=5e4), _browser("take"),
     ),
     "a group is free again whatever order its segments come back in": (
         _send("turns", group_id="g", sequence=1, offset=2, segment=True, last_segment=True),
         _group("turns", b"8888", b"1", size=2),
-        _open("turns", _C), _browser("first", lock=True, lease=50.0), _browser("unlock"),
-        Step("lock", ("turns", 50.0)),
+        _open("turns", _C), _browser("first", lock=True, lease=5e4), _browser("unlock"),
+        Step("lock", ("turns", 5e4)),
     ),
     "a complete message of one segment": (
         _send("turns", group_id="g", sequence=2, offset=0, segment=True, last_segment=True),
@@ -88,7 +88,7 @@ FOUND: dict[str, tuple[Step, ...]] = {
     ),
     "a cursor leaves a group alone that is active": (
         _send("turns", group_id="g"), _send("turns", group_id="g"), _send("turns", group_id="h"),
-        Step("lock", ("turns", 50.0)), Step("open_cursor", ("turns",)),
+        Step("lock", ("turns", 5e4)), Step("open_cursor", ("turns",)),
         Step("use_cursor", (0, "turns", "peek", None)), Step("use_cursor", (0, "turns", "receive", None)),
         Step("use_cursor", (0, "turns", "reset", None)), Step("use_cursor", (0, "turns", "receive", None)),
     ),
@@ -97,7 +97,7 @@ FOUND: dict[str, tuple[Step, ...]] = {
         Step("use_browser", (0, "first", "plain", None, {"correlation_id": "none"}, {})), _browser("next"),
     ),
     "a lock under the cursor that was purged": (
-        _send("units"), _open("units"), _browser("first", lock=True, lease=50.0), Step("purge", ("units",)),
+        _send("units"), _open("units"), _browser("first", lock=True, lease=5e4), Step("purge", ("units",)),
         _browser("current"), _browser("take"),
     ),
     "locks of a group come back oldest first": (

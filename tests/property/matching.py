@@ -31,8 +31,6 @@ class MatchingRunner(Runner):
     queue_properties: ClassVar[dict[str, dict[str, Any]]] = _QUEUES
     subqueues: ClassVar[tuple[str, ...]] = ("turns;s",)
     subscriptions: ClassVar[tuple[tuple[str, str, str | None], ...]] = ()
-    tick: ClassVar[float] = 0.0
-    hold: ClassVar[float] = 50.0
 
     def __init__(self, qm: Any) -> None:
         self.tokens: list[str] = []
@@ -80,7 +78,7 @@ class MatchingRunner(Runner):
         if grouping:
             asked["grouping"] = grouping
         if how == "lock":
-            self.locks.append(self.queue(queue).lock(0, lease=50, **asked))
+            self.locks.append(self.queue(queue).lock(0, lease=self.hold, **asked))
             return self.locks[-1]
         return self.queue(queue).receive(0, transaction=self.unit(unit, queue), **asked)
 
@@ -89,7 +87,7 @@ class MatchingRunner(Runner):
     ) -> Any:
         asked = {"match": self.match(match), "selector": selector}
         if how == "lock":
-            found = self.queue(queue).lock_many(count, 0, lease=50, **asked)
+            found = self.queue(queue).lock_many(count, 0, lease=self.hold, **asked)
             self.locks += found
             return found
         return self.queue(queue).receive_many(count, 0, transaction=self.unit(unit, queue), **asked)
@@ -102,7 +100,7 @@ class MatchingRunner(Runner):
         return list(self.queue(queue).browse(match=self.match(match), selector=selector))
 
     def purge_some(self, queue: str, match: dict[str, Any], selector: str | None) -> Any:
-        return self.queues[queue].purge(match=self.match(match), selector=selector)
+        return self.queue(queue).purge(match=self.match(match), selector=selector)
 
     def open_with(self, queue: str, selector: str | None) -> Any:
         self.queue(queue).close()
@@ -178,12 +176,9 @@ class MatchingWalker(Walker):
             "open_browser": (3, self.open_browser),
             "use_browser": (18, self.use_browser),
             "move": (1, lambda: (*self.one(("turns", "turns;s"), ("turns;s", "turns")), self.few(), None)),
-            "pass_time": (2, lambda: (self.one(1.0, 4.0, 10.0, 100.0),)),
+            "pass_time": (2, lambda: (self.one(1e3, 4e3, 1e4, 1e5),)),
         }
         self.kinds = kept | more
-
-    def lease(self) -> float:
-        return self.one(5.0, 50.0, 500.0, 500.0)
 
     def how(self, *more: str) -> str:
         return self.one("receive", "lock", *more)
@@ -213,9 +208,9 @@ class MatchingWalker(Walker):
                 fields |= {"offset": self.one(0, 0, 1, 2, 3), "segment": True}
                 fields["last_segment"] = rng.random() < 0.5
         if rng.random() < 0.06:
-            fields["time_to_be_received"] = self.one(3.0, 50.0)
+            fields["time_to_be_received"] = self.one(3e3, 5e4)
         if rng.random() < 0.06:
-            fields["delay"] = self.one(3.0, 50.0)
+            fields["delay"] = self.one(3e3, 5e4)
         return fields
 
     def send_group(self) -> tuple[Any, ...]:
@@ -257,7 +252,7 @@ class MatchingWalker(Walker):
         asked: dict[str, Any] = {}
         if how in ("first", "next"):
             if self.rng.random() < 0.3:
-                asked |= {"lock": True, "lease": self.one(5.0, 50.0)}
+                asked |= {"lock": True, "lease": self.one(5e3, 5e4)}
             if self.rng.random() < 0.4:
                 asked["unmarked"] = True
             if self.rng.random() < 0.2:

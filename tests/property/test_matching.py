@@ -37,7 +37,7 @@ def seeds(full: int, few: int) -> list[int]:
 
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_model_and_broker_agree(redis_server):
-    for seed in seeds(1000, 15):
+    for seed in seeds(1000, 8):
         steps = MatchingWalker(seed).steps(150)
         wrong = MatchingPair(redis_server.url).walk(steps)
         if wrong:
@@ -53,7 +53,7 @@ def test_what_was_found_once(redis_server, steps):
 
 def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
     """Replies, visible state and stored keys after these steps."""
-    chosen = Settings(test_clock=True, allow_volatile=True)
+    chosen = Settings(test_clock=True, allow_volatile=True, mark_interval_seconds=5000)
     with mqredis.connect(client, manager=manager, settings=chosen) as qm:
         runner = MatchingRunner(qm)
         replies = [runner.do(step) for step in steps]
@@ -63,7 +63,7 @@ def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
 
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_fake_and_real_agree(redis_server):
-    for seed in seeds(300, 5):
+    for seed in seeds(300, 3):
         steps = MatchingWalker(seed).steps(120)
         manager = f"fakes-{os.getpid()}-{next(_numbers)}"
         with redis_server.client() as real, fake_backend().client() as fake:

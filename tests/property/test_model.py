@@ -71,7 +71,7 @@ class Pair:
 
     def __init__(self, url: str) -> None:
         self.manager = f"walk-{os.getpid()}-{next(_numbers)}"
-        chosen = Settings(test_clock=True, allow_volatile=True)
+        chosen = Settings(test_clock=True, allow_volatile=True, mark_interval_seconds=5000)
         self.qm = mqredis.connect(url, manager=self.manager, settings=chosen)
         self.real = self.runner(self.qm)
         self.model = self.runner(model.connect(manager=self.manager, settings=chosen))
