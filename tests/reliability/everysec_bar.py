@@ -24,7 +24,7 @@ LOOKS = 3000
     "reported; how much is counted",
 )
 def everysec(run: Run) -> None:
-    """Write, kill when the log is behind, start again, count."""
+    """Write, kill when the log is behind, start again, count. With WAITAOF, half of the rounds ask for the disk."""
     rounds = run.size(200)
     run.counts.update({"kills": rounds, "kills with a loss": 0, "acknowledged units": 0, "lost units": 0})
     worst_units, worst_ms, ids = 0, 0.0, set[int]()
@@ -32,11 +32,17 @@ def everysec(run: Run) -> None:
         with mqredis.connect(server.url) as qm:
             for name in ("t", "u"):
                 qm.create_queue(name, transactional=True)
-        for _ in range(rounds):
+        levels = ("memory", "fsync") if _has_waitaof(server) else ("memory",)
+        for number in range(rounds):
             with mqredis.connect(server.url, settings=SETTINGS) as qm:
-                writer = Writer(qm, "memory", ids, b" " * 2000)
+                writer = Writer(qm, levels[number % len(levels)], ids, b" " * 2000)
                 times = _load(server, writer)
                 lost, age = _after(server, writer, times, qm)
+            if writer.level == "fsync":
+                if lost:
+                    raise AssertionError(f"{lost} units were on disk, and they are gone")
+                run.add("acknowledged units at fsync, none lost", len(times))
+                continue
             run.add("acknowledged units", len(times))
             run.add("lost units", lost)
             run.add("kills with a loss", int(lost > 0))
@@ -54,8 +60,9 @@ def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
         try:
             while True:
                 writer.commit()
-                times[writer.unit] = time.monotonic()
-                if len(times) > 20:
+                if writer.unit in writer.acknowledged:
+                    times[writer.unit] = time.monotonic()
+                if len(times) > (20 if writer.level == "memory" else 1):
                     enough.set()
         except MqError:
             enough.set()  # killed
@@ -74,6 +81,15 @@ def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
     if thread.is_alive():
         raise AssertionError("the writer hangs")
     return {unit: end - when for unit, when in times.items()}
+
+
+def _has_waitaof(server: RedisServer) -> bool:
+    with server.client() as raw:
+        try:
+            raw.execute_command("WAITAOF", 0, 0, 1)
+        except redis.ResponseError:
+            return False
+    return True
 
 
 def _behind(raw: redis.Redis) -> bool:
