@@ -26,6 +26,7 @@ round; then median (minimum-maximum) over the rounds. Body 200 bytes, properties
 persistence, one process, one connection, no-op work. One core: server and client share it, so the figure is
 the cost of the code. Two cores: one each, so that every round trip also wakes the other core."""
 
+LEFT_OUT = "left out: the time was over"
 LOOPS = tuple(work for work in WORKS if work != "drain")
 #: Whoever is measured in company.
 READERS = [(UNIT, 1), ("mqredis", 1), ("mqredis worker", 1), ("mqredis asyncio", 1), ("mqredis asyncio", 500)]
@@ -142,7 +143,7 @@ def measure(this: Run, seconds: float) -> dict[str, str]:
     start = time.monotonic()
     for name, share, part in this.parts():
         if time.monotonic() - start > seconds:
-            failed[name] = "left out: the time was over"
+            failed[name] = LEFT_OUT
             continue
         tell(name)
         try:
@@ -211,7 +212,7 @@ def main() -> None:
     if target is not None:
         page.write(results.resolve(), target.resolve())
         print(f"page: {target}")
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if set(failed.values()) - {LEFT_OUT} else 0)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,14 @@ def growth(server: Server, axis: str, sizes: list[int], rounds: int, seconds: fl
     server.pin({0})
     with closing(Child("mqredis, growth", server.url)) as child:
         answer = child.order(
-            work="grow", axis=axis, sizes=sizes, rounds=rounds, count=100, seconds=seconds, cores=[0]
+            patience=240,  # the longest backlog takes its time to fill
+            work="grow",
+            axis=axis,
+            sizes=sizes,
+            rounds=rounds,
+            count=100,
+            seconds=seconds,
+            cores=[0],
         )
     if "error" in answer:
         return [{"axis": axis, "error": answer["error"]}]

@@ -73,10 +73,10 @@ class Child:
             self._hello = self.answer()
         return self._hello
 
-    def order(self, **order: Any) -> dict[str, Any]:
+    def order(self, patience: float = PATIENCE, **order: Any) -> dict[str, Any]:
         """Have one thing measured."""
         self.begin(**order)
-        return self.answer()
+        return self.answer(patience)
 
     def begin(self, **order: Any) -> None:
         """Order something without waiting for its end."""
@@ -86,10 +86,10 @@ class Child:
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, seconds: float = PATIENCE) -> dict[str, Any]:
         """The next answer; a process that gives none for too long is ended."""
         assert self.process.stdout is not None
-        patience = threading.Timer(PATIENCE, self.process.kill)
+        patience = threading.Timer(seconds, self.process.kill)
         patience.start()
         try:
             line = self.process.stdout.readline()
@@ -149,6 +149,11 @@ def _round(server: Server, section: Section, number: int, results: Results) -> N
     with children(order, server.url) as running:
         for peer, child in running.items():
             results.peers.setdefault(peer, child.hello)
+        for peer, child in running.items():
+            if "error" in child.hello:
+                tell(f"{peer} does not start: {child.hello['error']}")
+                row = {"section": section.title, "place": section.place, "round": number, "work": "start"}
+                results.rows.append({**row, "peer": peer, "error": child.hello["error"]})
         for work in section.works:
             for peer in order:
                 if work not in (*running[peer].hello.get("works", ()), "memory"):
