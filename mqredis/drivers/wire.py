@@ -84,7 +84,7 @@ def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[by
 
 def digits(args: Sequence[Arg]) -> tuple[Arg, ...]:
     """Arguments with numbers as text: hiredis (3.5) crashes when a signal's handler raises while it packs a number."""
-    return tuple([b"%d" % arg if type(arg) is int else arg for arg in args])
+    return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 
 def _gather(parts: list[bytes]) -> list[bytes]:
