@@ -26,6 +26,7 @@ round; then median (minimum-maximum) over the rounds. Body 200 bytes, properties
 persistence, one process, one connection, no-op work. One core: server and client share it, so the figure is
 the cost of the code. Two cores: one each, so that every round trip also wakes the other core."""
 
+SYSTEM = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
 LEFT_OUT = "left out: the time was over"
 LOOPS = tuple(work for work in WORKS if work != "drain")
 #: Whoever is measured in company.
@@ -188,7 +189,7 @@ def main() -> None:
         "quick": options.quick,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": time.monotonic() - start,
-        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "load": load},
+        "machine": {"system": SYSTEM, "cores": os.cpu_count(), "load": load},
         "server": {"version": redis_version, **OPTIONS},
         "versions": {name: envs.versions(name) for name in sorted(environments)},
         "peers": this.results.peers,

@@ -24,6 +24,11 @@ Made {made} on {cores} cores, {system}, load average {load}; Redis {redis}, sett
 {quick}
 """
 
+BUSY = """
+**The machine was busy with other work during this run: its times mean little. Counts (round trips, commands, bytes,
+script calls, memory) do not depend on that.**
+"""
+
 LOSE = """\
 ## Where we lose
 
@@ -39,16 +44,18 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
         f"{name} {value!r}" for name, value in document["server"].items() if name != "version"
     )
     quick = "A quick run: few rounds, few peers, small sizes.\n" if document["quick"] else ""
+    machine = document["machine"]
+    busy = BUSY if machine["load"][0] > machine["cores"] else ""
     head = HEAD.format(
         about=document["about"],
         made=document["made"],
-        cores=document["machine"]["cores"],
-        system=document["machine"]["system"],
-        load=", ".join(f"{load:.2f}" for load in document["machine"]["load"]),
+        cores=machine["cores"],
+        system=machine["system"],
+        load=", ".join(f"{load:.2f}" for load in machine["load"]),
         redis=document["server"]["version"],
         settings=settings,
         seconds=document["seconds"],
-        quick=quick,
+        quick=quick + busy,
     )
     lost = []
     for goal in goals.GOALS:
