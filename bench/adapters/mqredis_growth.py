@@ -54,9 +54,9 @@ class MqredisGrowth(Mqredis):
     ) -> list[Row]:
         """Seconds for one operation, and what the server's scripts took of them, in each round."""
         rows: list[Row] = []
-        begun = time.monotonic()
         prepare: Callable[[int], dict[str, Operation]] = getattr(self, f"_{axis}")
         works = {size: prepare(size) for size in sizes}
+        begun = time.monotonic()
         for number in range(rounds + 1):
             if number > 1 and time.monotonic() - begun > seconds:
                 break
