@@ -15,7 +15,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import positions, records, strays, timers
-from mqredis.operations.policy_invariants import dedup
+from mqredis.operations.policy_invariants import dedup, retries, topics
 from mqredis.operations.snapshot import Store
 
 TYPES = {
@@ -347,8 +347,8 @@ def waiters(store: Store) -> Faults:
 Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
-    meta_fields, key_types, key_names, queue_fields, records, positions, timers, dedup, strays, owners, claims,
-    transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
+    meta_fields, key_types, key_names, queue_fields, records, positions, timers, dedup, retries, topics, strays,
+    owners, claims, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.
 CUT: frozenset[Check] = frozenset(

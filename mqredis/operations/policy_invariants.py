@@ -1,15 +1,23 @@
-"""Invariants of what queues do by themselves: dedup keys (see :mod:`mqredis.operations.invariants`)."""
+"""Invariants of what queues do by themselves: dedup keys, retry policies, topics.
+
+See :mod:`mqredis.operations.invariants`.
+"""
 
 from __future__ import annotations
 
 import re
 
+from mqredis import keys
 from mqredis.commands.doctor import Edit
 from mqredis.operations.faults import Fault, Faults, at, shown
 from mqredis.operations.snapshot import Store
 
 #: The score of a dedup key that a message in the queue holds (lib/special.lua); others have the end of their window.
 HELD = 9_000_000_000_000_000
+_POLICY = re.compile(
+    r"\d{1,9} \d{1,9} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
+)
+_ID = re.compile(rb"[0-9a-f]{16}")
 _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
 
 
@@ -41,3 +49,43 @@ def dedup(store: Store) -> Faults:
             yield Fault(
                 "dedup.missing", had[key], f"has the dedup key {shown(key)} and does not hold it", (edit,)
             )
+
+
+def retries(store: Store) -> Faults:
+    """A retry policy can be read, the queue's flag tells whether there is one, and its timers name messages."""
+    for view in store.queues.values():
+        if "flags" not in view.fields or view.keys["q"] not in store.keys:
+            continue
+        text, flags = view.fields.get("retry", ""), view.fields["flags"]
+        if text and not _POLICY.fullmatch(text):
+            yield Fault("retry.malformed", view.path, f"its retry policy is {text!r:.60}")
+        elif ";" not in view.path and ("r" in flags) != bool(
+            text
+        ):  # a subqueue goes by the flags of its queue
+            edit = Edit("hset", view.keys["q"], "flags", flags + "r" if text else flags.replace("r", ""))
+            say = (
+                "has a retry policy and does not know it"
+                if text
+                else "follows a retry policy that it does not have"
+            )
+            yield Fault("retry.flag", view.path, say, (edit,))
+        for member in view.policies:
+            if member[:1] == b"b" and not _ID.fullmatch(member[1:]):
+                edit = Edit("zrem", view.keys["t"], member)
+                yield Fault(
+                    "retry.timer", f"{view.path}: {shown(member[1:])}", "rests and is no message", (edit,)
+                )
+
+
+def topics(store: Store) -> Faults:
+    """Only topics have subscriptions, and these can be read."""
+    for view in store.queues.values():
+        for name, text in view.fields.items():
+            if not name.startswith("sub:"):
+                continue
+            where = f"{view.path}: {keys.decode(name[4:])}"
+            size = re.match(r"(\d{1,9}):", text)
+            if "f" not in view.fields.get("flags", "f"):
+                yield Fault("topic.flag", where, "is subscribed to a queue that is no topic")
+            elif size is None or int(size[1]) > len(text.encode()) - len(size[0]):
+                yield Fault("topic.subscription", where, f"its subscription is {text!r:.60}")

@@ -37,3 +37,50 @@ def test_dedup_keys(qm, redis_server):
         with pytest.raises(mqredis.DuplicateMessage):
             q.send(b"b", dedup_key="l")
         q.send(b"d", dedup_key="leak")
+
+
+#: Key part and what is planted there, the code that tells of it, does a repair mend it.
+PLANTS = {
+    "messages of a journal": ("q:q%3Bjournal:q", {"messages": 7}, "counter.queue", True),
+    "bytes of a journal": ("q:q%3Bjournal:q", {"bytes": 1}, "counter.queue", True),
+    "messages of the dead letters": ("q:system%24%3Bdeadletter:q", {"messages": 0}, "counter.queue", True),
+    "what rests counts in its queue": ("q:q:q", {"sub_messages": 0}, "counter.queue", True),
+    "policy of words": ("q:q:q", {"retry": "as often as you like"}, "retry.malformed", False),
+    "policy without its flag": ("q:q:q", {"flags": "j"}, "retry.flag", True),
+    "flag without a policy": ("q:q:q", {"retry": ""}, "retry.flag", True),
+    "rest of nothing": ("q:q:t", {"bnobody": 5}, "retry.timer", True),
+    "rest of something that is not there": ("q:q:t", {"k\x01": 9e15}, "dedup.leak", True),
+    "subscription of words": ("q:news:q", {"sub:q": "everything"}, "topic.subscription", False),
+    "subscription cut short": ("q:news:q", {"sub:q": "99:n = 1"}, "topic.subscription", False),
+    "subscription of a queue": ("q:q:q", {"sub:news": "0:"}, "topic.flag", False),
+    "delay of a message that is there": ("q:q:t", {"d{first}": 5}, "timer.delay", True),
+    "expiry of a message that has none": ("q:q:t", {"e{first}": 5}, "timer.expiry", True),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
+def test_what_is_planted_is_found(qm, redis_server, plant):
+    part, values, code, mended = plant
+    qm.create_queue("news", topic=True)
+    policy = mqredis.RetryPolicy(immediate=0, cycles=1)
+    qm.create_queue("q", journaling=True, retry=policy)
+    qm.subscribe("news", "q", "n = 1")
+    q = qm.open("q")
+    q.send(b"rests")
+    q.lock(0).abort()
+    q.send(b"gone")
+    q.receive(0)
+    q.send(b"dead", time_to_be_received=0, journal=mqredis.Journal.DEAD_LETTER)
+    q.send(b"there")
+    q.send(b"later", delay=60)
+    assert codes(qm) == []
+    first = f"{q.peek(0).lookup_id:016x}"
+    with redis_server.client() as client:
+        key = f"mq:{{ill}}:{part}"
+        if part.endswith(":t"):
+            client.zadd(key, {name.format(first=first): score for name, score in values.items()})
+        else:
+            client.hset(key, mapping=values)
+    assert code in codes(qm)
+    qm.doctor(repair=True)
+    assert codes(qm) == ([] if mended else [code])
