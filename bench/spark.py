@@ -234,7 +234,8 @@ def main() -> None:
         print(json.dumps(rates))
         return
     for name, rate in rates.items():
-        kind = "write" if "to queue" in name else "stream to Parquet" if "to Parquet" in name else "read"
+        kind = "write" if "write" in name or "to queue" in name else "read"
+        kind = "stream to Parquet" if "to Parquet" in name else kind
         ratio = rate / rates[f"API ceiling, {kind}"]
         goal = f"   {rate / GOALS[name]:5.2f} of {GOALS[name]:,}" if name in GOALS else ""
         print(f"{name:42} {rate:12,.0f} rows/s   {ratio:5.2f} of the ceiling{goal}")

@@ -10,6 +10,7 @@ R = TypeVar("R")
 #: What makes a small session start fast: one JIT, one collector, no UI, few shuffle partitions.
 CONFIG = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.bindAddress": "127.0.0.1",
