@@ -338,6 +338,14 @@ def test_handles_go_with_their_session_and_their_queue(patient: Patient, backend
     }
 
 
+def test_a_slot_whose_fate_others_decided_goes_with_its_session(patient: Patient, backend: Backend) -> None:
+    other = mqredis.connect(backend.client(), manager=patient.qm.name)
+    token = f"{other._driver.session}.7:1"  # of a call that never arrived
+    assert patient.qm.resolve(token).outcome == "never"
+    other.close()
+    assert patient.codes() == set()
+
+
 def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, orders = commands.audit, full.qm.open("orders")
 

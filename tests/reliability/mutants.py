@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from mqredis import scripts
 
-#: The files that the quick suite of the mutation bar exercises. Waiting, matching, journals and topics have suites of
-#: their own, which need the faces.
+#: The files that are changed: what sends, reads, settles, commits, moves and sweeps.
 FILES = (
     "lib/frame", "lib/queue", "lib/quota", "lib/record", "lib/position", "lib/due", "lib/lapse", "lib/release",
     "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
@@ -45,6 +46,11 @@ class Mutant:
     before: str
     after: str
 
+    @property
+    def key(self) -> str:
+        """What it does, whatever line it stands on now: explanations are kept by it."""
+        return f"{self.file}: {self.before.strip()}  =>  {self.after.strip() or '(nothing)'}"
+
     def __str__(self) -> str:
         return f"lua/{self.file}.lua:{self.number}: {self.before.strip()}  =>  {self.after.strip() or '(nothing)'}"
 
@@ -61,6 +67,17 @@ def mutants() -> Iterator[Mutant]:
             if not _NOT_CODE.match(line):
                 for after in _changes(line):
                     yield Mutant(file, number, line, after)
+
+
+def sample(size: int) -> list[Mutant]:
+    """So many of them, spread over all files: always the same ones, and those of a smaller sample first."""
+    seen: Counter[str] = Counter()
+    order = []
+    for mutant in mutants():
+        seen[mutant.key] += 1
+        text = f"{mutant.file}|{mutant.before.strip()}|{mutant.after.strip()}|{seen[mutant.key]}"
+        order.append((hashlib.sha256(text.encode()).hexdigest(), mutant))
+    return [mutant for _, mutant in sorted(order, key=lambda pair: pair[0])[:size]]
 
 
 def _changes(line: str) -> Iterator[str]:
