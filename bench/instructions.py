@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -97,6 +98,9 @@ def measure(server: Server, functions: str) -> dict[str, float]:
                 held[:] = queue.lock_many(size, 0, settle=held)
 
             batch = [message(number) for number in range(100)]
+            # A queue of some length: below 128 messages Redis keeps it in another form.
+            for _ in range(10):
+                queue.send_many(batch)
             kinds: tuple[tuple[str, Callable[[], object], int, int], ...] = (
                 ("send", lambda q=queue, b=batch: q.send(b[0]), 200, 1),  # type: ignore[misc]
                 ("lock and settle", lambda s=step: s(1), 150, 1),  # type: ignore[misc]
@@ -108,6 +112,74 @@ def measure(server: Server, functions: str) -> dict[str, float]:
     return results
 
 
+#: What a send reads and writes, and nothing decided: KEYS as in the scripts, ARGV[1] a record.
+_FLOOR = """
+call("HMGET", KEYS[1], "brief", "history", "seq", "messages", "bytes")
+call("TIME")
+call("HMGET", KEYS[2], "1", "1.1")
+call("HMGET", KEYS[4], "brief", "messages", "bytes", "gone", "due", "waiting")
+local n = string.format("%016x", call("HINCRBY", KEYS[1], "seq", 1))
+call("HSET", KEYS[7], n, ARGV[1])
+call("ZADD", KEYS[5], "0", n)
+call("HSET", KEYS[4], "messages", "1001", "bytes", "300001")
+call("HSET", KEYS[1], "history", "1001", "messages", "1001", "bytes", "300001")
+call("HSET", KEYS[2], "1.1", "17 1763676000000 - 0 1001 16:040000000000000a0:")
+return { 0, "0123456789abcdef0123456789abcdef", 1001, n, "" }"""
+
+
+def floor(server: Server) -> dict[str, float]:
+    """The raw list, and what a function of the server costs before it has done anything of use."""
+    client: Any = server.client
+    record = "x" * 310
+    keys = [f"mq:{{floor}}:{part}" for part in ("meta", "sessions", "txs", *(f"q:q:{x}" for x in "qalmstwi"))]
+    fields = dict.fromkeys(("brief", "history", "seq", "messages", "bytes", "schema", "run_id"), "1")
+    client.hset(keys[0], mapping=fields)
+    client.hset(keys[1], mapping={"1": "60000 4", "1.1": "x" * 65})
+    client.hset(keys[3], mapping={**fields, "gone": 0, "due": "", "waiting": ""})
+    client.zadd(keys[4], {f"{n:016x}": 0 for n in range(-1000, 0)})
+
+    def function(body: str) -> Callable[[], object]:
+        text = f"local function run(KEYS, ARGV) local call = redis.call {body}\nend"
+        end = "redis.register_function{function_name='floor', callback=run}"
+        client.execute_command("FUNCTION", "LOAD", "REPLACE", f"#!lua name=floor\n{text}\n{end}")
+        return lambda: client.execute_command(
+            "FCALL", "floor", len(keys), *keys, record, "1.1", "17", "1", ""
+        )
+
+    def pipeline(work: Callable[[Any], object]) -> None:
+        with client.pipeline(transaction=False) as pipe:
+            work(pipe)
+            pipe.execute()
+
+    def pop(pipe: Any) -> None:
+        for _ in range(100):
+            pipe.lmove("list", "held", "RIGHT", "LEFT")
+
+    def acknowledge(pipe: Any) -> None:
+        for _ in range(100):
+            pipe.lrem("held", -1, record)
+
+    def life() -> None:
+        pipeline(pop)
+        pipeline(acknowledge)
+
+    def one() -> None:
+        client.lrem("held", 1, client.lmove("list", "held", "RIGHT", "LEFT"))
+
+    return {
+        "`PING`": server.count(client.ping, 200, 1),
+        "raw list: `LPUSH`": server.count(lambda: client.lpush("list", record), 1_500, 1),
+        "raw list: `LMOVE` and `LREM`": server.count(one, 200, 1),
+        "raw list: `LPUSH` of 100": server.count(lambda: client.lpush("list", *[record] * 100), 10, 100),
+        "raw list: `LMOVE` and `LREM`, 100 in a pipeline": server.count(life, 8, 100),
+        "a function that does nothing, 11 keys and 5 arguments": server.count(function("return 0"), 200, 1),
+        "the same with 10 `GET` of nothing": server.count(
+            function("for _ = 1, 10 do call('GET', KEYS[9]) end return 0"), 200, 1
+        ),
+        "the reads and writes of a send, with nothing decided": server.count(function(_FLOOR), 200, 1),
+    }
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -115,11 +187,15 @@ def main() -> None:
     server = Server(parser.parse_args().binary)
     try:
         columns = {form: measure(server, form) for form in ("off", "auto")}
+        beside = floor(server)
     finally:
         server.process.kill()
     print("| thousand instructions per message | EVALSHA | FCALL |\n|---|---|---|")
     for what in columns["off"]:
         print(f"| {what} | {columns['off'][what]:.0f} | {columns['auto'][what]:.0f} |")
+    print("\n| for comparison | |\n|---|---|")
+    for what, thousands in beside.items():
+        print(f"| {what} | {thousands:.1f} |")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ due.serve(q)
 if frame.missing then return frame.close(frame.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}
 if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
-  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", frame.seq)
+  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", tonumber(frame.seq))
   available = 0
   for band = 0, 7 do
     local from = string.format(ARGV[6] ~= "" and "(%02x%s" or "[%02x%s", band, ARGV[6])
@@ -40,7 +40,7 @@ end
 local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
 local first = redis.call("ZRANGE", q.a, 0, 0)[1]
 local rec = first and redis.call("HGET", q.m, first)
-reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", frame.seq),
+reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(frame.seq)),
   rec and string.sub(rec, 1, 13) or "", frame.now, redis.call("ZCARD", q.l), redis.call("ZCARD", q.t),
   ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
   c and claim.alive(c) and 1 or 0 }

@@ -20,5 +20,6 @@ elseif ARGV[3] == "throttled" then
 else
   redis.call("HSET", KEYS[1], "quota_messages", ARGV[4], "quota_bytes", ARGV[5])
 end
+frame.brief()
 frame.touch()
 return frame.close({ status.OK, "", 0, frame.now })

@@ -7,8 +7,9 @@
 -- ARGV[3] generation  of the topic behind the handle
 -- ARGV[4] transaction  id, "" outside a transaction
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
--- ARGV[6+] message  priority digit, flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
--- RETURNS OK ids of the messages, then arrival time in ms, fence of the transaction
+-- ARGV[6] priorities  a digit for each message
+-- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
+-- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_USAGE
@@ -52,8 +53,9 @@ if ARGV[4] ~= "" then
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return finish({ code }) end
 end
-local entries, bytes = put.parse(q, 6)
-if not entries then return finish({ bytes }) end
+local recs, larges = put.parse(q, 6)
+if not recs then return finish({ larges }) end
+local entries = put.entries(recs, larges, ARGV[6])
 if t and t.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
 special.load()
 if special.duplicate(q, entries) then return finish({ status.DUPLICATE }) end
@@ -63,11 +65,7 @@ if frame.missing then return finish(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 frame.touch()
-put.number(entries, t)
+local lids = put.number(entries, t)
 special.hold(q, entries)
 topic.deliver(q, t)
-reply = { status.OK, "", 0 }
-for n = 1, #entries do reply[n + 3] = entries[n].lid end
-reply[#reply + 1] = frame.stamp
-reply[#reply + 1] = t and t.fence or ""
-return finish(reply)
+return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })

@@ -28,7 +28,7 @@ if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_A
 queue.join(q, 3)
 due.serve(q)
 local limit, place = string.match(ARGV[4], "^(%x*) ?(%x*)$")
-if limit == "" then limit = string.format("%014x", frame.seq) end
+if limit == "" then limit = string.format("%014x", tonumber(frame.seq)) end
 local removed, more
 
 -- Those that match, of as many as one call looks at.

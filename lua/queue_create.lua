@@ -14,7 +14,6 @@ if reply then return reply end
 if queue.open(1, 6) then return frame.close({ status.QUEUE_EXISTS }) end
 frame.touch()
 local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-redis.call("HSET", KEYS[7], "generation", generation, "messages", 0, "bytes", 0, "created", frame.now,
-  "modified", frame.now, unpack(ARGV, 4))
+queue.create(KEYS[7], generation, unpack(ARGV, 4))
 redis.call("HSET", KEYS[4], ARGV[3], generation)
 return frame.close({ status.OK, "", 0, generation, frame.now })

@@ -27,8 +27,7 @@ end
 frame.touch()
 if not q then
   local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-  redis.call("HSET", KEYS[7], "generation", generation, "messages", 0, "bytes", 0, "flags", parent.flags,
-    "max_bytes", parent.max_bytes, "created", frame.now, "modified", frame.now)
+  queue.create(KEYS[7], generation, "flags", parent.flags, "max_bytes", parent.max_bytes)
   redis.call("HSET", KEYS[4], ARGV[3], generation)
   q = queue.open(1, 6)
 end

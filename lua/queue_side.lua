@@ -25,8 +25,7 @@ for n = 1, #ARGV - 2 do
   if flags and not queue.open(n, 6) then
     frame.touch()
     local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-    redis.call("HSET", KEYS[6 + n * 8 - 7], "generation", generation, "messages", 0, "bytes", 0, "flags", flags,
-      "max_bytes", limit, "created", frame.now, "modified", frame.now)
+    queue.create(KEYS[6 + n * 8 - 7], generation, "flags", flags, "max_bytes", limit)
     redis.call("HSET", KEYS[4], name, generation)
   end
 end

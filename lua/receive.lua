@@ -13,8 +13,8 @@
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
--- ARGV[12] settlements  how many follow; 0 unless mode is lock
--- ARGV[13+] settlement  three each: action, fence, id (lib/settle)
+-- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
+-- ARGV[13+] settlement  three for each run: action, fence, ids (lib/settle)
 -- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record each
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
@@ -47,7 +47,7 @@ local q = queue.open(1, 3)
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
-  for _, e in ipairs(q and position.read(q, ids) or {}) do message.append(q, frame.again.reply, e) end
+  message.all(q, frame.again.reply, q and position.read(q, ids) or {})
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
@@ -76,13 +76,15 @@ if mode == "tx" then
   count = math.min(count, tx.most - t.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local hint, waiter = nil, wake.member(ARGV[9], ARGV[11])
+local hint, waiter
 if ARGV[9] ~= "" then
+  waiter = wake.member(ARGV[9], ARGV[11])
   local kind, rest = wake.handed()
   if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[10] ~= "" and kind == "h" then hint = rest end
 end
-local cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2)
+local cursor, from = "", ""
+if ARGV[8] ~= "" then cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2) end
 local turns, entries, place = queue.is(q, "x") and not q.parent, nil, nil
 if turns then turn.load() end
 if cursor == "R" then
@@ -132,26 +134,26 @@ if #entries == 0 then
 end
 
 -- apply ------------------------------------------------------------------------------------------
-local size = 0
+local size, ids = 0, { nil }
 for n = 1, #entries do
-  size = size + (entries[n].st and entries[n].st.size or position.size(q, entries[n]))
+  local e = entries[n]
+  if #entries > 1 then size = size + (e.st and e.st.size or position.size(q, e)) end
   if n > 1 and size > 1048576 and not entries.whole then
     for k = #entries, n, -1 do entries[k] = nil end
     break
   end
+  ids[n] = e.lid
 end
 if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
 if ARGV[9] ~= "" then wake.drop(q, waiter, ARGV[11]) end
 frame.touch()
-local ids = {}
-for n = 1, #entries do ids[n] = entries[n].lid end
 local deadline = ""
-reply = { status.OK, "", 0, "", "", frame.now, #lost }
-for n = 1, #lost do reply[#reply + 1] = lost[n] end
-local upto = #reply
+reply = { status.OK, "", 0, "", "", frame.now, #lost, nil, nil, nil }
+for n = 1, #lost do reply[n + 7] = lost[n] end
+local upto = 7 + #lost
 if mode == "lock" then
-  deadline = string.format("%.0f", frame.now + tonumber(ARGV[7]))
-  reply[4] = string.format("%.0f", frame.history)
+  deadline = string.format("%d", frame.now + ARGV[7])
+  reply[4] = string.format("%d", frame.history)
   position.lock(q, entries, "L", ARGV[1], reply[4], deadline)
 elseif t then
   deadline = t.deadline
@@ -160,7 +162,7 @@ elseif t then
   tx.add(t, q, "R", ids)
 end
 reply[5] = deadline
-for n = 1, #entries do message.append(q, reply, entries[n]) end
+message.all(q, reply, entries)
 if mode == "take" then
   position.delete(q, entries, "receive")
   return finish(reply)

@@ -28,9 +28,11 @@ for n = 4, #ARGV, 4 do
   elseif what == "persist" then
     redis.call("PERSIST", key)
   elseif element == "messages" then
-    frame.messages = tonumber(value)
+    frame.messages, frame.bytes = tonumber(value), tonumber(frame.bytes)
   elseif element == "bytes" then
-    frame.bytes = tonumber(value)
+    frame.messages, frame.bytes = tonumber(frame.messages), tonumber(value)
   end
+  -- Made anew from the fields, if it was made from what is wrong.
+  if what == "hset" or what == "hdel" then redis.call("HDEL", key, "brief") end
 end
 return frame.close({ status.OK, "", 0, frame.history })

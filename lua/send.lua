@@ -7,8 +7,9 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] transaction  id, "" outside a transaction
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
--- ARGV[6+] message  priority digit, flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
--- RETURNS OK ids of the messages, then arrival time in ms, fence of the transaction
+-- ARGV[6] priorities  a digit for each message
+-- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
+-- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_USAGE
@@ -62,11 +63,12 @@ if ARGV[4] ~= "" then
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return refuse(code) end
 end
-local entries, bytes, hooked, asked = put.parse(q, 6)
-if not entries then return refuse(bytes) end
-if t and t.count + #entries > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
-code = quota.refuses(q, #entries, bytes)
+local recs, larges, bytes, hooked, asked = put.parse(q, 6)
+if not recs then return refuse(larges) end
+if t and t.count + #recs > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
+code = quota.refuses(q, #recs, bytes)
 if code then return refuse(code) end
+local entries = (t or asked or queue.is(q, "x")) and put.entries(recs, larges, ARGV[6])
 if asked then
   special.load()
   trace.load()
@@ -80,11 +82,13 @@ end
 
 -- apply ------------------------------------------------------------------------------------------
 frame.touch()
-put.number(entries, t)
-if asked then special.hold(q, entries) end
-put.store(q, entries, t, hooked, asked)
-reply = { status.OK, "", 0 }
-for n = 1, #entries do reply[n + 3] = entries[n].lid end
-reply[#reply + 1] = frame.stamp
-reply[#reply + 1] = t and t.fence or ""
-return finish(reply)
+local lids
+if entries then
+  lids = put.number(entries, t)
+  if asked then special.hold(q, entries) end
+  put.store(q, entries, t, hooked, asked)
+else
+  lids = put.lids(ARGV[6], #recs)
+  put.quick(q, recs, larges, lids, bytes, hooked)
+end
+return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })

@@ -18,10 +18,15 @@
 local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
-  redis.call("HSET", KEYS[1], "schema", "1", "incarnation", ARGV[7], "history", 0, "clock", 0, "seq", 0, "messages", 0,
-    "bytes", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
+  -- What each call reads comes first: Redis finds it first, too.
+  redis.call("HSET", KEYS[1], "brief", "", "history", 0, "seq", 0, "messages", 0, "bytes", 0, "schema", "1",
+    "incarnation", ARGV[7], "clock", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
+    "test", ARGV[6], "run_id", ARGV[5])
+  frame.brief()
   kept = { "1", ARGV[6], ARGV[5], "0" }
 end
+-- Here the field itself counts, and not what a brief says of it: whoever changed it may know nothing of briefs.
+if kept[1] ~= "1" then redis.call("HDEL", KEYS[1], "brief") end
 local reply = frame.open()
 if reply then return reply end
 session.sweep()

@@ -25,6 +25,7 @@ say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))
 say("locked", redis.call("ZCARD", q.l))
 say("waiters", redis.call("ZCARD", q.w))
+q.gone = tonumber(q.gone)
 say("left", q.gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
   local beside = queue.open(n + 1, 3)

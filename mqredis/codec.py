@@ -25,10 +25,13 @@ MAX_PROPERTY_NAME = 255
 MAX_IDENTIFIER_BYTES = 255
 _INT64 = 1 << 63
 
+#: The flag of a record as one digit.
+_FLAGS = "0123456789abcdefghijklmnopqrstuv"
+
 _ESCAPE = re.compile(r"[\x00-\x04]")
 _UNESCAPE = re.compile(r"\x04([@-D])")
 #: Flags of records of messages that are neither the first nor the last of a transaction.
-_OUTSIDE = frozenset((b"0", b"1", b"8", b"9"))
+_OUTSIDE = frozenset((b"0", b"1", b"8", b"9", b"h", b"p"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
@@ -164,9 +167,6 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
                 add(f"{stem}i{value}")
             else:
                 add(stem + _value(name, value))
-    if m.correlation_id is not None:
-        add("\x03c" + identifier(m.correlation_id, "correlation_id"))
-        special = True
     if m.message_id is not None:
         add("\x03m" + identifier(m.message_id, "message_id"))
         special = True
@@ -177,9 +177,15 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
         special = True
     if transaction:
         add("\x03T" + escape(transaction))
+    flag = 1 if special else 0
+    if m.correlation_id is not None:
+        correlation = identifier(m.correlation_id, "correlation_id")
+        # Last, so that a script finds its end without a search where nothing else sets the message apart: bit 16.
+        add("\x03c" + correlation)
+        flag = 1 if special or transaction or correlation[0] == "x" or correlation == "s" else 17
     body = m.body
     large = len(body) > INLINE_BODY_BYTES
-    text = f"{m.priority}{special * 1 + large * 8:x}{''.join(head)}\0"
+    text = f"{m.priority}{_FLAGS[flag + large * 8]}{''.join(head)}\0"
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -279,8 +285,8 @@ def decode(
     }
     flag = record[13:14]
     if flag not in _OUTSIDE:
-        values["first_in_transaction"] = int(flag, 16) & 2 != 0
-        values["last_in_transaction"] = int(flag, 16) & 4 != 0
+        values["first_in_transaction"] = int(flag, 32) & 2 != 0
+        values["last_in_transaction"] = int(flag, 32) & 4 != 0
     head: dict[str, str] = {}
     if stop > 14:
         own, *system = record[14:stop].decode().split("\x03")

@@ -2,7 +2,8 @@
 
 ``EVALSHA`` makes all closures and tables of a bundle anew in each call. A library makes them once, so two things are
 added to the same text: KEYS and ARGV are locals that each call sets, and the state that modules keep in their tables
-is set back before each call. The name holds the hash of the text, so that versions live side by side.
+is set back before each call, but for what they remember of texts. The name holds the hash of the text, so that versions
+live side by side.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import re
 
 #: The line from which on the loader puts what only lazy modules need.
 LAZILY = "local function lazily()"
+
+#: The field of a module's table that a call leaves to the next: what was taken apart, by its text and by nothing else.
+MEMO = "memo"
 
 _MODULE = re.compile(r"^local ([a-z_]+) = \{")
 _ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?=(?:\s*,\s*[\w.]+)*\s*=(?!=))")
@@ -67,7 +71,9 @@ def _state(lines: list[str]) -> list[str]:
         stop = next(n for n in range(start, len(lines)) if lines[n].endswith("}"))
         whole = " ".join(code[start : stop + 1])
         for key, value in _fields(whole[whole.index("{") + 1 : whole.rindex("}")]):
-            if value == "{}" or (module, key) in changed:
+            if key == MEMO:
+                filled.discard((module, key))
+            elif value == "{}" or (module, key) in changed:
                 out.append(f"{there}{module}.{key} = {value}{' end' if there else ''}")
                 changed.discard((module, key))
                 filled.discard((module, key))

@@ -105,7 +105,7 @@ end
 
 -- What lib/index would write for a record; nothing if the record is damaged.
 function audit.members(base, lid, rec)
-  if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-f][^%z]*%z") or not record.flag(rec, 1) then return {} end
+  if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
   local flags = redis.call("HGET", KEYS[base], "flags") or ""
   local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
   return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags, parent = under }, lid, rec)

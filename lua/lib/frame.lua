@@ -10,31 +10,66 @@
 --
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
+--
+-- Most calls want the same few of meta's fields, and each costs a search: "brief" holds them in one text, "schema
+-- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls frame.brief().
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  enlist = nil,
+  enlist = nil, memo = { size = 0 },
 }
 
+-- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
+-- comes of a text depends on the text alone.
+function frame.remember(memo, text, value)
+  if memo.size > 500 then
+    for key in pairs(memo) do memo[key] = nil end
+    memo.size = 0
+  end
+  memo[text] = value
+  memo.size = memo.size + 1
+  return value
+end
+
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
--- names messages that the entry script has to read again.
+-- names messages that the entry script has to read again. seq, messages and bytes stay text until they change.
 function frame.open()
-  local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "history", "clock", "seq",
-    "messages", "bytes", "quota_messages", "quota_bytes", "throttled")
-  if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
-  frame.incarnation = meta[2]
-  frame.history = tonumber(meta[3])
-  if meta[1] ~= "1" then return { status.SCHEMA_TOO_NEW, meta[2], frame.history } end
-  local time = redis.call("TIME")
-  frame.now = time[1] * 1000 + math.floor(time[2] / 1000) + meta[4]
-  frame.stamp = string.format("%d", frame.now)
-  frame.seq = tonumber(meta[5])
-  frame.messages = tonumber(meta[6])
-  frame.bytes = tonumber(meta[7])
-  frame.quota_messages = tonumber(meta[8] or "")
-  frame.quota_bytes = tonumber(meta[9] or "")
-  frame.throttled = meta[10] == "1"
+  local meta = redis.call("HMGET", KEYS[1], "brief", "history", "seq", "messages", "bytes")
+  local known, time = frame.memo[meta[1]] or frame.learn(meta[1]), redis.call("TIME")
+  if not known.clock then return known end
+  local history, now = tonumber(meta[2]), time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
+  frame.incarnation, frame.history = known.incarnation, history
+  frame.now, frame.stamp = now, string.format("%d", now)
+  frame.seq, frame.messages, frame.bytes = meta[3], meta[4], meta[5]
+  if known.limited then
+    frame.throttled, frame.quota_messages, frame.quota_bytes = known.throttled, known.messages, known.bytes
+  end
   if ARGV[2] ~= "" then return frame.token() end
+end
+
+-- A brief taken apart; or the reply that says what is wrong.
+function frame.learn(text)
+  if not text or text == "" then text = frame.tell() end
+  if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
+  local schema, incarnation, clock, throttled, messages, bytes =
+    string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
+  if schema ~= "1" then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
+  messages, bytes = tonumber(messages), tonumber(bytes)
+  return frame.remember(frame.memo, text, { incarnation = incarnation, clock = tonumber(clock),
+    limited = throttled == "1" or messages ~= nil or bytes ~= nil, throttled = throttled == "1", messages = messages,
+    bytes = bytes })
+end
+
+-- The brief as the fields have it; nothing if there is no manager.
+function frame.tell()
+  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
+  if not f[1] then return end
+  for n = 2, 6 do f[n] = f[n] or "" end
+  return table.concat(f, " ")
+end
+
+function frame.brief()
+  redis.call("HSET", KEYS[1], "brief", frame.tell())
 end
 
 function frame.token()
@@ -45,10 +80,11 @@ function frame.token()
     frame.enlist = frame.highest(kept[1], ARGV[1])
     return
   end
-  local last, again, reply = string.match(kept[2], "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
-  local ahead = tonumber(ARGV[2]) - tonumber(last)
-  if ahead > 0 then return end
-  if ahead < 0 then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
+  local sequence, last = ARGV[2], string.match(kept[2], "^%d+")
+  -- Both as they were made from numbers, so the longer or the later text is the larger number.
+  if #sequence > #last or (#sequence == #last and sequence > last) then return end
+  if sequence ~= last then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
+  local again, reply = string.match(kept[2], "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
   -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
   -- what is there already. A server that is full may refuse that; then nobody is told that the change got further.
   redis.pcall("HSET", KEYS[2], ARGV[1], kept[2])
@@ -66,37 +102,23 @@ function frame.highest(text, slot)
   if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
 end
 
--- Text of the elements of a reply from `from` to `upto`, each as length:value.
+-- Text of the elements of a reply from `from` to `upto`, each as length:value. Most are ids, times and empty texts.
 function frame.encode(reply, from, upto)
-  if upto - from > 8 then return frame.join(reply, from, upto) end
-  local text = ""
+  local out, at, format = { nil, nil, nil, nil, nil, nil, nil, nil }, 0, string.format  -- made as large as most need it
   for i = from, upto do
     local value = reply[i]
-    if type(value) == "number" then value = string.format("%d", value) end
-    text = text .. frame.size(value) .. value
-  end
-  return text
-end
-
--- The same for many: a text that grows piece by piece would be copied each time.
-function frame.join(reply, from, upto)
-  local out = {}
-  for i = from, upto do
-    local value = reply[i]
-    if type(value) == "number" then value = string.format("%d", value) end
-    out[#out + 1] = frame.size(value)
-    out[#out + 1] = value
+    if value == "" then
+      at = at + 1
+      out[at] = "0:"
+    else
+      if type(value) == "number" then value = format("%d", value) end
+      local size = #value
+      out[at + 1] = size == 16 and "16:" or size == 13 and "13:" or format("%d:", size)
+      at = at + 2
+      out[at] = value
+    end
   end
   return table.concat(out)
-end
-
--- Length and colon. Most are ids, times and empty texts.
-function frame.size(value)
-  local size = #value
-  if size == 16 then return "16:" end
-  if size == 13 then return "13:" end
-  if size == 0 then return "0:" end
-  return string.format("%d:", size)
 end
 
 -- Something changed: the history number of this call is the one its reply will carry.
@@ -120,15 +142,14 @@ end
 -- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function frame.close(reply, upto, ids)
   local history = string.format("%d", frame.history)
-  if frame.changed then
-    redis.call("HSET", KEYS[1], "history", history, "seq", string.format("%d", frame.seq),
-      "messages", string.format("%d", frame.messages), "bytes", string.format("%d", frame.bytes))
-  end
+  if frame.changed then frame.save(history) end
   reply[2] = frame.incarnation
   reply[3] = frame.history
   if ARGV[2] ~= "" then
-    local kept = table.concat({ ARGV[2], frame.stamp, ids or "-",
-      reply[1] == 0 and "0" or string.format("%d", reply[1]), history, frame.encode(reply, 4, upto or #reply) }, " ")
+    local code = reply[1]
+    local kept = ARGV[2] .. " " .. frame.stamp .. " " .. (ids or "-") .. " "
+      .. (code == 0 and "0" or string.format("%d", code)) .. " " .. history .. " "
+      .. frame.encode(reply, 4, upto or #reply)
     if frame.enlist then
       redis.call("HSET", KEYS[2], ARGV[1], kept, string.match(ARGV[1], "^%d+"), frame.enlist)
     else
@@ -136,4 +157,20 @@ function frame.close(reply, upto, ids)
     end
   end
   return reply
+end
+
+-- The history number, and what else is no text any more: it has changed.
+function frame.save(history)
+  local seq, messages, bytes, format = frame.seq, frame.messages, frame.bytes, string.format
+  local counted, issued = type(messages) == "number", type(seq) == "number"
+  if counted and issued then
+    redis.call("HSET", KEYS[1], "history", history, "seq", format("%d", seq), "messages", format("%d", messages),
+      "bytes", format("%d", bytes))
+  elseif counted then
+    redis.call("HSET", KEYS[1], "history", history, "messages", format("%d", messages), "bytes", format("%d", bytes))
+  elseif issued then
+    redis.call("HSET", KEYS[1], "history", history, "seq", format("%d", seq))
+  else
+    redis.call("HSET", KEYS[1], "history", history)
+  end
 end

@@ -12,18 +12,38 @@
 --
 -- Available: member of q.a. Locked: member of q.l, with a state record. PurgePending: Locked with a P in its kind.
 -- An entry is {lid, rec, st}: id, record text, state (nil for a message that never had one).
-local position = {}
+local position = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz" }
+
+-- ZADD or HSET of many pairs. Redis keeps a small hash or sorted set as one list and searches it from the front for each
+-- pair, until an element has more than 64 bytes: so a batch begins with one, which is taken out again. `first` and
+-- `second` are that pair, one of them position.long.
+function position.spread(command, key, pairs, first, second)
+  if #pairs < 32 or (command == "HSET" and #pairs[2] > 64) then
+    redis.call(command, key, unpack(pairs))
+  else
+    redis.call(command, key, first, second, unpack(pairs))
+    redis.call(command == "ZADD" and "ZREM" or "HDEL", key, command == "ZADD" and second or first)
+  end
+end
 
 -- Entries of these ids; those without a record are left out.
 function position.read(q, ids)
-  local entries = {}
-  if #ids == 0 then return entries end
+  local entries, size, at = { nil }, #ids, 0
+  if size == 0 then return entries end
+  if size == 1 then
+    local rec = redis.call("HGET", q.m, ids[1])
+    local text = rec and redis.call("HGET", q.s, ids[1])
+    if rec then entries[1] = { lid = ids[1], rec = rec, st = text and record.state(text) or nil, seen = nil } end
+    return entries
+  end
   local recs = redis.call("HMGET", q.m, unpack(ids))
   local states = redis.call("HMGET", q.s, unpack(ids))
-  for n = 1, #ids do
-    if recs[n] then
-      entries[#entries + 1] = { lid = ids[n], rec = recs[n], st = states[n] and record.state(states[n]) or nil,
-        keys = nil, seen = nil }  -- named so that the table has room for them
+  for n = 1, size do
+    local rec, text = recs[n], states[n]
+    if rec then
+      at = at + 1
+      -- All four named, so that the table has room for what position.lock adds.
+      entries[at] = { lid = ids[n], rec = rec, st = text and record.state(text) or nil, seen = nil }
     end
   end
   return entries
@@ -51,31 +71,53 @@ end
 -- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later.
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
-  local add, gone, named = {}, {}, {}
-  q.arrived = q.arrived or {}
+  local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
+  local exclusive, at, last = queue.is(q, "x"), #arrived, 0
   for n = 1, #entries do
     local e = entries[n]
-    local fate
-    if string.byte(e.rec, 14) ~= 48 and record.flag(e.rec, 1) then -- 48: nothing is set, as in most messages
-      if position.named(q, e) then
-        index.load()
-        index.add(q, e.lid, e.rec, e.keys, named)
-      else
-        special.load()
-        fate = special.arrive(q, e.lid, e.rec, frame.now, e.keys, named)
-      end
+    local flag, fate = byte(e.rec, 14), nil
+    if flag == 104 and not exclusive then
+      named[last + 1] = "0"
+      named[last + 2] = record.member(e.rec, e.lid)
+      last = last + 2
+    elseif flag ~= 48 and record.flag(e.rec, 1) then
+      fate = position.appear(q, e, named)
+      last = #named
     end
     if fate == "expired" then
       gone[#gone + 1] = e
     elseif fate ~= "delayed" then
-      add[#add + 1] = "0"
-      add[#add + 1] = e.lid
-      if fate ~= "busy" then q.arrived[#q.arrived + 1] = e.lid end
+      add[size + 1] = "0"
+      add[size + 2] = e.lid
+      size = size + 2
+      if fate ~= "busy" then
+        at = at + 1
+        arrived[at] = e.lid
+      end
     end
   end
-  if #named > 0 then redis.call("ZADD", q.i, unpack(named)) end
-  if #add > 0 then redis.call("ZADD", q.a, unpack(add)) end
+  q.arrived = arrived
+  if last > 0 then position.spread("ZADD", q.i, named, "0", position.long) end
+  if size > 0 then position.spread("ZADD", q.a, add, "0", position.long) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
+end
+
+-- The ids that became available in this call, these among them.
+function position.arrived(q, ids)
+  if not q.arrived then return ids end
+  for n = 1, #ids do q.arrived[#q.arrived + 1] = ids[n] end
+  return q.arrived
+end
+
+-- A message that is set apart becomes available: what special.arrive answers.
+function position.appear(q, e, named)
+  if position.named(q, e) then
+    index.load()
+    index.add(q, e.lid, e.rec, e.keys, named)
+  else
+    special.load()
+    return special.arrive(q, e.lid, e.rec, frame.now, e.keys, named)
+  end
 end
 
 -- Is all that sets a message apart its identifiers? Then the index is all that comes and goes with it.
@@ -97,7 +139,7 @@ end
 -- Decide: may these entries leave for this reason? Else frame.missing names the queues their traces go to. Plain
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
-  local traced = reason == "receive" and string.find(q.flags, "j", 1, true)
+  local traced = reason == "receive" and queue.is(q, "j")
   for n = 1, #entries do
     local e = entries[n]
     if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
@@ -113,7 +155,7 @@ end
 -- first (lib/trace), and was planned with position.may_leave.
 function position.delete(q, entries, reason)
   local free, held, fields, states, named, bytes = {}, {}, {}, {}, {}, 0
-  local traced = reason == "poison" or (reason == "receive" and string.find(q.flags, "j", 1, true))
+  local traced = reason == "poison" or (reason == "receive" and queue.is(q, "j"))
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
@@ -152,37 +194,76 @@ function position.delete(q, entries, reason)
   frame.touch()
 end
 
+-- The same for locks that settle.sort found to need nothing more: their ids and their bytes.
+function position.drop(q, ids, bytes)
+  quota.add(q, -#ids, -bytes)
+  redis.call("ZREM", q.l, unpack(ids))
+  redis.call("HDEL", q.s, unpack(ids))
+  redis.call("HDEL", q.m, unpack(ids))
+  frame.touch()
+end
+
 -- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
 function position.lock(q, entries, kind, owner, fence, deadline)
-  local ids, scores, states, named = {}, {}, {}, {}
+  local ids, scores, states, named, byte = { nil }, { nil, nil }, { nil, nil }, { nil }, string.byte
   local visible = string.find(kind, "V", 1, true)
-  local turns = string.find(q.flags, "x", 1, true)
+  local turns = queue.is(q, "x")
   local tail, simple = " " .. kind .. " " .. owner .. " " .. fence, " " .. kind .. "N " .. owner .. " " .. fence
+  local fresh, made, last = kind == "M" and "0 0 0 0" or "1 0 0 0", {}, 0
   for n = 1, #entries do
     local e = entries[n]
-    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e),
-      kind = nil, owner = nil, fence = nil }
-    if kind ~= "M" then st.deliveries = st.deliveries + 1 end
-    local bare = string.byte(e.rec, 14) == 48
-    local plain = not turns
-      and (bare or not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQTkK~]"))
-    st.kind, st.owner, st.fence = plain and kind .. "N" or kind, owner, fence
-    e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
-    e.st = st
-    ids[n] = e.lid
+    local rec, lid = e.rec, e.lid
+    local text
+    local flag = byte(rec, 14)
+    if (flag == 48 or flag == 104) and not e.st and not turns then
+      -- Most messages: at most a correlation id sets this one apart, and nobody had it before.
+      local size = #rec
+      text = made[size]
+      if not text then
+        text = fresh .. " " .. size .. simple
+        made[size] = text
+      end
+      e.seen = fresh
+      if flag == 104 then
+        last = last + 1
+        named[last] = record.member(rec, lid)
+      end
+    else
+      local plain = position.begin(q, e, kind, turns)
+      text = e.seen .. " " .. e.st.size .. (plain and simple or tail)
+      if record.flag(rec, 1) then
+        position.leave(q, e, true, named, false)
+        last = #named
+      end
+    end
+    ids[n] = lid
     scores[n * 2 - 1] = deadline
-    scores[n * 2] = e.lid
-    states[n * 2 - 1] = e.lid
-    states[n * 2] = e.seen .. " " .. st.size .. (plain and simple or tail)
-    if not bare and record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
-    if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
+    scores[n * 2] = lid
+    states[n * 2 - 1] = lid
+    states[n * 2] = text
+    if visible then redis.call("ZADD", q.i, 0, "v" .. lid) end
   end
-  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
-  redis.call("ZREM", q.a, unpack(ids))
-  redis.call("ZADD", q.l, unpack(scores))
+  if last > 0 then redis.call("ZREM", q.i, unpack(named)) end
   queue.note(q, deadline)
-  redis.call("HSET", q.s, unpack(states))
   frame.touch()
+  if #entries == 1 then
+    redis.call("ZREM", q.a, ids[1])
+    redis.call("ZADD", q.l, deadline, ids[1])
+    redis.call("HSET", q.s, ids[1], states[2])
+    return
+  end
+  redis.call("ZREM", q.a, unpack(ids))
+  position.spread("ZADD", q.l, scores, "0", position.long)
+  position.spread("HSET", q.s, states, position.long, position.long)
+end
+
+-- One more delivery of an entry in its state. Does its end need no look at the record?
+function position.begin(q, e, kind, turns)
+  local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+  if kind ~= "M" then st.deliveries = st.deliveries + 1 end
+  e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
+  e.st = st
+  return not turns and not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQTkK~]")
 end
 
 -- Locked -> Deleted: a commit.

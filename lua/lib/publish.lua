@@ -16,7 +16,7 @@ function publish.entries(q, stage, from, most)
   local items, found, at = redis.call("LRANGE", stage.list, from, from + most - 1), {}, 1
   local transactional, exclusive = queue.is(q, "t"), queue.is(q, "x")
   while at <= #items do
-    local e = { priority = string.byte(items[at], 1) - 48, rec = frame.stamp .. string.sub(items[at], 2), large = "" }
+    local e = { priority = string.byte(items[at], 1) - 48, rec = frame.stamp .. string.sub(items[at], 2) }
     if record.flag(e.rec, 8) then
       at = at + 1
       e.large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
@@ -25,7 +25,7 @@ function publish.entries(q, stage, from, most)
     if transactional and stage.list == q.final and from + at == q.final_size then e.rec = record.set_flag(e.rec, 4) end
     if exclusive then e.rec = record.set_flag(e.rec, 1) end
     q.begun = true
-    e.size = #e.rec + #e.large
+    e.size = #e.rec + (e.large and #e.large or 0)
     found[#found + 1] = e
     at = at + 1
   end

@@ -1,3 +1,4 @@
+--- require "lib/frame"
 -- One queue: its keys and the properties that a script decides by.
 --
 -- Keys of a queue, eight in a row (mqredis/keys.py builds them):
@@ -5,26 +6,64 @@
 --   l  zset  ids of locked messages, score deadline   m  hash  id -> record; "^"id -> large body
 --   s  hash  id -> state record, once it has one      t  zset  score ms: "e"id expiry, "d"id delay, ...
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
-local queue = { opened = {} }
+--
+-- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|
+-- quota_bytes". Whoever writes one of these calls queue.brief.
+local queue = { opened = {}, memo = { size = 0 } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
 function queue.open(n, first)
   local at = first + (n - 1) * 8
-  if not KEYS[at + 1] then return end
-  local p = redis.call("HMGET", KEYS[at + 1], "generation", "messages", "bytes", "flags",
-    "quota_messages", "quota_bytes", "max_bytes", "sub_messages", "sub_bytes", "due", "waiting", "gone")
-  if not p[1] then return end
+  local key = KEYS[at + 1]
+  if not key then return end
+  local p = redis.call("HMGET", key, "brief", "messages", "bytes", "gone", "due", "waiting")
+  local known = queue.memo[p[1]] or queue.learn(key, p[1])
+  if not known then return end
+  local soon = p[5]
   local q = {
-    q = KEYS[at + 1], a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
+    q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
-    generation = p[1], messages = tonumber(p[2]), bytes = tonumber(p[3]), flags = p[4],
-    quota_messages = tonumber(p[5] or ""), quota_bytes = tonumber(p[6] or ""), max_bytes = tonumber(p[7]),
-    sub_messages = tonumber(p[8] or 0), sub_bytes = tonumber(p[9] or 0),
-    due = tonumber(p[10] or ""), waiting = p[11],
-    gone = tonumber(p[12] or 0),
+    generation = known.generation, messages = tonumber(p[2]), bytes = tonumber(p[3]), flags = known.flags,
+    quota_messages = known.messages, quota_bytes = known.bytes, max_bytes = known.max_bytes,
+    due = soon and soon ~= "" and tonumber(soon) or nil, waiting = p[6] == "1", gone = p[4] or 0,
   }
-  queue.opened[q.q] = q
+  queue.opened[key] = q
   return q
+end
+
+-- The brief of a queue taken apart; nothing if there is no such queue.
+function queue.learn(key, text)
+  if not text or text == "" then text = queue.tell(key) end
+  local generation, flags, most, messages, bytes = string.match(text or "", "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)$")
+  if not generation then return end
+  return frame.remember(queue.memo, text, { generation = generation, flags = flags, max_bytes = tonumber(most),
+    messages = tonumber(messages), bytes = tonumber(bytes) })
+end
+
+-- The brief as the properties have it.
+function queue.tell(key)
+  local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes")
+  if not f[1] then return end
+  for n = 2, 5 do f[n] = f[n] or "" end
+  return table.concat(f, "|")
+end
+
+-- A new queue, with more of its fields given in pairs. What each call reads comes first: Redis finds it first, too.
+function queue.create(key, generation, ...)
+  redis.call("HSET", key, "brief", "", "messages", 0, "bytes", 0, "gone", 0, "due", "", "waiting", "",
+    "generation", generation, "created", frame.now, "modified", frame.now, ...)
+  queue.brief(key)
+end
+
+function queue.brief(key)
+  redis.call("HSET", key, "brief", queue.tell(key))
+end
+
+-- What the subqueues of a queue hold, which counts in its quota: into sub_messages and sub_bytes.
+function queue.below(q)
+  if q.sub_messages then return end
+  local p = redis.call("HMGET", q.q, "sub_messages", "sub_bytes")
+  q.sub_messages, q.sub_bytes = tonumber(p[1] or 0), tonumber(p[2] or 0)
 end
 
 -- A timer was set: nobody has to look at the queue's timers before the earliest of them. `at` in ms.
@@ -37,7 +76,7 @@ function queue.note(q, at)
 end
 
 function queue.is(q, flag)
-  return string.find(q.flags, flag, 1, true) ~= nil
+  return q.flags ~= "" and string.find(q.flags, flag, 1, true) ~= nil
 end
 
 -- The encoded name inside a queue's keys.

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/queue"
 -- Byte and message accounting: the only writer of counters. Everything in the list counts, whatever its state.
 -- A subqueue counts for itself and, for the quota, in its parent (q.parent).
 local quota = {}
@@ -11,6 +12,7 @@ function quota.refuses(q, count, bytes)
     or (frame.quota_bytes and frame.bytes + bytes > frame.quota_bytes) then
     return status.ENQUEUE_MANAGER_QUOTA
   end
+  if q.quota_messages or q.quota_bytes then queue.below(q) end
   if (q.quota_messages and q.messages + q.sub_messages + count > q.quota_messages)
     or (q.quota_bytes and q.bytes + q.sub_bytes + bytes > q.quota_bytes) then
     return status.ENQUEUE_QUEUE_QUOTA
@@ -27,6 +29,7 @@ function quota.add(q, count, bytes)
   frame.messages = frame.messages + count
   frame.bytes = frame.bytes + bytes
   if q.parent then
+    queue.below(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count
     q.parent.sub_bytes = q.parent.sub_bytes + bytes
   end
@@ -49,17 +52,23 @@ function quota.save(q)
 end
 
 function quota.write(q)
-  quota.due(q)
   if q.parent then quota.due(q.parent) end
-  if not q.counted then return end
+  if not q.counted then return quota.due(q) end
   local messages, bytes = string.format("%d", q.messages), string.format("%d", q.bytes)
-  if q.left then
+  if q.noted or q.hooked and q.left then
+    -- "hooked", a special message came, stays with the queue.
+    local args = { "messages", messages, "bytes", bytes, "gone", string.format("%d", q.gone), nil, nil, nil, nil }
+    if q.hooked then args[7], args[8] = "hooked", "1" end
+    if q.noted then args[#args + 1], args[#args + 2] = "due", q.due or "" end
+    redis.call("HSET", q.q, unpack(args))
+    q.noted = false
+  elseif q.left then
     redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "gone", string.format("%d", q.gone))
-  elseif not q.hooked then
+  elseif q.hooked then
+    redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "hooked", "1")
+  else
     redis.call("HSET", q.q, "messages", messages, "bytes", bytes)
   end
-  -- A special message came: "hooked" stays with the queue.
-  if q.hooked then redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "hooked", "1") end
   if q.parent then
     redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
   end

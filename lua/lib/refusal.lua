@@ -14,11 +14,11 @@ end
 
 -- Decides and, if no queue is missing, applies.
 function refusal.trace(q, code)
-  local reason, entries, at = refusal.reason(code), {}, 6
+  local reason, entries, at = refusal.reason(code), {}, 7
   if not reason then return end
   -- A batch is one thing: all its messages are refused for what is wrong with one.
   while at <= #ARGV do
-    local e = { rec = frame.stamp .. string.sub(ARGV[at], 2) }
+    local e = { rec = frame.stamp .. ARGV[at] }
     if record.flag(e.rec, 8) then
       at = at + 1
       e.large = ARGV[at]

@@ -55,7 +55,7 @@ function ring.any(q, ids)
     from = from + 64
   end
   if #rung > 0 then redis.call("ZREM", q.w, unpack(rung)) end
-  if redis.call("EXISTS", q.w) == 0 then redis.call("HDEL", q.q, "waiting") end
+  if redis.call("EXISTS", q.w) == 0 then redis.call("HSET", q.q, "waiting", "") end
 end
 
 -- A copy of the message for a waiting peek, so that it sees what satisfied it.

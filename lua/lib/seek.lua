@@ -9,7 +9,7 @@ local seek = {}
 -- Up to `count` available entries behind `after` ("" from the front).
 -- Expired ones are passed over; lib/due removes them
 function seek.available(q, after, count)
-  local found, page = {}, count
+  local found, page = { nil }, count
   for _ = 1, 8 do
     local ids
     if after == "" then
@@ -17,9 +17,14 @@ function seek.available(q, after, count)
     else
       ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
-    local entries = position.read(q, ids)
+    local entries, byte, kept = position.read(q, ids), string.byte, #found
     for n = 1, #entries do
-      if #found < count and not seek.expired(entries[n]) then found[#found + 1] = entries[n] end
+      local e = entries[n]
+      local flag = byte(e.rec, 14)
+      if kept < count and (flag == 48 or flag == 104 or not seek.expired(e)) then
+        kept = kept + 1
+        found[kept] = e
+      end
     end
     if #found > 0 or #ids < page then return found end
     after, page = ids[#ids], 128

@@ -35,7 +35,7 @@ end
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
   if #locked <= sweep.page and not redis.call("HGET", q.q, "hooked") and not queue.is(q, "r")
-    and limit == string.format("%014x", frame.seq) then
+    and limit == string.format("%014x", tonumber(frame.seq)) then
     return sweep.unlink(q, locked), false
   end
   local old, from, ids = {}, 0

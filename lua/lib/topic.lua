@@ -80,7 +80,7 @@ function topic.pick(entries, text, to)
       end
       if exclusive then rec = record.set_flag(rec, 1) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known.
-      local size = #rec + #e.large + (record.field(rec, "m") and 0 or 22)
+      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22)
       picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end

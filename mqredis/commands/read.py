@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from mqredis.commands.common import Address, check, number, text
 from mqredis.status import Status
@@ -90,10 +92,11 @@ def receive(
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
     wait = waiter or Waiter()
     args: list[Arg] = [
-        queue.generation, mode, count, owner, grant, cursor, wait.member, wait.ticket, match, len(settle)
+        queue.generation, mode, count, owner, grant, cursor, wait.member, wait.ticket, match
     ]  # fmt: skip
-    for settlement in settle:
-        args.extend(settlement)
+    settled = runs(settle)
+    args.append(len(settled) // 3)
+    args += settled
     return Call("receive", queue.call, args, _parse_receive)
 
 
@@ -147,6 +150,14 @@ def lookup(
     return Call("lookup", queue.call, args, _parse_receive, changes=mode != "peek")
 
 
+def runs(settlements: Sequence[Settlement]) -> list[str]:
+    """Settlements as the scripts take them: action, fence and the ids, put together, of each run of the same two."""
+    found: list[str] = []
+    for (action, fence), run in groupby(settlements, key=itemgetter(0, 1)):
+        found += action, fence, "".join(map(itemgetter(2), run))
+    return found
+
+
 @dataclass(slots=True)
 class Settled:
     """What became of settlements."""
@@ -157,9 +168,7 @@ class Settled:
 
 def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
     """End two-phase reads (3.1.7.1.12)."""
-    args: list[Arg] = [queue.generation, lease_ms]
-    for settlement in settlements:
-        args.extend(settlement)
+    args: list[Arg] = [queue.generation, lease_ms, *runs(settlements)]
 
     def parse(status: int, payload: Payload) -> Settled:
         check(status)

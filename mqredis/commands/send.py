@@ -28,14 +28,15 @@ def send(
     topic: bool = False,
 ) -> Call[Accepted]:
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
-    args: list[Arg] = [queue.generation, transaction, fence]
-    for head, large in messages:
-        args.append(head)
+    args: list[Arg] = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
+    for line, large in messages:
+        args.append(line[1:])
         if large is not None:
             args.append(large)
 
     def parse(status: int, payload: Payload) -> Accepted:
         check(status)
-        return Accepted([text(item) for item in payload[:-2]], text(payload[-1]))
+        ids = text(payload[0])
+        return Accepted([ids[n : n + 16] for n in range(0, len(ids), 16)], text(payload[1]))
 
     return Call("publish" if topic else "send", queue.call, args, parse)

@@ -56,7 +56,7 @@ def field_of(record: Record, key: str) -> str | None:
 def expiry_of(record: Record) -> int | None:
     """When the message expires, in ms; None: never, or the record cannot be read."""
     try:
-        if not int(record.head[13:14], 16) & 1:
+        if not int(record.head[13:14], 32) & 1:
             return None
         life = field_of(record, "e")
         return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)

@@ -8,7 +8,7 @@ that mend it, if there are any that lose nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from mqredis import keys
 from mqredis.commands.doctor import Edit
@@ -306,10 +306,13 @@ def queue_counters(store: Store) -> Faults:
 
 
 def hints(store: Store) -> Faults:
-    """What spares a script from looking is true: no timer is earlier than ``due``, nobody waits unless ``waiting``."""
+    """What spares a script from looking is true: ``brief`` says what the fields say, ``due`` is no later than the first
+    timer, nobody waits unless ``waiting``."""
+    yield from _brief("meta", store.key("meta"), store.hashes.get("meta", {}), _META_BRIEF, " ")
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
+        yield from _brief(view.path, view.keys["q"], view.fields, _QUEUE_BRIEF, "|")
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
         times += view.policies.values()
@@ -323,6 +326,20 @@ def hints(store: Store) -> Faults:
         if view.waiters and view.fields.get("waiting", "0") != "1":
             edit = Edit("hset", view.keys["q"], "waiting", "1")
             yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
+
+
+#: Of which fields a ``brief`` is made (lua/lib/frame.lua, lua/lib/queue.lua).
+_META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
+_QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes")
+
+
+def _brief(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:
+    # Without one a script makes it from the fields.
+    said = fields.get("brief", "")
+    if said and said != between.join(fields.get(name, "") for name in parts):
+        yield Fault(
+            "brief", where, f"brief {said!r} is not what its fields say", (Edit("hdel", key, "brief"),)
+        )
 
 
 def waiters(store: Store) -> Faults:

@@ -51,7 +51,7 @@ def records(store: Store) -> Faults:
             sent_in_transaction = message.transaction_id is not None
             if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):
                 yield Fault("record.priority", where, f"does not agree with priority {message.priority}")
-            large = int(record.head[13:14], 16) & 8 != 0
+            large = int(record.head[13:14], 32) & 8 != 0
             if large != (record.large is not None):
                 yield Fault(
                     "body.missing" if large else "body.extra", where, "flag and large body do not agree"

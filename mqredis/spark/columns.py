@@ -35,7 +35,7 @@ Head = dict[str, str]
 
 
 #: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/lib/record).
-_SPECIAL, _LARGE = b"13579bdf", b"89abcdef"
+_SPECIAL, _LARGE = b"13579bdfhjlnprtv", b"89abcdefopqrstuv"
 #: Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30
 

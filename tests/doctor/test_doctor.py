@@ -118,6 +118,13 @@ def _tx(p: Patient) -> str:
     return p.units[0].id
 
 
+def _quota_in_brief(patient: Patient) -> None:
+    key = patient.key("meta")
+    brief = patient.raw.hget(key, "brief")
+    assert brief is not None
+    patient.raw.hset(key, "brief", brief + b"9")
+
+
 GHOST = "0400000000000fff"
 
 #: what is planted, the code that must be found, whether a repair mends it
@@ -252,6 +259,8 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
     ("generation of the list", _set("queues", "tx", "77"), "queue.generation", True),
     ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
+    ("brief of a queue", _set("orders.q", "brief", "1|t|1||"), "brief", True),
+    ("brief of the manager", _quota_in_brief, "brief", True),
     ("timers looked at too late", _set("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", lambda p: p.raw.hdel(p.key("tx.q"), "due"), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),

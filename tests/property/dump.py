@@ -33,7 +33,11 @@ def raw(client: Any) -> dict[bytes, Any]:
 
 def _content(client: Any, key: bytes, kind: bytes) -> Any:
     if kind == b"hash":
-        return {f: b"?" if f in _RANDOM else masked(v) for f, v in sorted(client.hgetall(key).items())}
+        # The manager's brief repeats two of them; a queue's (with "|") does not.
+        return {
+            f: b"?" if f in _RANDOM or (f == b"brief" and b" " in v) else masked(v)
+            for f, v in sorted(client.hgetall(key).items())
+        }
     if kind == b"zset":
         scored = client.zrange(key, 0, -1, withscores=True)
         return sorted((masked(member), masked(b"%d" % score)) for member, score in scored)

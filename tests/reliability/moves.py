@@ -46,9 +46,10 @@ def settle(world: World, call: Call[Any], answer: Answer, at: int) -> None:
         return
     lost = {lid for lid, _ in answer.value.lost}
     for n in range(at, len(call.args), 3):
-        action, fence, lid = (str(arg) for arg in call.args[n : n + 3])
-        if lid not in lost:
-            world.ledger.settled(action, fence, lid, answer.value.now_ms + LEASE)
+        action, fence, ids = (str(arg) for arg in call.args[n : n + 3])
+        for lid in (ids[k : k + 16] for k in range(0, len(ids), 16)):
+            if lid not in lost:
+                world.ledger.settled(action, fence, lid, answer.value.now_ms + LEASE)
 
 
 @dataclass
