@@ -225,11 +225,12 @@ def owners(store: Store) -> Faults:
             state = state_of(record)
             if state is None or state.kind not in "RSM" or record.deadline is None:
                 continue
+            if record.deadline <= store.now_ms:
+                continue  # its queue takes it back when it is next asked; the id may be in use again by then
             lapse = Edit("zadd", view.keys["l"], lid, 0)
             if state.owner not in texts:
-                if record.deadline > store.now_ms:
-                    text = f"locked by transaction {state.owner}, which does not exist"
-                    yield Fault("lock.owner", at(view, lid), text, (lapse,))
+                text = f"locked by transaction {state.owner}, which does not exist"
+                yield Fault("lock.owner", at(view, lid), text, (lapse,))
             elif (state.owner, keys.encode(view.path), lid) not in named:
                 text = f"locked by transaction {state.owner}, which does not name it"
                 plain = re.sub(r" [RM](\S*) \S+ \d+$", r" L\1 0.0 0", record.state)

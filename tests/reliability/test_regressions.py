@@ -104,6 +104,8 @@ def test_a_transaction_that_nobody_ended_and_no_queue_holds_is_forgotten(wire: W
     [
         # Client B begins the transaction id again while a queue still holds the first one's message.
         ("a chosen transaction id used again", "A0 A1 A2 T0 T1 B0 B1 B2"),
+        # The same, and the doctor looks before the queue has taken that message back.
+        ("a chosen transaction id used again", "B0 B1 T0 A0 A1 A2d B2 T1 A2q A2c"),
     ],
 )
 def test_a_schedule_that_once_broke_a_promise(redis_server: RedisServer, name: str, line: str) -> None:
