@@ -182,7 +182,17 @@ def plant(file: str, number: int, after: str) -> None:
 
 def main(plan: Path, out: Path) -> int:
     trials = Trials([(file, number, after) for file, number, after in json.loads(plan.read_text())], out)
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", "--timeout", "0", *FOLDERS], plugins=[trials]))
+    # Where mqredis is installed it brings a plugin, which pytest would rewrite: too late, it is imported here already.
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "0",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
+    return int(pytest.main([*options, *FOLDERS], plugins=[trials]))
 
 
 if __name__ == "__main__":
