@@ -28,7 +28,10 @@ promised, and what is not, stands in [guarantees](guarantees.md).
 def row(line: dict[str, Any]) -> str:
     """One bar as a row of the table."""
     known = BARS.get(line["bar"])
-    counts = ", ".join(f"{value:,} {name}" for name, value in line["counts"].items())
+    counts = ", ".join(
+        f"{name}: {value}" if isinstance(value, str) else f"{value:,} {name}"
+        for name, value in line["counts"].items()
+    )
     cells = (
         line["bar"],
         known.promise if known else "",
