@@ -47,9 +47,8 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
         if outcome != "done":
             return Resolution(outcome)
         if number(payload[1]) == Status.KEYS_CHANGED:
-            return Resolution(
-                "never"
-            )  # it asked for more queues and did nothing; the client lost that answer
+            # It asked for more queues and did nothing; the client lost that answer.
+            return Resolution("never")
         ids = text(payload[2])
         return Resolution(
             outcome,

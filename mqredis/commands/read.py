@@ -15,7 +15,8 @@ from mqredis.steps import Arg, Call, Payload
 BATCH = 256
 
 _OK = int(Status.OK)
-_IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
+#: Nothing was found, so far. What was settled on the way is settled all the same.
+IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
 #: id, state and record of a message, as they came.
 Raw = tuple[bytes, bytes, bytes]
@@ -61,7 +62,7 @@ def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
 
 def _parse_receive(status: int, payload: Payload) -> Found:
     if status != _OK:
-        if status not in _IN_VAIN:
+        if status not in IN_VAIN:
             check(status)
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
@@ -100,8 +101,13 @@ def receive(
     return Call("receive", queue.call, args, _parse_receive)
 
 
+def settles(args: Sequence[Arg]) -> bool:
+    """Do the arguments of receive bring settlements?"""
+    return args[9] != 0
+
+
 def _parse_peek(status: int, payload: Payload) -> Found:
-    if status in (Status.WAITING, Status.CONTINUE):
+    if status in IN_VAIN:
         place = text(payload[2]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place)
     check(status)

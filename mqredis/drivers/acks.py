@@ -10,20 +10,17 @@ import time
 from collections.abc import Generator
 from typing import Any
 
+from mqredis.commands import lasting
 from mqredis.drivers.wire import bulk
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
 from mqredis.operations.serverlint import config_of
 from mqredis.settings import Settings
-from mqredis.status import Status
 from mqredis.steps import Command, Durable, Operation, Refused
 
 #: The reply of a script implies the level: nothing more is sent.
 IMPLIED = "reply"
 _HINT = "nothing was done. A lower durability= needs no such thing"
-#: These answer from a message or without one: only then is there something to wait for.
-_READS = ("receive", "lookup")
-_IN_VAIN = (Status.WAITING, Status.CONTINUE)
 
 
 def way(level: Durability) -> Operation[str]:
@@ -78,8 +75,8 @@ class Ack:
 
     @property
     def early(self) -> bool:
-        """Is it sent together with the script?"""
-        return self.way not in ("", IMPLIED) and self.durable.call.script not in _READS
+        """Is it sent together with the script? Not behind a read: without a message there is nothing to wait for."""
+        return self.way not in ("", IMPLIED) and self.durable.call.script not in lasting.READS
 
     def request(self) -> bytes:
         """WAIT or WAITAOF. It waits for less than a reply may take, and is asked again until the time is over."""
@@ -107,10 +104,8 @@ class Ack:
             answer = yield [self.request()]
 
     def changed(self, reply: Any) -> bool:
-        """Was something done that lasts? A refusal and a look in vain have nothing to wait for."""
-        call, status = self.durable.call, int(reply[0])
-        settled = call.script == "receive" and call.args[9] != 0 and status in _IN_VAIN
-        return status == Status.OK or settled
+        """Is there something to wait for behind this reply of the script?"""
+        return lasting.changed(self.durable.call, int(reply[0]))
 
     def _enough(self, answer: Any) -> bool:
         level, need = self.durable.level, self.settings.durability_replicas

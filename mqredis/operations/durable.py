@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
+from mqredis.commands.lasting import lasting
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
 from mqredis.operations.context import UnitOfWork
-from mqredis.steps import Arg, Call, Durable, Operation
+from mqredis.steps import Call, Durable, Operation
 
 R = TypeVar("R")
-
-
-def _always(_args: list[Arg]) -> bool:
-    return True
-
-
-#: Scripts whose success a caller relies on for good, and with which arguments. What a lease undoes anyway (locks, what
-#: is done in a transaction before its commit, aborts) has nothing to wait for.
-_LASTING: dict[str, Callable[[list[Arg]], bool]] = {
-    "send": lambda args: args[1] == "",
-    "publish": lambda args: args[1] == "",
-    "receive": lambda args: args[1] == "take" or args[9] != 0,
-    "lookup": lambda args: args[1] == "take",
-    "settle": lambda args: any(str(action)[0] in "cj" for action in args[2::3]),
-    "commit": lambda args: args[2] == "commit",
-    "move": lambda args: args[3] == "",
-    **dict.fromkeys(
-        ("purge", "redrive", "subscribe", "queue_create", "queue_update", "queue_delete", "manager_update",
-         "claim_commit", "stage_publish"),
-        _always,
-    ),
-}  # fmt: skip
 
 
 def level_of(value: Any) -> Durability:
@@ -42,12 +20,6 @@ def level_of(value: Any) -> Durability:
     except ValueError:
         names = ", ".join(Durability)
         raise InvalidArgument(f"durability must be one of {names}, not {value!r:.40}") from None
-
-
-def lasting(call: Call[Any]) -> bool:
-    """Is this a change that stays?"""
-    counts = _LASTING.get(call.script)
-    return counts is not None and counts(list(call.args))
 
 
 def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork | None = None) -> Operation[R]:
