@@ -145,6 +145,13 @@ def connection(connect: Callable[..., Any]) -> Any:
     return connect()
 
 
+@pytest.fixture
+def queue() -> Any:
+    import kombu
+
+    return kombu.Queue("q", routing_key="q")
+
+
 def sources(name: str) -> Path:
     """Where the sources of ``name`` are: a failure if they are not there, never a skip."""
     found = sorted(SOURCES.glob(f"{name}-*/t"))

@@ -18,8 +18,7 @@ import pytest
 
 import mqredis
 from tests.support.server import RedisServer, _free_port
-
-WAIT = 60.0
+from tests.transport.kit import WAIT
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])

@@ -17,7 +17,7 @@ from tests.drivers.test_nodes import Sentinel
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, _free_port
 from tests.transport.conftest import OPTIONS
-from tests.transport.test_celery import WAIT
+from tests.transport.kit import WAIT
 
 Start = Callable[..., RedisServer]
 

@@ -1,0 +1,97 @@
+"""Addresses, exchanges, bindings, and queues that go by themselves."""
+
+from __future__ import annotations
+
+import kombu
+import pytest
+
+import mqredis
+from tests.transport.kit import get, info
+
+
+@pytest.mark.parametrize(
+    "given, url, shown",
+    [
+        ("mqredis://", "redis://localhost:6379/0", "mqredis://:**@localhost:6379//"),
+        ("mqredis://h:1/2", "redis://h:1/2", "mqredis://:**@h:1/2"),
+        ("mqredis://u:p%2Fw@h/2", "redis://u:p%2Fw@h:6379/2", "mqredis://u:**@h:6379/2"),
+        ("mqredis+rediss://u:pw@h:1/0", "rediss://u:pw@h:1/0", "mqredis+rediss://u:**@h:1/0"),
+        ("mqredis+unix:///tmp/s?db=1", "unix:///tmp/s?db=1", "mqredis+unix:///tmp/s?db=1"),
+        (
+            "mqredis+redis+cluster://u:p@a:1,b:2",
+            "redis+cluster://u:p@a:1,b:2",
+            "mqredis+redis+cluster://u:**@a:1,b:2",
+        ),
+        (
+            "mqredis+redis+sentinel://:p@a:1,b:2/main/0?sentinel_password=x&db=1",
+            "redis+sentinel://:p@a:1,b:2/main/0?sentinel_password=x&db=1",
+            "mqredis+redis+sentinel://:**@a:1,b:2/main/0?sentinel_password=**&db=1",
+        ),
+    ],
+)
+def test_addresses(given, url, shown):
+    connection = kombu.Connection(given)
+    assert connection.transport.url() == url
+    assert connection.as_uri() == shown
+    if "+" in given:
+        assert connection.as_uri(include_password=True) == given
+
+
+def test_the_ssl_setting():
+    connection = kombu.Connection("mqredis://h/1", ssl={"ssl_ca_certs": "/ca.pem"})
+    assert connection.transport.url() == "rediss://h:6379/1?ssl_ca_certs=%2Fca.pem"
+
+
+def test_fanout_is_durable_and_shared(connect):
+    exchange = kombu.Exchange("news", type="fanout")
+    queues = [kombu.Queue(f"news.{n}", exchange=exchange) for n in range(2)]
+    declaring, publishing = connect(), connect()
+    for queue in queues:
+        queue(declaring.default_channel).declare()
+    declaring.release()
+    kombu.Producer(publishing.default_channel, exchange=exchange).publish("hello")
+    reading = connect()
+    assert [get(reading, f"news.{n}").payload for n in range(2)] == ["hello"] * 2
+
+
+def test_bindings_can_be_removed(connect):
+    exchange = kombu.Exchange("t", type="topic")
+    connection = connect()
+    channel = connection.default_channel
+    queue = kombu.Queue("t.1", exchange=exchange, routing_key="a.*")(channel)
+    queue.declare()
+    producer = kombu.Producer(channel, exchange=exchange)
+    producer.publish(1, routing_key="a.b")
+    queue.unbind_from(exchange, routing_key="a.*")
+    producer.publish(2, routing_key="a.b")
+    assert get(connection, "t.1").payload == 1
+    assert get(connection, "t.1") is None
+    queue.queue_bind()
+    queue.delete()
+    assert connection.transport.store.table("t") == []
+
+
+def test_what_has_no_queue_is_dropped(connection):
+    kombu.Producer(connection.default_channel).publish(1, routing_key="nowhere")
+    with pytest.raises(mqredis.QueueNotFound):
+        info(connection, "nowhere")
+
+
+def test_queues_that_go_by_themselves(connect):
+    connection = connect()
+    with kombu.Consumer(connection, [kombu.Queue("own", auto_delete=True, routing_key="own")]):
+        assert info(connection, "own").ready == 0
+    with pytest.raises(mqredis.QueueNotFound):
+        info(connection, "own")
+
+
+def test_queues_that_expire(connect):
+    first = connect()
+    kombu.Queue("reply", routing_key="reply", expires=0.001)(first.default_channel).declare()
+    first.release()
+    second = connect()
+    second.connect()
+    second.transport.store._swept = 0.0
+    second.transport.store.sweep()
+    with pytest.raises(mqredis.QueueNotFound):
+        info(second, "reply")
