@@ -28,6 +28,8 @@ class Relay:
         self._lock = threading.Lock()
         self._budget: int | None = None
         self._sockets: set[socket.socket] = set()
+        self._flowing = threading.Event()
+        self._flowing.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def freeze(self, after: int) -> None:
@@ -35,10 +37,19 @@ class Relay:
         with self._lock:
             self._budget = after
 
+    def hold(self) -> None:
+        """Be slow: what comes from the upstream waits for ``flow``."""
+        self._flowing.clear()
+
+    def flow(self) -> None:
+        """Go on where ``hold`` stopped."""
+        self._flowing.set()
+
     def thaw(self) -> None:
         """Cut every connection; new ones pass everything."""
         with self._lock:
             sockets, self._sockets, self._budget = self._sockets, set(), None
+        self._flowing.set()
         for each in sockets:
             _shut(each)
 
@@ -70,15 +81,22 @@ class Relay:
     def _pump(self, source: socket.socket, target: socket.socket, counted: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if counted:
-                    with self._lock:
-                        if self._budget is not None:
-                            data = data[: self._budget]
-                            self._budget -= len(data)
-                if data:
-                    target.sendall(data)
+                passed = self._admit(data) if counted else data
+                target.sendall(passed)
+                if passed != data:  # nothing may follow a gap, even when the others thaw
+                    while source.recv(65536):
+                        pass
         _shut(source)
         _shut(target)
+
+    def _admit(self, data: bytes) -> bytes:
+        """As much of it as may come through."""
+        self._flowing.wait()
+        with self._lock:
+            if self._budget is not None:
+                data = data[: self._budget]
+                self._budget -= len(data)
+        return data
 
 
 def _shut(one: socket.socket) -> None:

@@ -1,0 +1,61 @@
+"""The stage of the promotion bar, and what a client is told when the promoted replica has nothing at all."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+import mqredis
+from mqredis import ManagerNotFound
+from tests.reliability import promotion_bar
+from tests.reliability.bar import BARS, play
+from tests.reliability.promotion_bar import SETTINGS, Ring
+from tests.support.relay import Relay
+
+
+def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow link its creation may be under way still: nothing comes through until somebody waits for it."""
+    in_step, follow = Ring.in_step, Ring.follow
+
+    def slow(ring: Ring) -> None:
+        follow(ring)
+        ring.relay.hold()
+
+    def patient(ring: Ring) -> None:
+        ring.relay.flow()
+        in_step(ring)
+
+    monkeypatch.setattr(Ring, "follow", slow)
+    monkeypatch.setattr(Ring, "in_step", patient)
+    line = play(BARS["promotion"], 4340118, 0.001, output=None)
+    assert line["verdict"] == "pass", line.get("why")
+
+
+def test_nothing_follows_a_gap_in_a_stream() -> None:
+    """Bytes behind the lost ones would be replicated as if they came next."""
+    with Relay() as relay, socket.create_server(("127.0.0.1", 0)) as upstream:
+        relay.upstream = upstream.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", relay.port)) as replica:
+            primary, _ = upstream.accept()
+            with primary:
+                relay.freeze(3)
+                primary.sendall(b"abcdef")
+                assert replica.recv(3, socket.MSG_WAITALL) == b"abc"
+                relay._sockets.clear()  # as a cut that comes a moment too late
+                relay.thaw()
+                primary.sendall(b"ghi")
+            assert replica.recv(1) == b""
+
+
+def test_a_promoted_replica_that_never_had_the_manager_is_told_and_gets_no_new_one() -> None:
+    with promotion_bar.ring_of_two() as ring:
+        ring.relay.freeze(0)
+        with mqredis.connect(ring.url, settings=SETTINGS) as qm:
+            qm.create_queue("q")
+            ring.fail_over()
+            for _ in range(2):
+                with pytest.raises(ManagerNotFound, match="is not what it was"):
+                    qm.queues()
+            with ring.primary.client() as promoted:
+                assert promoted.keys("*") == [b"sign"]
