@@ -360,6 +360,13 @@ class InvariantBroken(MqError):
     status = Status.INVARIANT_BROKEN
 
 
+def complaint(error: Any) -> str:
+    """The first fault that a ``pydantic.ValidationError`` names: where it is, and what is wrong. Repeats no value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
 def _by_status() -> dict[int, type[MqError]]:
     table: dict[int, type[MqError]] = {}
     stack: list[type[MqError]] = [MqError]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Durability
 
 ENV_PREFIX = "MQREDIS_"
@@ -77,6 +77,4 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InvalidArgument(f"setting {where}: {first['msg']}") from None
+            raise InvalidArgument(f"setting {complaint(error)}") from None

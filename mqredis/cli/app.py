@@ -15,7 +15,7 @@ from mqredis import __version__
 from mqredis.cli import admin, completion, messages, pipeline, queues, topics, transfer, watch, work
 from mqredis.cli.common import Output, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
-from mqredis.errors import MqError
+from mqredis.errors import MqError, complaint
 
 #: Each adds its subcommands with ``register(subparsers)``.
 MODULES: tuple[ModuleType, ...] = (
@@ -65,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
     except ValidationError as error:
-        first = error.errors()[0]
-        output.error("InvalidArgument", f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        output.error("InvalidArgument", complaint(error))
         return int(Exit.USAGE)
     except (MqError, OSError, ValueError) as error:
         output.failure(error)

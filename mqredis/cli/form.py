@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Message, Outgoing
 
 _SENT = tuple(
@@ -94,8 +94,7 @@ def from_json(row: Any) -> Outgoing | None:
     try:
         return Outgoing(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise InvalidArgument(complaint(error)) from None
 
 
 def _left(text: Any) -> float:

@@ -25,6 +25,12 @@ def subqueue_parts(path: object) -> tuple[str, str]:
     return name, sub
 
 
+def path_of(path: object) -> str:
+    """The name of a queue or subqueue in the form that is stored. Raises InvalidName."""
+    name, sub = subqueue_parts(path)
+    return f"{name};{sub}" if sub else name
+
+
 @dataclass(slots=True)
 class Address:
     """Where a queue's data are, and under which generation this handle knows it."""

@@ -12,6 +12,7 @@ from mqredis.models import ManagerInfo
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
+#: Format of the data that this client reads and writes.
 SCHEMA = 1
 
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.client import Queue, QueueManager, connect
-from mqredis.errors import QueueExists, QueueNotFound
+from mqredis.errors import QueueExists, QueueNotFound, complaint
 from mqredis.settings import Settings
 
 
@@ -46,9 +46,7 @@ def options_of(given: Mapping[str, Any], alias: str) -> Options:
     try:
         return Options(**{str(name).lower(): value for name, value in given.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ImproperlyConfigured(f"TASKS[{alias!r}]['OPTIONS']: {where}: {first['msg']}") from None
+        raise ImproperlyConfigured(f"TASKS[{alias!r}]['OPTIONS']: {complaint(error)}") from None
 
 
 class Client:

@@ -128,7 +128,7 @@ class AsyncDriver:
                 if type(step) is Command:
                     answer = await self._command(step)
                     continue
-                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.describe())
+                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
                 while (then := await self._try(attempt)) is not Next.DONE:
                     await self._prepare(attempt, then)
                 answer = attempt.result

@@ -72,6 +72,7 @@ class AsyncBackend:
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
         self.plan = plan
         self.database = plan.target.database
+        #: Without secrets.
         self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
@@ -95,10 +96,6 @@ class AsyncBackend:
         """The node may be another one now: the next connection asks for the way."""
         if self.plan.movable:
             self.plan.node = None
-
-    def describe(self) -> str:
-        """The address, without secrets."""
-        return self.address
 
     async def acquire(
         self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False

@@ -157,7 +157,7 @@ class Hub:
             answer = self._trial(question[1]) if question[0] == "trial" else self._ask(question)
         if self.mode_name:
             self._probed = probed
-            log.debug("waits on %s are woken by %s", self._driver.backend.describe(), self.mode_name)
+            log.debug("waits on %s are woken by %s", self._driver.backend.address, self.mode_name)
         else:
             self._again = time.monotonic() + self._settings.recheck_seconds
 

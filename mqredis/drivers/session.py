@@ -9,9 +9,11 @@ import itertools
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from mqredis import scripts
+from mqredis.commands.manager import session_arguments
 from mqredis.drivers.wire import as_text, bulk
 from mqredis.errors import (
     HistoryRolledBack,
@@ -24,10 +26,8 @@ from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import Durability
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Payload
+from mqredis.steps import Arg, Payload
 
-#: Format of the data that this client reads and writes.
-SCHEMA = 1
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
@@ -179,18 +179,17 @@ class Core:
 
     # ---- session ---------------------------------------------------------------------------------
 
-    def open_args(self, run_id: str) -> list[str]:
+    def open_args(self, run_id: str) -> Sequence[Arg]:
         """Arguments of ``session_open``: the present session number makes it a touch."""
         settings = self.settings
-        return [
-            str(SCHEMA),
-            str(int(settings.session_ttl_seconds * 1000)),
+        return session_arguments(
+            int(settings.session_ttl_seconds * 1000),
             run_id,
-            "1" if settings.test_clock else "0",
+            settings.test_clock,
             # Who knows an incarnation must never make another one: the data are gone, and that is to be said.
             "" if self.incarnation else secrets.token_hex(8),
             self.session.number if self.session else "",
-        ]
+        )
 
     def adopt(self, reply: Any, run_id: str) -> bool:
         """Take over the answer of ``session_open``; False: the session we showed is unknown there.

@@ -120,7 +120,7 @@ class Driver:
                 if type(step) is Command:
                     answer = self._command(step)
                     continue
-                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.describe())
+                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
                 while (then := self._try(attempt)) is not Next.DONE:
                     self._prepare(attempt, then)
                 answer = attempt.result

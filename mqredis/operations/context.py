@@ -13,7 +13,6 @@ from mqredis.errors import (
     AccessDenied,
     InvalidArgument,
     InvalidHandle,
-    MqError,
     SealBroken,
     TransactionSequence,
 )
@@ -233,7 +232,7 @@ def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
     if unit is None:
         return "", ""
     if unit.context.keys.tag != handle.context.keys.tag:
-        raise MqError("the transaction belongs to another queue manager")
+        raise InvalidArgument("the transaction belongs to another queue manager")
     return unit.id, unit.grant()
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
-from mqredis.errors import IllegalCursorAction, InvalidHandle, IoTimeout, MqError
+from mqredis.errors import (
+    IllegalCursorAction,
+    InvalidHandle,
+    IoTimeout,
+    MqError,
+    OperationCancelled,
+    QueueNotAvailable,
+)
 from mqredis.models import Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
@@ -142,4 +149,4 @@ def _dequeue(
 
 def _waited(error: MqError) -> bool:
     """Did a wait end (Wait Time Expired, 3.2.7.6), so that the state machine moves?"""
-    return isinstance(error, IoTimeout) or type(error).__name__ in ("OperationCancelled", "QueueNotAvailable")
+    return isinstance(error, IoTimeout | OperationCancelled | QueueNotAvailable)

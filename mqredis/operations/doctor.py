@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mqredis import keys
 from mqredis.commands import doctor as commands
@@ -50,7 +50,7 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
     return Report(
         manager=context.keys.manager,
         findings=tuple(item for item in findings if item.severity == "error"),
-        advice=(*lint, *_advice(findings)),
+        advice=(*lint, *(item for item in findings if item.severity != "error")),
         queues=len(store.queues),
         messages=sum(len(view.records) for view in store.queues.values()),
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
@@ -67,10 +67,6 @@ def find(store: Store) -> list[Fault]:
         if store.consistent or check not in invariants.CUT:
             found += check(store)
     return found
-
-
-def _advice(findings: Iterable[Finding]) -> list[Finding]:
-    return [item for item in findings if item.severity != "error"]
 
 
 def _finding(fault: Fault, repaired: bool) -> Finding:

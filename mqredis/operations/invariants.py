@@ -24,6 +24,8 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
+#: How the operations of a transaction begin (lua/lib/tx.lua).
+_OPERATIONS = ("S ", "R ", "X ", "M ")
 #: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
 NEVER = float(1 << 52)
 _META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
@@ -218,7 +220,7 @@ def owners(store: Store) -> Faults:
     named = {
         (name.rpartition(":")[0], *text.split(" ")[1:3])
         for name, text in texts.items()
-        if text[:2] in OPERATIONS
+        if text[:2] in _OPERATIONS
     }
     for view in store.queues.values():
         for lid, record in view.records.items():
@@ -236,9 +238,6 @@ def owners(store: Store) -> Faults:
                 plain = re.sub(r" [RM](\S*) \S+ \d+$", r" L\1 0.0 0", record.state)
                 edits = (Edit("hset", view.keys["s"], lid, plain), lapse) if state.kind != "S" else ()
                 yield Fault("lock.owner", at(view, lid), text, edits)
-
-
-OPERATIONS = ("S ", "R ", "X ", "M ")
 
 
 def claims(store: Store) -> Faults:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mqredis import keys
 from mqredis.commands import pipelines as commands
-from mqredis.commands import queues, read
+from mqredis.commands import read
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Backlog, Claimed, Order, Published, Stage
 from mqredis.commands.read import Waiter
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
-from mqredis.operations.reach import reach
+from mqredis.operations.reach import provide, reach
 from mqredis.status import Status
 from mqredis.steps import Listen, Now, Operation, Wait, perform
 
@@ -138,8 +137,7 @@ def publish(
             commands.publish(context.keys, sink, batch, identity, limit, keep, stages, beside)
         )
         if done.missing:
-            if any(keys.kept(path) for path in done.missing):
-                yield from perform(queues.ensure(context.keys, done.missing))
+            yield from provide(context.keys, done.missing)
             if set(done.missing) <= set(beside):
                 raise error_for(Status.QUEUE_NOT_AVAILABLE, f"there is no queue {done.missing[0]!r}")
             beside += done.missing

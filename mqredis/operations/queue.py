@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from mqredis import keys
 from mqredis.commands import queues as commands
 from mqredis.commands import read
-from mqredis.commands.common import Address, subqueue_parts
+from mqredis.commands.common import Address, path_of
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -19,6 +19,7 @@ from mqredis.errors import (
     MqError,
     QueueNotFound,
     UnsupportedAccess,
+    complaint,
     error_for,
 )
 from mqredis.models import Access, Match, QueueInfo, QueueProperties, Share
@@ -26,7 +27,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection, text_of
-from mqredis.operations.reach import reach
+from mqredis.operations.reach import provide, reach
 from mqredis.operations.receive import settle
 from mqredis.operations.safety import refuse_volatile
 from mqredis.status import Status
@@ -43,18 +44,12 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
         made = QueueProperties(**values)
         return {name: getattr(made, name) for name in QueueProperties.model_fields}
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def _path(path: object) -> str:
-    name, sub = subqueue_parts(path)
-    return f"{name};{sub}" if sub else name
+        raise InvalidArgument(complaint(error)) from None
 
 
 def create(context: Context, name: object, properties: Mapping[str, Any]) -> Operation[QueueInfo]:
     """Create a queue. A subqueue is created by opening it."""
-    path = _path(name)
+    path = path_of(name)
     if ";" in path:
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
     if path == keys.SYSTEM:
@@ -68,7 +63,7 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
 
 def info(context: Context, name: object) -> Operation[QueueInfo]:
     """Properties and state of a queue."""
-    path = _path(name)
+    path = path_of(name)
     found = (yield from _infos(context, (path,)))[0]
     if found is None:
         raise QueueNotFound(f"there is no queue {path!r}")
@@ -89,7 +84,7 @@ def _infos(context: Context, paths: Sequence[str]) -> Operation[list[QueueInfo |
 
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operation[QueueInfo]:
     """Change properties."""
-    path = _path(name)
+    path = path_of(name)
     if path.startswith(f"{keys.SYSTEM};") and set(changes) <= _OF_SYSTEM:
         yield from perform(commands.ensure(context.keys, (path,)))
     elif ";" in path:
@@ -106,7 +101,7 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operat
 
 def delete(context: Context, name: object) -> Operation[int]:
     """Delete a queue with its subqueues; answers how many messages went with it."""
-    paths, removed = [_path(name)], 0
+    paths, removed = [path_of(name)], 0
     beside = [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.own_quota(paths[0]) else []
     while True:
         deleted = yield from perform(commands.delete(context.keys, paths, beside))
@@ -115,8 +110,7 @@ def delete(context: Context, name: object) -> Operation[int]:
             return removed
         inside = [path for path in deleted.missing if path.startswith(f"{paths[0]};")]
         outside = [path for path in deleted.missing if path not in inside]
-        if any(keys.kept(path) for path in outside):
-            yield from perform(commands.ensure(context.keys, outside))
+        yield from provide(context.keys, outside)
         paths += [path for path in inside if path not in paths]
         beside += [path for path in outside if path not in beside]
 
@@ -156,7 +150,7 @@ def open_handle(
         raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a handle for sending cannot deny anything")
     if several:
         return (yield from _open_several(context, str(name)))
-    address = Address(context.keys, _path(name))
+    address = Address(context.keys, path_of(name))
     if ";" in address.path and access is Access.SEND:
         raise UnsupportedAccess("nobody sends to a subqueue: messages are moved there")
     if keys.own_quota(address.path):
@@ -178,7 +172,7 @@ def open_handle(
 def _open_several(context: Context, name: str) -> Operation[Handle]:
     """Open a multiple-element name for sending: each element once, all or none (3.1.7.1.5, 3.1.7.3.8)."""
     elements: list[Handle] = []
-    wanted = {_path(part.strip()): None for part in name.split(",")}
+    wanted = {path_of(part.strip()): None for part in name.split(",")}
     try:
         for path in sorted(wanted, key=str.lower):
             elements.append((yield from open_handle(context, path, Access.SEND, Share.DENY_NONE)))  # noqa: PERF401

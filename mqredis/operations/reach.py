@@ -6,18 +6,26 @@ created then, all are added to what the handle names, and the script runs again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from mqredis import keys
 from mqredis.commands import queues
 from mqredis.commands.common import Address, text
 from mqredis.errors import error_for
+from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
 
 R = TypeVar("R")
 #: Each round names more queues, so a few are enough; more would be a circle.
 ROUNDS = 16
+
+
+def provide(manager: ManagerKeys, paths: Sequence[str]) -> Operation[None]:
+    """Create those of these queues that the broker keeps by itself."""
+    if any(keys.kept(path) for path in paths):
+        yield from perform(queues.ensure(manager, paths))
 
 
 def reach(address: Address, call: Call[R]) -> Operation[R]:
@@ -27,8 +35,7 @@ def reach(address: Address, call: Call[R]) -> Operation[R]:
         if status != Status.KEYS_CHANGED:
             return call.parse(status, payload)
         paths = [keys.decode(text(item)) for item in payload]
-        if any(keys.kept(path) for path in paths):
-            yield from perform(queues.ensure(address.manager, paths))
+        yield from provide(address.manager, paths)
         address.bring(paths)
         call.keys = address.call
     raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")

@@ -16,7 +16,7 @@ from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.wait import until_found
 from mqredis.status import Status
-from mqredis.steps import Call, Now, Operation
+from mqredis.steps import Call, Now, Operation, Payload
 
 
 @dataclass(slots=True)
@@ -36,8 +36,29 @@ class Settling:
     done: int = 0
     lost: set[str] = field(default_factory=set)
 
-    def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        """The script has settled the next ``count`` of them."""
+    def pending(self) -> Sequence[Settlement]:
+        """Those that are still to be settled."""
+        return self.settlements[self.done :]
+
+    def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
+        """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
+        plain = call.parse
+
+        def parse(status: int, payload: Payload) -> Found:
+            found = plain(status, payload)
+            self._take(handle, count, found.lost)
+            return found
+
+        call.parse = parse
+        return call
+
+    def settle(self, handle: Handle) -> Operation[None]:
+        """Settle as many as one call takes."""
+        batch = self.pending()[: read.BATCH]
+        settled = yield from settle(handle, batch)
+        self._take(handle, len(batch), settled.lost)
+
+    def _take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
         _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
         self.lost.update(lookup_id for lookup_id, _ in lost)
@@ -100,13 +121,11 @@ def lock(
     earlier = settling or Settling(())
     if handle.parts:
         earlier.settlements = whole(handle, earlier.settlements)
-    while len(earlier.settlements) - earlier.done > read.BATCH:
-        batch = earlier.settlements[earlier.done : earlier.done + read.BATCH]
-        settled = yield from settle(handle, batch)
-        earlier.take(handle, len(batch), settled.lost)
+    while len(earlier.pending()) > read.BATCH:
+        yield from earlier.settle(handle)
 
     def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        pending = earlier.settlements[earlier.done :]
+        pending = earlier.pending()
         cursor = "A" + place if place else ""
         call = read.receive(
             handle.address,
@@ -118,15 +137,7 @@ def lock(
             match=wanted,
             settle=pending,
         )
-        plain = call.parse
-
-        def parse(status: int, payload: list[bytes]) -> Found:
-            found = plain(status, payload)
-            earlier.take(handle, len(pending), found.lost)
-            return found
-
-        call.parse = parse
-        return call
+        return earlier.along(handle, call, len(pending))
 
     found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     return (yield from locked(handle, found))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mqredis import keys
 from mqredis.commands import features
-from mqredis.commands.common import subqueue_parts
+from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
 from mqredis.models import Access, Match, Message, QueueStatistics, Share
 from mqredis.operations import checks, peek
@@ -22,8 +22,7 @@ SEQUENCE = (1 << 56) - 1
 
 def statistics(context: Context, name: object) -> Operation[QueueStatistics]:
     """What is in a queue and passes through it."""
-    queue, sub = subqueue_parts(name)
-    return (yield from perform(features.statistics(context.keys, f"{queue};{sub}" if sub else queue)))
+    return (yield from perform(features.statistics(context.keys, path_of(name))))
 
 
 def redrive(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mqredis import codec
 from mqredis.commands import send as commands
-from mqredis.errors import InvalidArgument, MessageTooLarge
+from mqredis.errors import InvalidArgument, MessageTooLarge, complaint
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
@@ -47,8 +47,7 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
     try:
         return _grouped(Outgoing(body=body, **values))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise InvalidArgument(complaint(error)) from None
 
 
 def _simple(body: Any, values: dict[str, Any]) -> Outgoing | None:

@@ -14,7 +14,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.reach import reach
-from mqredis.operations.receive import Locks, Settling, locked, settle
+from mqredis.operations.receive import Locks, Settling, locked
 from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
 
 Look = Callable[[int, Waiter | None], Call[Found]]
@@ -39,29 +39,21 @@ def lock(
     lease_ms = str(lease_of(handles[0].context, lease))
     earlier = settling or [Settling(()) for _ in handles]
     for n, handle in enumerate(handles):
-        while len(earlier[n].settlements) - earlier[n].done > read.BATCH:
-            yield from _settle(handle, earlier[n])
+        while len(earlier[n].pending()) > read.BATCH:
+            yield from earlier[n].settle(handle)
 
     def look(n: int, waiter: Waiter | None) -> Call[Found]:
-        pending = earlier[n].settlements[earlier[n].done :]
+        pending = earlier[n].pending()
         call = read.receive(
             handles[n].address, "lock", counts[n], grant=lease_ms, waiter=waiter, settle=pending
         )
-        plain = call.parse
-
-        def parse(status: int, payload: list[bytes]) -> Found:
-            found = plain(status, payload)
-            earlier[n].take(handles[n], len(pending), found.lost)
-            return found
-
-        call.parse = parse
-        return call
+        return earlier[n].along(handles[n], call, len(pending))
 
     at, found = yield from until_any(handles, look, "D", timeout, scopes, stop)
     locks = yield from locked(handles[at], found)
     for n, handle in enumerate(handles):
-        if len(earlier[n].settlements) > earlier[n].done:
-            yield from _settle(handle, earlier[n])
+        if earlier[n].pending():
+            yield from earlier[n].settle(handle)
     return at, locks
 
 
@@ -167,12 +159,6 @@ def _check(handles: Sequence[Handle]) -> None:
         handle.need("receive")
         if handle.context.keys.tag != handles[0].context.keys.tag:
             raise InvalidArgument("the queues belong to different queue managers")
-
-
-def _settle(handle: Handle, earlier: Settling) -> Operation[None]:
-    batch = earlier.settlements[earlier.done : earlier.done + read.BATCH]
-    settled = yield from settle(handle, batch)
-    earlier.take(handle, len(batch), settled.lost)
 
 
 def _leave(handles: Sequence[Handle], waiters: Sequence[Waiter], found: int = -1) -> Operation[None]:

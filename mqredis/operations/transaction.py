@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from mqredis import keys
-from mqredis.commands import queues
 from mqredis.commands import transactions as commands
-from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown, TransactionSequence, TransactionUsage
+from mqredis.errors import InvalidArgument, OutcomeUnknown, TransactionSequence, TransactionUsage
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
+from mqredis.operations.reach import provide
 from mqredis.steps import Operation, perform
+
+#: What a transaction is after its end; a preparation does not end it.
+_FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
 
 
 def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Operation[UnitOfWork]:
@@ -28,15 +31,12 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
     grant = unit.grant()
     if not unit.fence:
         # Nothing was done in it, so the broker has never heard of it.
-        unit.finished = "prepared" if outcome == "prepare" else f"{outcome}ed"
-        if outcome == "prepare":
-            unit.finished = ""
+        unit.finished = _FINISHED[outcome]
         return
     try:
         missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
         while missing:
-            if any(keys.kept(path) for path in missing):
-                yield from perform(queues.ensure(unit.context.keys, missing))
+            yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))
             missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
     except TransactionSequence:
@@ -50,8 +50,7 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         unit.rolled_back()
     elif outcome == "commit":
         unit.committed()
-    if outcome != "prepare":
-        unit.finished = "committed" if outcome == "commit" else "aborted"
+    unit.finished = _FINISHED[outcome]
 
 
 def renew(unit: UnitOfWork, lease: float | None) -> Operation[float]:
@@ -73,6 +72,6 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "")
     if not isinstance(message, Message):
         raise InvalidArgument(f"reject takes a Message, not {type(message).__name__}")
     if message.queue != handle.path:
-        raise MqError(f"the message was read from queue {message.queue!r}")
+        raise InvalidArgument(f"the message was read from queue {message.queue!r}, not from {handle.path!r}")
     lookup_id = f"{message.lookup_id:016x}"
     yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, checks.reason(reason)))

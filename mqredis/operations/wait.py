@@ -85,9 +85,7 @@ def until_found(
                 f"the wait on queue {handle.path!r} ended: its handle or cursor was closed"
             )
     if waiter.member:
-        waiter.ticket = (
-            "leave" + waiter.ticket[waiter.ticket.find(":") :] if ":" in waiter.ticket else "leave"
-        )
+        waiter.ticket = "leave" + "".join(waiter.ticket.partition(":")[1:])
         found = yield from _look(handle, look, waiter)
         if found.messages:
             return found
