@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import cluster, company, envs, goals, page, report
-from bench.adapters import PEERS, UNIT
+from bench import cluster, company, envs, goals, page, report, shots
+from bench.adapters import FLOOR, PEERS, UNIT, WAKED
 from bench.adapters.base import WORKS
 from bench.runner import Results, Section, run, tell
 from bench.server import OPTIONS, Server
@@ -30,7 +30,14 @@ SYSTEM = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
 LEFT_OUT = "left out: the time was over"
 LOOPS = tuple(work for work in WORKS if work != "drain")
 #: Whoever is measured in company.
-READERS = [(UNIT, 1), ("mqredis", 1), ("mqredis worker", 1), ("mqredis asyncio", 1), ("mqredis asyncio", 500)]
+READERS = [
+    (UNIT, 1),
+    (WAKED, 1),
+    ("mqredis", 1),
+    ("mqredis worker", 1),
+    ("mqredis asyncio", 1),
+    ("mqredis asyncio", 500),
+]
 MORE_READERS = [("streams", 1), ("mqredis asyncio", 10), ("mqredis asyncio", 100)]
 SIZES = {
     "backlog": [1_000, 10_000, 100_000, 1_000_000],
@@ -80,7 +87,7 @@ class Run:
 
     def wakes(self, seconds: float) -> None:
         """Waiting readers."""
-        readers = [reader for reader in READERS if reader[0] in self.peers]
+        readers = [reader for reader in READERS if reader[0] in (*self.peers, WAKED)]
         rounds, samples = (1, 30) if self.quick else (5, 80)
         rows = company.wakes(self.server, readers, self.rounds or rounds, samples, seconds)
         if not self.quick:
@@ -101,11 +108,14 @@ class Run:
         for number in range(1 if self.quick else 3):
             if number and time.monotonic() - start > seconds:
                 break
-            for peer in (UNIT, "mqredis"):
+            for peer in (UNIT, FLOOR, "mqredis"):
                 tell(f"many processes: {peer}, round {number + 1}")
                 some = company.crowd([self.server], peer, 4 if self.quick else 16, sizes)
                 rows += [{"round": number, **row} for row in some]
         self.company["crowd"] = rows
+        self.company["shots"] = shots.shots(
+            self.server, {1: 2_000, 100: 40} if self.quick else {1: 20_000, 100: 400}
+        )
 
     def shards(self, seconds: float) -> None:
         """A cluster of three nodes."""

@@ -82,7 +82,7 @@ def drain(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     count, warm = order["count"], order["warm"]
     peer.fill(0, count + warm)
     before, cpu = wire.counters(), time.process_time()
-    times = getattr(peer, "arrivals")(count + warm, 1)  # noqa: B009 (only some peers have it)
+    times = getattr(peer, "arrivals")(count + warm)  # noqa: B009 (only some peers have it)
     cpu, used = time.process_time() - cpu, wire.counters() - before
     every = count + warm
     return {
@@ -115,7 +115,11 @@ def memory(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
 
 def arrivals(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
     """Wait for messages and tell when each came."""
-    return {"times": getattr(peer, "arrivals")(order["count"], order["waiters"])}  # noqa: B009
+    waiters = order["waiters"]
+    if waiters != 1 and not peer.many:
+        raise LookupError("one reader waits here")
+    more = {"waiters": waiters} if peer.many else {}
+    return {"times": getattr(peer, "arrivals")(order["count"], **more)}  # noqa: B009
 
 
 def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What was aimed at, what the best of the others does, and what was measured: one row for each goal."""
+"""What was aimed at, what the best of the others does, what was measured, and what the limit allows in the same run:
+one row for each goal. The floors are those of bench/floor.py."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from statistics import median
 from typing import Any
 
 from bench import report
-from bench.adapters import UNIT
+from bench.adapters import FLOOR, UNIT, WAKED
 
 Row = dict[str, Any]
 Document = dict[str, Any]
 ONE, TWO = "one core", "two cores"
+LEGEND = """\
+The floor is what the limit allows, measured in the same run; it is no product and promises nothing. "limit" stands
+where the floor misses the goal, too; "no" where it would reach it, or has not been measured:"""
 
 
 @dataclass
@@ -39,16 +43,25 @@ class Goal:
     least: bool  # at least, or at most
     best_peer: str
     measure: Callable[[Document], Measured | None]
-    unit: str = ""
+    #: What the limit allows, measured in the same run, and which of :data:`FLOORS` it is.
+    floor: Callable[[Document], Measured | None] | None = None
+    limit: str = ""
 
     @property
     def text(self) -> str:
         """What was aimed at."""
-        return f"{'>=' if self.least else '<='} {self.bound:,g}{self.unit}"
+        return f"{'>=' if self.least else '<='} {self.bound:,g}"
 
     def met(self, measured: Measured) -> bool:
         """Was it reached?"""
         return measured.figure >= self.bound if self.least else measured.figure <= self.bound
+
+    def verdict(self, document: Document, measured: Measured) -> str:
+        """Was it reached? "limit" only where what the limit allows would not reach it either."""
+        if self.met(measured):
+            return "yes"
+        allowed = self.floor(document) if self.floor else None
+        return "**no**" if allowed is None or self.met(allowed) else "limit"
 
 
 def _rows(document: Document, work: str, place: str = ONE) -> list[Row]:
@@ -74,10 +87,10 @@ def _life(peer: str) -> Callable[[Document], Measured | None]:
     return measure
 
 
-def _server(*works: str) -> Callable[[Document], Measured | None]:
+def _server(peer: str, *works: str) -> Callable[[Document], Measured | None]:
     def measure(document: Document) -> Measured | None:
         rows = [row for row in document["rows"] if row["place"] == ONE]
-        found = report.whole(rows, works, report.server_cost).get("mqredis")
+        found = report.whole(rows, works, report.server_cost).get(peer)
         return Measured(found) if found else None
 
     return measure
@@ -99,9 +112,11 @@ def _drain(place: str) -> Callable[[Document], Measured | None]:
 
 def _transact(document: Document) -> Measured | None:
     rows = _rows(document, "transact")
-    found = report.ratios(rows, report.rate).get("mqredis, transactions")
+    found = _rate("transact", "mqredis, transactions")(document)
     reads = [row["reads"] for row in rows if row["peer"] == "mqredis, transactions" and "error" not in row]
-    return Measured(found, note=f"{median(reads):.2f} round trips for the three steps") if found else None
+    if found:
+        found.note = f"{median(reads):.2f} round trips for the three steps"
+    return found
 
 
 def _waits(document: Document, peer: str, waiters: int) -> dict[int, list[float]]:
@@ -159,9 +174,12 @@ def _growth(document: Document) -> Measured | None:
     return Measured(list(last.values()), last[worst], f"to {sizes[-1]:,}; above 1.15: {names}")
 
 
-def _memory(document: Document) -> Measured | None:
-    found = report.ratios(_rows(document, "memory"), lambda row: float(row["bytes"])).get("mqredis")
-    return Measured(found) if found else None
+def _memory(peer: str) -> Callable[[Document], Measured | None]:
+    def measure(document: Document) -> Measured | None:
+        found = report.ratios(_rows(document, "memory"), lambda row: float(row["bytes"])).get(peer)
+        return Measured(found) if found else None
+
+    return measure
 
 
 def _crowd(size: int) -> Callable[[Document], Measured | None]:
@@ -181,49 +199,102 @@ def _crowd(size: int) -> Callable[[Document], Measured | None]:
     return measure
 
 
+def _shots(size: int) -> Callable[[Document], Measured | None]:
+    """What the server does for the floor's commands, each fired when the last is answered, and in pipelines."""
+
+    def measure(document: Document) -> Measured | None:
+        rows = [row for row in document["company"].get("shots", []) if row["size"] == size]
+        alone = [row["lives"] for row in rows if row["pipeline"] == 1]
+        note = "; ".join(f"pipelines of {row['pipeline']}: {row['lives']:,.0f}" for row in rows)
+        return Measured(alone, note=note) if alone else None
+
+    return measure
+
+
+CALL, LOOP, LEAST, TWICE, SHOTS = "call", "loop", "records", "waked twice", "shots"
+FLOORS = {
+    CALL: "one call of a function that makes the reads and writes of ours on the same keys, with constants, and "
+          "decides nothing; its client is a socket and hiredis.",
+    LOOP: "the same from an event loop, by a protocol that writes and hands out replies.",
+    LEAST: "a sorted set of lookup ids of eight bytes and a hash of the records: no index, no counters.",
+    TWICE: "a reader whom a keyspace notification wakes and who then makes one such call: two wake-ups.",
+    SHOTS: "redis-benchmark, 16 clients, fires the same function calls: what this server does for them here.",
+}  # fmt: skip
+
 GOALS = (
-    Goal("send, one at a time", 1.0, True, "Streams 0.95, dramatiq 0.47", _rate("send", "mqredis")),
+    Goal("send, one at a time", 1.0, True, "Streams 0.95, dramatiq 0.47", _rate("send", "mqredis"),
+         _rate("send", FLOOR), CALL),
     Goal("receive and acknowledge, one at a time", 1.6, True, "dramatiq with prefetch 1.14, Streams 0.88",
-         _rate("receive", "mqredis")),
-    Goal("send, batches of 100", 0.6, True, "Streams 0.47, BullMQ 0.09", _rate("send_batch", "mqredis")),
+         _rate("receive", "mqredis"), _rate("receive", FLOOR), CALL),
+    Goal("send, batches of 100", 0.6, True, "Streams 0.47, BullMQ 0.09", _rate("send_batch", "mqredis"),
+         _rate("send_batch", FLOOR), CALL),
     Goal("receive and acknowledge, batches of 100", 2.8, True, "Streams 2.4-2.7, dramatiq 0.25",
-         _rate("receive_batch", "mqredis")),
-    Goal("asyncio, one task", 0.7, True, "redis-py asyncio 0.52", _life("mqredis asyncio")),
-    Goal("asyncio, 20 tasks", 1.0, True, "redis-py asyncio 0.52", _life("mqredis asyncio, 20 tasks")),
-    Goal("Redis CPU of a life, singly", 1.5, False, "dramatiq 1.6, BullMQ 3.3", _server("send", "receive")),
-    Goal("Redis CPU of a life, in batches", 1.2, False, "", _server("send_batch", "receive_batch")),
+         _rate("receive_batch", "mqredis"), _rate("receive_batch", FLOOR), CALL),
+    Goal("asyncio, one task", 0.7, True, "redis-py asyncio 0.52", _life("mqredis asyncio"),
+         _life(f"{FLOOR}, asyncio"), LOOP),
+    Goal("asyncio, 20 tasks", 1.0, True, "redis-py asyncio 0.52", _life("mqredis asyncio, 20 tasks"),
+         _life(f"{FLOOR}, asyncio, 20 tasks"), LOOP),
+    Goal("Redis CPU of a life, singly", 1.5, False, "dramatiq 1.6, BullMQ 3.3",
+         _server("mqredis", "send", "receive"), _server(FLOOR, "send", "receive"), CALL),
+    Goal("Redis CPU of a life, in batches", 1.2, False, "", _server("mqredis", "send_batch", "receive_batch"),
+         _server(FLOOR, "send_batch", "receive_batch"), CALL),
     Goal("worker, one core", 1.2, True, "dramatiq, prefetch 500: 0.69", _drain(ONE)),
     Goal("worker, two cores", 2.0, True, "dramatiq, prefetch 500: 1.72", _drain(TWO)),
-    Goal("receive, send and commit in a transaction", 0.5, True, "nobody offers it", _transact),
+    Goal("receive, send and commit in a transaction", 0.5, True, "nobody offers it", _transact,
+         _rate("transact", FLOOR), CALL),
     Goal("idle worker, p50", 1.5, False, "Streams 0.9, taskiq 2.5, Celery 4-5.4",
-         _wake(50, ("mqredis worker", 1), (UNIT, 1))),
+         _wake(50, ("mqredis worker", 1), (UNIT, 1)), _wake(50, (WAKED, 1), (UNIT, 1)), TWICE),
     Goal("idle worker, p99", 1.5, False, "Streams 0.9, BullMQ 1,300, arq 1,100",
-         _wake(99, ("mqredis worker", 1), (UNIT, 1))),
+         _wake(99, ("mqredis worker", 1), (UNIT, 1)), _wake(99, (WAKED, 1), (UNIT, 1)), TWICE),
     Goal("500 waiters: script calls a message", 2.0, False, "broadcast: 501", _scripts),
     Goal("500 waiters: p99 over that of one waiter", 2.0, False, "",
          _wake(99, ("mqredis asyncio", 500), ("mqredis asyncio", 1))),
     Goal("100 idle consumers: commands a second", 1.0, False, "", _idle),
     Goal("backlog 1,000 to 1,000,000: time", 1.15, False, "", _growth),
-    Goal("memory of a queued message", 1.4, False, "Streams 0.96, kombu 2.1, dramatiq 2.1", _memory),
-    Goal("16 processes, whole lives a second, singly", 25_000, True, "", _crowd(1)),
-    Goal("16 processes, whole lives a second, in batches", 120_000, True, "", _crowd(100)),
+    Goal("memory of a queued message", 1.4, False, "Streams 0.96, kombu 2.1, dramatiq 2.1", _memory("mqredis"),
+         _memory(f"{FLOOR}, records"), LEAST),
+    Goal("16 processes, whole lives a second, singly", 25_000, True, "", _crowd(1), _shots(1), SHOTS),
+    Goal("16 processes, whole lives a second, in batches", 120_000, True, "", _crowd(100), _shots(100), SHOTS),
 )  # fmt: skip
 
 
-def table(document: Document) -> str:
-    """All rows; those that were not measured in this run say so."""
+def _figures(measured: Measured) -> str:
+    """What decides, and the range of the rounds."""
+    if measured.decides is None:
+        return report.spread(measured.values)
+    digits = 3 if measured.decides < 0.1 else 2
+    return f"{measured.decides:,.{digits}f} ({min(measured.values):,.2f}-{max(measured.values):,.2f})"
+
+
+def lost(document: Document) -> list[str]:
+    """A line for each goal that was missed, with what the limit allows."""
     lines = []
     for goal in GOALS:
         measured = goal.measure(document)
-        if measured is None:
-            lines.append([goal.work, goal.text, goal.best_peer, "not measured", "", ""])
+        if measured is None or goal.met(measured):
             continue
-        figures = report.spread(measured.values)
-        if measured.decides is not None:
-            digits = 3 if measured.decides < 0.1 else 2
-            figures = (
-                f"{measured.decides:,.{digits}f} ({min(measured.values):,.2f}-{max(measured.values):,.2f})"
-            )
-        met = "yes" if goal.met(measured) else "**no**"
-        lines.append([goal.work, goal.text, goal.best_peer, figures, met, measured.note])
-    return report.table(["work", "goal", "best peer", "mqredis (min-max)", "met", ""], lines)
+        allowed = goal.floor(document) if goal.floor else None
+        line = f"- {goal.work}: {measured.figure:,.2f}, aimed at {goal.text}"
+        if allowed is not None:
+            note = f" ({allowed.note})" if goal.limit == SHOTS else ""
+            line += f"; floor {allowed.figure:,.2f}{note}"
+        lines.append(line)
+    return lines
+
+
+def table(document: Document) -> str:
+    """All rows, then what the floors are; goals that were not measured in this run say so."""
+    lines = []
+    for goal in GOALS:
+        measured = goal.measure(document)
+        allowed = goal.floor(document) if goal.floor else None
+        floor = f"{_figures(allowed)}: {goal.limit}" if allowed else ""
+        row = [goal.work, goal.text, goal.best_peer]
+        if measured is None:
+            lines.append([*row, "not measured", floor, "", ""])
+        else:
+            verdict = goal.verdict(document, measured)
+            lines.append([*row, _figures(measured), floor, verdict, measured.note])
+    head = ["work", "goal", "best peer", "mqredis (min-max)", "floor (min-max)", "met", ""]
+    notes = "\n".join(f"- {name}: {what}" for name, what in FLOORS.items())
+    return f"{report.table(head, lines)}\n\n{LEGEND}\n\n{notes}"

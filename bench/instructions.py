@@ -19,6 +19,7 @@ from typing import Any
 import redis
 
 import mqredis
+from bench import floor as bounds
 from bench.payload import BODY_BYTES, correlation_id, properties
 
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
@@ -112,31 +113,15 @@ def measure(server: Server, functions: str) -> dict[str, float]:
     return results
 
 
-#: What a send reads and writes, and nothing decided: KEYS as in the scripts, ARGV[1] a record.
-_FLOOR = """
-call("HMGET", KEYS[1], "brief", "history", "seq", "messages", "bytes")
-call("TIME")
-call("HMGET", KEYS[2], "1", "1.1")
-call("HMGET", KEYS[4], "brief", "messages", "bytes", "gone", "due", "waiting")
-local n = string.format("%016x", call("HINCRBY", KEYS[1], "seq", 1))
-call("HSET", KEYS[7], n, ARGV[1])
-call("ZADD", KEYS[5], "0", n)
-call("HSET", KEYS[4], "messages", "1001", "bytes", "300001")
-call("HSET", KEYS[1], "history", "1001", "messages", "1001", "bytes", "300001")
-call("HSET", KEYS[2], "1.1", "17 1763676000000 - 0 1001 16:040000000000000a0:")
-return { 0, "0123456789abcdef0123456789abcdef", 1001, n, "" }"""
-
-
 def floor(server: Server) -> dict[str, float]:
     """The raw list, and what a function of the server costs before it has done anything of use."""
     client: Any = server.client
-    record = "x" * 310
-    keys = [f"mq:{{floor}}:{part}" for part in ("meta", "sessions", "txs", *(f"q:q:{x}" for x in "qalmstwi"))]
-    fields = dict.fromkeys(("brief", "history", "seq", "messages", "bytes", "schema", "run_id"), "1")
-    client.hset(keys[0], mapping=fields)
-    client.hset(keys[1], mapping={"1": "60000 4", "1.1": "x" * 65})
-    client.hset(keys[3], mapping={**fields, "gone": 0, "due": "", "waiting": ""})
-    client.zadd(keys[4], {f"{n:016x}": 0 for n in range(-1000, 0)})
+    record, keys = "x" * 310, bounds.KEYS
+    for command in (bounds.LOAD, *bounds.setting()):
+        client.execute_command(*command)
+    send = bounds.words("send", keys, record)
+    for _ in range(1_000):  # a queue of some length
+        client.execute_command(*send)
 
     def function(body: str) -> Callable[[], object]:
         text = f"local function run(KEYS, ARGV) local call = redis.call {body}\nend"
@@ -176,7 +161,9 @@ def floor(server: Server) -> dict[str, float]:
         "the same with 10 `GET` of nothing": server.count(
             function("for _ = 1, 10 do call('GET', KEYS[9]) end return 0"), 200, 1
         ),
-        "the reads and writes of a send, with nothing decided": server.count(function(_FLOOR), 200, 1),
+        "the reads and writes of a send, with nothing decided": server.count(
+            lambda: client.execute_command(*send), 200, 1
+        ),
     }
 
 

@@ -2,14 +2,15 @@
 
 Prints a table of goals and verdicts: a get by each identifier beside a plain get, what the index costs in memory, how
 fast a selector scans (with bodies of 200 bytes and of 64 KiB) and how long one call of a scan holds the server, what a
-selector does that names an identifier; and beside it the same search in a plain Redis list and by browsing. Gets are
-measured in turns, so that both kinds see the same machine; scans are deterministic call by call, so of each call the
-quickest of several runs counts.
+selector does that names an identifier, how long the worst selector that is allowed holds the server; and beside it the
+same search in a plain Redis list and by browsing. Gets are measured in turns, so that both kinds see the same machine;
+scans are deterministic call by call, so of each call the quickest of several runs counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import statistics
@@ -21,8 +22,10 @@ from typing import Any
 import redis
 
 import mqredis
+from bench.payload import Properties
 from bench.server import Server
 from mqredis import Match, Outgoing, Settings
+from mqredis.selector import parse
 
 BATCH = 256
 _SCRIPT = re.compile(rb"(?i)fcall|evalsha")
@@ -149,17 +152,7 @@ def scans(manager: Any, client: redis.Redis, size: int, count: int, runs: int = 
     queue = manager.open(name)
     fill(queue, (Outgoing(body=b"x" * size, properties={"region": "EU", "amount": n}) for n in range(count)))
     selector = f"region = 'EU' AND amount = {count - 1}"
-    queue.peek(0, selector=selector)
-    client.config_set("slowlog-log-slower-than", 0)
-    client.config_set("slowlog-max-len", 20_000)
-    seconds, held = [], []
-    for _ in range(runs):
-        client.slowlog_reset()
-        seconds.append(timed(lambda: queue.peek(0, selector=selector)))
-        rows = client.slowlog_get(20_000)
-        held.append([row["duration"] for row in reversed(rows) if _SCRIPT.match(row["command"])])
-    client.config_set("slowlog-log-slower-than", 10_000)
-    calls = [min(durations) for durations in zip(*held, strict=True)]
+    seconds, held, calls = watched(client, lambda: queue.peek(0, selector=selector), runs)
     browsed = timed(lambda: next(m for m in queue.browse() if m.properties["amount"] == count - 1))
     manager.delete_queue(name)
     return {
@@ -174,6 +167,72 @@ def scans(manager: Any, client: redis.Redis, size: int, count: int, runs: int = 
         "longest_call_of_any_run_ms": round(max(map(max, held)) / 1000, 2),
         "browsed_per_second": round(count / browsed),
     }
+
+
+def watched(
+    client: redis.Redis, call: Callable[[], object], runs: int
+) -> tuple[list[float], list[list[int]], list[int]]:
+    """Seconds of each run, microseconds of each script in it, and the least that each script took in any run."""
+    call()
+    client.config_set("slowlog-log-slower-than", 0)
+    client.config_set("slowlog-max-len", 20_000)
+    seconds, held = [], []
+    for _ in range(runs):
+        client.slowlog_reset()
+        seconds.append(timed(call))
+        rows: Any = client.slowlog_get(20_000)
+        held.append([row["duration"] for row in reversed(rows) if _SCRIPT.match(row["command"])])
+    client.config_set("slowlog-log-slower-than", 10_000)
+    return seconds, held, [min(durations) for durations in zip(*held, strict=True)]
+
+
+#: Selectors that can be made as long as one likes and that nothing passes, for messages with the properties below.
+_HOSTILE: dict[str, Callable[[int], str]] = {
+    "one LIKE": lambda n: "s LIKE '" + "%a_" * n + "b'",
+    "many LIKEs": lambda n: " OR ".join(["s LIKE '%a_a%b'"] * n),
+    "LIKEs of two bytes a character": lambda n: " OR ".join(["w LIKE '%é_é%b'"] * n),
+    "long LIKEs": lambda n: " OR ".join(["s LIKE '" + "%aa_" * n + "b'"] * 16),
+    "sum of 64 bits": lambda n: "+".join(["n"] * n) + " = 1",
+    "product": lambda n: "*".join(["n"] * n) + " = 1",
+    "quotient of doubles": lambda n: "/".join(["d"] * n) + " = 7",
+    "comparisons": lambda n: " OR ".join(["n < 9223372036854775806"] * n),
+    "list": lambda n: "s IN (" + ",".join(f"'{'a' * 4}{k}'" for k in range(n)) + ")",
+    "brackets": lambda n: " OR ".join(["((((((((s = 'b'))))))))"] * n),
+    "NOT": lambda n: " OR ".join(["NOT NOT (-n > +n)"] * n),
+}
+
+
+def longest(make: Callable[[int], str]) -> str:
+    """The longest of these selectors that is allowed."""
+    low, high = 1, 8192
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            parse(make(middle))
+            low = middle
+        except mqredis.SelectorSyntaxError:
+            high = middle - 1
+    return make(low)
+
+
+def hostile(manager: Any, client: redis.Redis, count: int = 24, runs: int = 5) -> dict[str, float]:
+    """Milliseconds of the longest script that each of the worst selectors runs, over a queue that it fails on."""
+    manager.create_queue("hostile")
+    queue = manager.open("hostile")
+    properties: Properties = {"s": "a" * 4_000, "w": "é" * 2_000, "n": 9_223_372_036_854_775_807, "d": 1.1}
+    fill(queue, (Outgoing(body=b"x", properties=dict(properties)) for _ in range(count)))
+    found = {}
+    for name, make in _HOSTILE.items():
+        selector = longest(make)
+
+        def search(selector: str = selector) -> None:
+            with contextlib.suppress(mqredis.IoTimeout):
+                queue.peek(0, selector=selector)
+                raise AssertionError(f"a message passed {selector:.80}")
+
+        found[name] = round(max(watched(client, search, runs)[2]) / 1000, 2)
+    manager.delete_queue("hostile")
+    return found
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -240,6 +299,8 @@ def table(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     judged("longest call with bodies of 64 KiB", large["longest_call_ms"], 5, False, " ms")
     share = large["scanned_per_second_of_the_server"] / small["scanned_per_second_of_the_server"]
     judged("server's speed with bodies of 64 KiB / 200 bytes", round(share, 2), 0.8, True)
+    worst = max(report["hostile"], key=lambda name: report["hostile"][name])
+    judged(f"slowest hostile selector ({worst})", report["hostile"][worst], 50, False, " ms")
     told("the same search by browsing, messages/s", small["browsed_per_second"])
     told("... with bodies of 64 KiB", large["browsed_per_second"])
     told("the same search in a plain Redis list, messages/s", report["list"]["scanned_per_second"])
@@ -263,6 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
                     scans(manager, client, 200, chosen.scan),
                     scans(manager, client, 65_536, chosen.scan // 50),
                 ],
+                "hostile": hostile(manager, client),
                 "list": plain_list(client, chosen.scan),
             }
         client.close()

@@ -57,13 +57,9 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
         seconds=document["seconds"],
         quick=quick + busy,
     )
-    lost = []
-    for goal in goals.GOALS:
-        measured = goal.measure(document)
-        if measured is not None and not goal.met(measured):
-            lost.append(f"- {goal.work}: {measured.figure:,.2f}, aimed at {goal.text}")
+    lost = "\n".join(goals.lost(document)) or "Every goal that was measured was met."
     parts = [head, "## Goals\n", goals.table(document), ""]
-    parts.append(LOSE.format(lost="\n".join(lost) or "Every goal that was measured was met."))
+    parts.append(LOSE.format(lost=lost))
     if document["failed"]:
         parts += ["## Not measured\n", *(f"- {what}: {why}" for what, why in document["failed"].items()), ""]
     if pictures:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 #: The unit of all ratios.
 UNIT = "raw list"
+#: What the reads and writes of a call cost at least: no product.
+FLOOR = "floor"
+#: Its reader who is waked and then makes a call.
+WAKED = "floor, waked"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,11 @@ PEERS: dict[str, Entry] = {
     "raw unreliable": Entry("raw", "RawUnreliable"),
     "raw asyncio": Entry("raw", "RawAsyncio"),
     "raw asyncio, 20 tasks": Entry("raw", "RawAsyncio20"),
+    FLOOR: Entry("floor", "Floor", quick=True),
+    "floor, redis-py": Entry("floor", "FloorRedisPy"),
+    "floor, records": Entry("floor", "FloorRecords", quick=True),
+    "floor, asyncio": Entry("floor", "FloorAsyncio"),
+    "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20"),
     "streams": Entry("streams", "Streams", quick=True),
     "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
     "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),
@@ -61,6 +70,7 @@ PEERS: dict[str, Entry] = {
 }
 #: Not peers: parts of the benchmark that need a process of their own.
 PARTS: dict[str, Entry] = {
+    WAKED: Entry("floor", "FloorReader"),
     "mqredis, growth": Entry("mqredis_growth", "MqredisGrowth"),
     "mqredis, sharded": Entry("mqredis_sync", "MqredisSharded"),
 }

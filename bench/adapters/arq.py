@@ -41,10 +41,7 @@ class ArqWorker(Arq):
     works = ("send", "drain")
     settings = "10 jobs at a time as it comes, keep_result=0"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
-
+    def arrivals(self, count: int) -> list[float]:
         async def everything() -> list[float]:
             enough = asyncio.Event()
             tally = Tally(count, enough.set)

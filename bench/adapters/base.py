@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar
 
 from bench.payload import check
@@ -27,9 +27,9 @@ class Peer(ABC):
     The server is empty when ``open`` is called, or another process has opened the same peer just now. Methods
     are called with counts, not messages, so that each peer may loop in the way that is natural to it.
 
-    A peer that can wait for messages has ``arrivals(count, waiters)``: receive and acknowledge so many, with
-    that many readers waiting at once, and return the clock (``time.monotonic``) at which each had come. Where that
-    is the peer's worker, ``drain`` among its works tells so.
+    A peer that can wait for messages has ``arrivals(count)``: receive and acknowledge so many, and return the clock
+    (``time.monotonic``) at which each had come; with :attr:`many` it takes ``waiters``, too, the number of its readers
+    that wait at once. Where that is the peer's worker, ``drain`` among its works tells so.
     """
 
     #: What it offers of :data:`WORKS`.
@@ -38,6 +38,8 @@ class Peer(ABC):
     settings: ClassVar[str] = ""
     #: Does the death of a consumer between receive and acknowledgement leave the message there?
     acknowledges: ClassVar[bool] = True
+    #: Can several of its readers wait at once?
+    many: ClassVar[bool] = False
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -65,6 +67,9 @@ class Peer(ABC):
 class AsyncPeer(Peer):
     """A peer that needs an event loop: the methods run its coroutines to their end, on the same loop."""
 
+    #: How many tasks share the work.
+    tasks: ClassVar[int] = 1
+
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.loop = asyncio.new_event_loop()
@@ -72,6 +77,14 @@ class AsyncPeer(Peer):
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run one coroutine to its end."""
         return self.loop.run_until_complete(coroutine)
+
+    def share(self, one: Callable[[int, int], Awaitable[None]], count: int) -> None:
+        """Run ``one(first, count)`` in each task, with its part of the messages."""
+
+        async def everything() -> None:
+            await asyncio.gather(*(one(start, many) for start, many in parts(count, self.tasks)))
+
+        self.wait(everything())
 
 
 class Tally:

@@ -69,10 +69,7 @@ class BullMQWorker(BullMQ):
     works = ("send", "send_batch", "drain")
     settings = "concurrency 1, removeOnComplete"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
-
+    def arrivals(self, count: int) -> list[float]:
         async def everything() -> list[float]:
             enough = asyncio.Event()
             tally = Tally(count, enough.set)

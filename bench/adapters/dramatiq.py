@@ -66,9 +66,7 @@ class DramatiqWorker(Dramatiq):
     settings = "8 threads, as it comes"
     fetch = 0
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
+    def arrivals(self, count: int) -> list[float]:
         enough = threading.Event()
         tally = Tally(count, enough.set)
 

@@ -44,9 +44,7 @@ class HueyWorker(Huey):
     works = ("send", "drain")
     settings = "one worker thread, as it comes"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
+    def arrivals(self, count: int) -> list[float]:
         enough = threading.Event()
         tally = Tally(count, enough.set)
         self.tally = tally

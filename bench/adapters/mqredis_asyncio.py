@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 import mqredis
 import mqredis.asyncio
-from bench.adapters.base import PLAIN, AsyncPeer, parts
+from bench.adapters.base import PLAIN, AsyncPeer
 from bench.adapters.mqredis_sync import SETTINGS, message
 from bench.payload import BODY_BYTES, check, correlation_id, properties
 
@@ -20,7 +19,7 @@ class MqredisAsyncio(AsyncPeer):
 
     works: ClassVar[tuple[str, ...]] = PLAIN
     settings = "lock, settled by the next lock"
-    tasks = 1
+    many = True
 
     def open(self) -> None:
         async def start() -> None:
@@ -44,7 +43,7 @@ class MqredisAsyncio(AsyncPeer):
             for number in range(first + start, first + start + many):
                 await send(BODY_BYTES, correlation_id=correlation_id(number), properties=properties(number))
 
-        self._share(one, count)
+        self.share(one, count)
 
     def receive(self, count: int) -> None:
         self.receive_batch(count, 1)
@@ -55,7 +54,7 @@ class MqredisAsyncio(AsyncPeer):
                 stop = min(start + size, first + offset + many)
                 await self.queue.send_many([message(number) for number in range(start, stop)])
 
-        self._share(one, count)
+        self.share(one, count)
 
     def receive_batch(self, count: int, size: int) -> None:
         async def one(_: int, many: int) -> None:
@@ -69,9 +68,9 @@ class MqredisAsyncio(AsyncPeer):
             for locked in held:
                 await locked.commit()
 
-        self._share(one, count)
+        self.share(one, count)
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
+    def arrivals(self, count: int, waiters: int = 1) -> list[float]:
         times: list[float] = []
 
         async def one() -> None:
@@ -93,12 +92,6 @@ class MqredisAsyncio(AsyncPeer):
         enough = asyncio.Event()
         self.wait(everything())
         return times
-
-    def _share(self, one: Callable[[int, int], Awaitable[None]], count: int) -> None:
-        async def everything() -> None:
-            await asyncio.gather(*(one(start, many) for start, many in parts(count, self.tasks)))
-
-        self.wait(everything())
 
 
 class MqredisAsyncio20(MqredisAsyncio):

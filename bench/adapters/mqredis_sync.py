@@ -67,9 +67,7 @@ class Mqredis(Peer):
         for locked in held:
             locked.commit()
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one reader waits here")
+    def arrivals(self, count: int) -> list[float]:
         held: list[mqredis.LockedMessage] = []
         times = []
         for _ in range(count):

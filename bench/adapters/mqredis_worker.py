@@ -13,8 +13,9 @@ class MqredisWorker(Mqredis):
 
     works = ("send", "send_batch", "drain")
     settings = "one thread, as it comes"
+    many = True
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
+    def arrivals(self, count: int, waiters: int = 1) -> list[float]:
         worker = Worker()
         tally = Tally(count, worker.stop)
 

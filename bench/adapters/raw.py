@@ -5,7 +5,6 @@ Send: LPUSH. Receive: LMOVE to a list of what is in hand. Acknowledge: LREM from
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ import hiredis
 import redis
 import redis.asyncio
 
-from bench.adapters.base import WORKS, AsyncPeer, Peer, parts
+from bench.adapters.base import WORKS, AsyncPeer, Peer
 from bench.payload import check_envelope, envelope
 
 QUEUE, BUSY, TARGET = "bench", "bench:busy", "bench:target"
@@ -86,9 +85,7 @@ class RawList(Peer):
                     pipe.lrem(BUSY, 1, data)
                 pipe.execute()
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one reader waits here")
+    def arrivals(self, count: int) -> list[float]:
         client: Any = self.client
         times = []
         for _ in range(count):
@@ -111,13 +108,21 @@ class RawFloor(Peer):
     def close(self) -> None:
         self.socket.close()
 
-    def _ask(self, *args: Any) -> Any:
+    def tell(self, *args: Any) -> None:
+        """Send a command."""
         self.socket.sendall(hiredis.pack_command(args))
+
+    def hear(self) -> Any:
+        """Read a reply."""
         answer = self.reader.gets()
         while answer is False:
             self.reader.feed(self.socket.recv(65_536))
             answer = self.reader.gets()
         return answer
+
+    def _ask(self, *args: Any) -> Any:
+        self.tell(*args)
+        return self.hear()
 
     def send(self, first: int, count: int) -> None:
         for number in range(first, first + count):
@@ -132,8 +137,6 @@ class RawFloor(Peer):
 
 class RawAsyncio(AsyncPeer):
     """redis-py, asyncio, one task."""
-
-    tasks = 1
 
     def open(self) -> None:
         self.client: Any = redis.asyncio.Redis.from_url(self.url)
@@ -150,7 +153,7 @@ class RawAsyncio(AsyncPeer):
             for number in range(first + start, first + start + many):
                 await self.client.lpush(QUEUE, envelope(number))
 
-        self._share(one, count)
+        self.share(one, count)
 
     def receive(self, count: int) -> None:
         async def one(_: int, many: int) -> None:
@@ -160,13 +163,7 @@ class RawAsyncio(AsyncPeer):
                 check_envelope(data)
                 await client.lrem(BUSY, 1, data)
 
-        self._share(one, count)
-
-    def _share(self, one: Any, count: int) -> None:
-        async def everything() -> None:
-            await asyncio.gather(*(one(start, many) for start, many in parts(count, self.tasks)))
-
-        self.wait(everything())
+        self.share(one, count)
 
 
 class RawAsyncio20(RawAsyncio):

@@ -73,9 +73,7 @@ class RQWorker(RQ):
     works = ("send", "send_batch", "drain")
     settings = "SimpleWorker, result_ttl=0"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
+    def arrivals(self, count: int) -> list[float]:
         tally = Tally(count, lambda: setattr(self.worker, "_stop_requested", True))
         _tally[:] = [tally]
         self.worker.work(logging_level="ERROR")

@@ -48,10 +48,7 @@ class SAQWorker(SAQ):
     works = ("send", "drain")
     settings = "concurrency 10 as it comes, ttl=-1"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
-
+    def arrivals(self, count: int) -> list[float]:
         async def everything() -> list[float]:
             enough = asyncio.Event()
             tally = Tally(count, enough.set)

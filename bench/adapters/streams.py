@@ -55,9 +55,7 @@ class Streams(Peer):
                 pipe.execute()
             done += len(ids)
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one reader waits here")
+    def arrivals(self, count: int) -> list[float]:
         times = []
         for _ in range(count):
             answer = self.client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=1, block=4000)

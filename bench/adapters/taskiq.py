@@ -69,9 +69,7 @@ class TaskiqWorker(TaskiqStream):
     works = ("send", "drain")
     settings = "one process, as it comes"
 
-    def arrivals(self, count: int, waiters: int) -> list[float]:
-        if waiters != 1:
-            raise LookupError("one worker waits here")
+    def arrivals(self, count: int) -> list[float]:
         enough = asyncio.Event()
         tally = Tally(count, enough.set)
 

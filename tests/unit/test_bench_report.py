@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bench import goals, page, report
-from bench.adapters import UNIT
+from bench.adapters import FLOOR, UNIT
 
 
 def row(peer: str, number: int, work: str = "send", seconds: float = 1.0) -> report.Row:
@@ -81,7 +83,7 @@ def test_the_page_holds_every_table():
 
 
 def test_every_goal_has_a_row_and_says_whether_it_was_met():
-    table = goals.table(document()).splitlines()
+    table = goals.table(document()).split("\n\n")[0].splitlines()
     assert len(table) == 2 + len(goals.GOALS)
     by_work = {line.split("|")[1].strip(): line for line in table}
     assert "0.25 (0.25-0.25)" in by_work["send, one at a time"]
@@ -89,6 +91,41 @@ def test_every_goal_has_a_row_and_says_whether_it_was_met():
     assert "| yes" in by_work["send, batches of 100"]
     assert "3.00 ms against 1.00 ms" in by_work["idle worker, p50"]
     assert "not measured" in by_work["asyncio, one task"]
+
+
+@pytest.mark.parametrize("floor, verdict", [(0.5, "**no**"), (2.0, "limit"), (None, "**no**")])
+def test_a_goal_out_of_reach_is_a_limit_only_where_the_floor_misses_it_too(floor: float | None, verdict: str):
+    shown = document()
+    if floor is not None:
+        shown["rows"].append(row(FLOOR, 0, "send", floor))
+    line = goals.table(shown).splitlines()[2]
+    assert verdict in line
+    assert (f"{1 / (floor or 1):.2f}" in line) is (floor is not None)
+
+
+def test_a_goal_that_is_met_needs_no_floor():
+    shown = document()
+    shown["rows"].append(row(FLOOR, 0, "send_batch", 100.0))
+    line = next(line for line in goals.table(shown).splitlines() if "send, batches" in line)
+    assert "| yes" in line
+
+
+def test_every_floor_is_explained_below_the_table():
+    text = goals.table(document())
+    used = {goal.limit for goal in goals.GOALS if goal.floor is not None}
+    assert used == set(goals.FLOORS)
+    assert all(f"- {name}: {goals.FLOORS[name]}" in text for name in used)
+
+
+def test_the_many_processes_are_held_against_what_the_server_does_for_the_same_calls():
+    shown = document()
+    crowd = {"peer": "mqredis", "size": 1, "lives": 3_000.0, "server": 0.3, "server_us": 100.0}
+    shot = {"size": 1, "pipeline": 1, "lives": 20_000.0}
+    shown["company"] |= {"crowd": [crowd], "shots": [shot, {**shot, "pipeline": 16, "lives": 30_000.0}]}
+    line = next(line for line in goals.table(shown).splitlines() if "whole lives a second, singly" in line)
+    assert "20,000" in line
+    assert "| limit" in line
+    assert "floor 20,000.00 (pipelines of 1: 20,000; pipelines of 16: 30,000)" in "\n".join(goals.lost(shown))
 
 
 def test_the_written_page_tells_what_was_missed_and_what_failed():

@@ -1,0 +1,43 @@
+"""What this server does for the same commands when nothing stands in their way: redis-benchmark fires the floor's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+from bench.adapters import floor as adapter
+from bench.server import Server
+
+Row = dict[str, Any]
+CLIENTS = 16
+#: Requests in one write of a client.
+PIPELINES = (1, 16)
+_RATE = re.compile(r"([\d.]+) requests per second")
+
+
+def shots(server: Server, sizes: dict[int, int]) -> list[Row]:
+    """Whole lives a second, for each size of a batch with so many calls of each kind, plain and pipelined."""
+    binary = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
+    if binary is None:
+        return []
+    rows: list[Row] = []
+    for size, calls in sizes.items():
+        for pipeline in PIPELINES:
+            server.wire.flush()
+            adapter.prepare(server.url)
+            each = [
+                _rate([binary, "-p", str(server.port), "-P", str(pipeline), "-n", str(calls)], words) * size
+                for words in (adapter.sending(0, size), adapter.receiving(size))
+            ]
+            row = {"peer": "redis-benchmark", "size": size, "pipeline": pipeline}
+            rows.append({**row, "lives": 1 / sum(1 / rate for rate in each)})
+    return rows
+
+
+def _rate(options: list[str], words: list[str | bytes]) -> float:
+    """Requests a second."""
+    command = [*options, "-c", str(CLIENTS), "-q", *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(_RATE.findall(done.stdout)[-1])
