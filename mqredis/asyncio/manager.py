@@ -25,7 +25,7 @@ from mqredis.models import (
     Share,
     Subscription,
 )
-from mqredis.operations import doctor, manager, queue, redrive, request, topics, transaction
+from mqredis.operations import doctor, manager, queue, redrive, request, rundown, topics, transaction
 from mqredis.operations.context import Context
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
@@ -195,10 +195,10 @@ class QueueManager:
         return await self._run(manager.maintain(self._context))
 
     async def close(self) -> None:
-        """End the session and its connections. Handles and transactions of this client end with their leases."""
-        if self._context.replies:
+        """End the session and its connections, abort open transactions, give locked messages back, close handles."""
+        if rundown.left(self._context):
             with suppress(MqError):
-                await self._run(request.discard_all(self._context))
+                await self._run(rundown.rundown(self._context))
         await self._driver.close()
 
     async def _run(self, operation: Operation[R]) -> R:

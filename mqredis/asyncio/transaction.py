@@ -40,12 +40,13 @@ class Transaction:
         """Check that it is open (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
         await self._manager._run(operations.end(self._unit, "prepare"))
 
-    async def commit(self, *, durability: Durability | str | None = None) -> None:
+    async def commit(self, *, durability: Durability | str | None = None, retaining: bool = False) -> None:
         """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed.
 
         ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
+        ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
         """
-        operation = operations.end(self._unit, "commit")
+        operation = operations.commit(self._unit, retaining)
         if durability is not None:
             operation = durably(operation, durability)
         await self._manager._run(operation)

@@ -45,9 +45,18 @@ class Cursor:
         return self._queue._run(operations.receive(self._place, timeout, unit, tag))
 
     def lock(
-        self, timeout: float | None = None, *, lease: float | None = None, tag: str | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        tag: str | None = None,
+        transaction: Transaction | None = None,
     ) -> LockedMessage:
-        """Lock the current message (3.1.7.1.11). Raises as ``receive``."""
+        """Lock the current message (3.1.7.1.11); ``transaction`` as with ``Queue.lock``. Raises as ``receive``."""
+        if transaction is not None:
+            self._queue._lease(lease)
+            message = self.receive(timeout, transaction=transaction, tag=tag)
+            return LockedMessage._in_unit(self._queue, message, transaction)
         locks = self._queue._run(operations.lock(self._place, timeout, lease, tag))
         return self._queue._locked(locks)[0]
 

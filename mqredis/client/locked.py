@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import DurabilityNotReached
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
 from mqredis.operations import receive as operations
+from mqredis.operations.context import UnitOfWork
 from mqredis.operations.durable import durably
+from mqredis.operations.transaction import settle_in
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from mqredis.client.queue import Queue
+    from mqredis.client.transaction import Transaction
 
 
 class LockedMessage:
@@ -22,16 +26,28 @@ class LockedMessage:
 
     Use it as a context manager: the message leaves the queue when the block ends well, and goes back to its place when
     the block raises. The lock lapses after its lease; then every call here raises LockLost and has no effect.
+
+    One that was locked in a transaction stays with that: commit and abort do nothing (3.1.7.1.12 rule 3), reject and
+    extend are the transaction's, and all raise TransactionSequence when it has ended.
     """
 
-    def __init__(self, queue: Queue, message: Message, fence: str, until: float) -> None:
+    def __init__(
+        self, queue: Queue, message: Message, fence: str, until: float, unit: UnitOfWork | None = None
+    ) -> None:
         self._queue = queue
         self._until = until
         #: The message itself.
         self.message = message
         #: Number of this grant; a later grant of the same message has a greater one.
         self.fence = fence
+        self._unit = unit
         self._settled = False
+
+    @classmethod
+    def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
+        """A message that was taken in a transaction."""
+        unit = transaction._unit
+        return cls(queue, message, unit.fence, time.monotonic() + unit.lease_ms / 1000, unit)
 
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
@@ -89,7 +105,10 @@ class LockedMessage:
         self._settled = True
 
     def _operation(self, action: str, lease: float | None) -> Operation[float]:
-        return operations.settle_one(self._queue._handle, action, self.fence, self.lookup_id, lease)
+        handle = self._queue._handle
+        if self._unit is not None:
+            return settle_in(self._unit, handle, self.message, action, lease)
+        return operations.settle_one(handle, action, self.fence, self.lookup_id, lease)
 
     def __enter__(self) -> Self:
         return self

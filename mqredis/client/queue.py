@@ -177,13 +177,19 @@ class Queue:
             yield group
 
     def peek(
-        self, timeout: float | None = None, *, match: Match | None = None, selector: str | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        transaction: Transaction | None = None,
     ) -> Message:
         """Show the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``.
 
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError.
+        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError. A peek takes
+        nothing, so any ``transaction`` is refused with TransactionUsage (MS-MQRR 3.1.4.13).
         """
-        return self._run(peek.peek(self._handle, timeout, match, selector))
+        return self._run(peek.peek(self._handle, timeout, match, selector, unit_of(transaction)))
 
     def browse(self, *, match: Match | None = None, selector: str | None = None) -> Iterator[Message]:
         """Every available message that agrees, in delivery order, taking none; ends at the end of the queue."""
@@ -221,12 +227,17 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
         grouping: Grouping | None = None,
+        transaction: Transaction | None = None,
     ) -> LockedMessage:
         """Lock the first available message (Dequeue Message Begin, 3.1.7.1.11) that agrees, for ``lease`` seconds.
 
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled; and about ``match``, ``selector`` and ``grouping``
-        as ``receive``.
+        In a ``transaction`` the message is locked until that ends and has its fate. Raises as ``receive``.
         """
+        if transaction is not None:
+            lease_of(self._handle.context, lease)
+            how: dict[str, Any] = {"tag": tag, "match": match, "selector": selector, "grouping": grouping}
+            message = self.receive(timeout, transaction=transaction, **how)
+            return LockedMessage._in_unit(self, message, transaction)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(self._run(operation))[0]
@@ -286,8 +297,15 @@ class Queue:
         seek: Seek = Seek.CURRENT,
         lease: float | None = None,
         allow_peek: bool = False,
+        transaction: Transaction | None = None,
     ) -> LockedMessage:
-        """Lock one particular message. Never waits. Raises MessageNotFound."""
+        """Lock one particular message; ``transaction`` as with ``lock``. Never waits. Raises MessageNotFound."""
+        if transaction is not None:
+            lease_of(self._handle.context, lease)
+            message = self.receive_by_lookup_id(
+                lookup_id, seek=seek, transaction=transaction, allow_peek=allow_peek
+            )
+            return LockedMessage._in_unit(self, message, transaction)
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
         return self._locked(self._run(operation))[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from mqredis import codec
 from mqredis.commands.common import Address
@@ -41,6 +42,14 @@ class Context:
     transactions: int = 0
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
+    #: What the client still has in hand, for its close.
+    opened: WeakSet[Handle] = field(default_factory=WeakSet)
+    units: WeakSet[UnitOfWork] = field(default_factory=WeakSet)
+
+    def unit(self, unit: UnitOfWork) -> UnitOfWork:
+        """Note a new unit of work."""
+        self.units.add(unit)
+        return unit
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
@@ -111,7 +120,7 @@ _ALLOWED: dict[str, tuple[Access, ...]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Handle:
     """An open queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16)."""
 
@@ -162,7 +171,7 @@ class Handle:
             )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class UnitOfWork:
     """A transaction (MS-MQDMPR 3.1.1.14) as its client knows it."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
+from mqredis.errors import TransactionUsage
 from mqredis.models import Match, Message
-from mqredis.operations.context import Handle
+from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.wait import until_found
@@ -16,10 +17,16 @@ PAGE = 64
 
 
 def peek(
-    handle: Handle, timeout: float | None, match: Match | None = None, selector: Selection = None
+    handle: Handle,
+    timeout: float | None,
+    match: Match | None = None,
+    selector: Selection = None,
+    unit: UnitOfWork | None = None,
 ) -> Operation[Message]:
     """Show the first message, waiting for it."""
     handle.need("peek")
+    if unit is not None:
+        raise TransactionUsage("a peek takes nothing, so it cannot be part of a transaction")
     wanted = text_of(handle, match, selector, timeout)
 
     def look(waiter: Waiter | None, place: str = "") -> Call[Found]:

@@ -165,6 +165,7 @@ def open_handle(
     )
     address.generation = opened.generation
     handle = Handle(context, address, number, access, share, opened.flags, opened.max_message_bytes)
+    context.opened.add(handle)
     handle.selector = selected
     return handle
 

@@ -71,6 +71,8 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
         owner = getattr(lock, "_queue", None)
         if owner is None or handle_of(owner).address.path != handle.path or not hasattr(lock, "fence"):
             raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
+        if getattr(lock, "_unit", None) is not None:
+            raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
         settlements.append(("c", lock.fence, f"{lock.lookup_id:016x}"))
     return Settling(settlements)
 
@@ -205,5 +207,6 @@ def lock_lost(why: str, lookup_id: int) -> LockLost:
         "f": "its lease lapsed and somebody else holds the message",
         "g": "the message is gone",
     }[why]
-    status = Status.TRANSACTION_SEQUENCE if why == "a" else Status.LOCK_LOST
+    # Of the text: available or gone (D33) is out of sequence. That somebody else may hold it is ours.
+    status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
     return LockLost(f"the lock on message {lookup_id:#018x} is lost: {text}", status=status)

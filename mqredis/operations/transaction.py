@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from mqredis import keys
 from mqredis.commands import transactions as commands
-from mqredis.errors import InvalidArgument, OutcomeUnknown, TransactionSequence, TransactionUsage
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    NotSupported,
+    OutcomeUnknown,
+    TransactionSequence,
+    TransactionUsage,
+)
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.operations.reach import provide
-from mqredis.steps import Operation, perform
+from mqredis.steps import Now, Operation, perform
 
 #: What a transaction is after its end; a preparation does not end it.
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
@@ -20,10 +27,19 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     lease_ms = lease_of(context, lease)
     if chosen is None:
         context.transactions += 1
-        return UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms)
+        return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
     identifier = keys.encode(keys.check_name(chosen, "transaction"))
     granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
-    return UnitOfWork(context, identifier, lease_ms, granted.fence)
+    return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
+
+
+def commit(unit: UnitOfWork, retaining: object) -> Operation[None]:
+    """Commit; that the transaction goes on afterwards is not supported."""
+    if not isinstance(retaining, bool):
+        raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
+    if retaining:
+        raise NotSupported("a commit ends the transaction: begin another one for what follows")
+    yield from end(unit, "commit")
 
 
 def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
@@ -73,5 +89,29 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "")
         raise InvalidArgument(f"reject takes a Message, not {type(message).__name__}")
     if message.queue != handle.path:
         raise InvalidArgument(f"the message was read from queue {message.queue!r}, not from {handle.path!r}")
+    yield from _mark(unit, handle, message, grant, checks.reason(reason))
+
+
+def _mark(unit: UnitOfWork, handle: Handle, message: Message, grant: str, reason: str) -> Operation[None]:
     lookup_id = f"{message.lookup_id:016x}"
-    yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, checks.reason(reason)))
+    yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, reason))
+
+
+def settle_in(
+    unit: UnitOfWork, handle: Handle, message: Message, action: str, lease: float | None
+) -> Operation[float]:
+    """The end of a two-phase read in a transaction (3.1.7.1.12 rule 3): the message stays locked until that ends.
+
+    ``action`` as in settle.lua; answers the monotonic time. Raises TransactionSequence when the transaction is over.
+    """
+    if handle.closed:
+        raise InvalidHandle(
+            f"the handle of queue {handle.path!r} is closed; its message is the transaction's"
+        )
+    grant = unit.grant()
+    if action[0] == "j":
+        yield from _mark(unit, handle, message, grant, action[1:])
+    elif action == "x":
+        yield from renew(unit, lease)
+    now: float = yield Now()
+    return now

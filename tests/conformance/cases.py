@@ -33,8 +33,5 @@ BASIS: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 
 #: Cases that no test stands for, with the reason.
 LEFT_OUT: dict[str, str] = {
-    "G7": "not offered: a lock is not taken in a transaction, receive(transaction=...) holds it",
     "G12": "not offered: a lock is an object, there are no request ids to mistake",
-    "H13": "not offered: peek takes no transaction",
-    "H16": "not offered: commit has no retaining flag",
 }

@@ -18,7 +18,7 @@ from mqredis.errors import (
 from mqredis.models import Match, Message
 from tests.model import matching
 from tests.model.adm import Position, State
-from tests.model.units import ModelLocked, ModelTransaction
+from tests.model.units import ModelHeld, ModelLocked, ModelTransaction
 
 if TYPE_CHECKING:
     from tests.model.handles import ModelQueue
@@ -67,9 +67,17 @@ class ModelCursor:
         return self._dequeue(timeout, transaction=transaction, tag=tag)
 
     def lock(
-        self, timeout: float | None = None, *, lease: float | None = None, tag: Any = None
-    ) -> ModelLocked:
+        self,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        tag: Any = None,
+        transaction: Any = None,
+    ) -> ModelLocked | ModelHeld:
         """The same as the first half of a two-phase read."""
+        if transaction is not None:
+            message = self.receive(timeout, transaction=transaction, tag=tag)
+            return ModelHeld(self.handle, message, transaction)
         return self._dequeue(timeout, tag=tag, two_phase=True, lease=lease)
 
     def reset(self) -> None:

@@ -40,7 +40,7 @@ from tests.model.adm import (
 )
 from tests.model.cursors import ModelCursor
 from tests.model.reads import Reads
-from tests.model.units import ModelLocked, ModelTransaction
+from tests.model.units import ModelHeld, ModelLocked, ModelTransaction
 
 if TYPE_CHECKING:
     from tests.model.manager import ModelManager
@@ -115,11 +115,21 @@ class ModelQueue(Reads):
             return self.take(self._at(lookup_id, seek, peek=False), unit, allow_peek=allow_peek)
 
     def lock_by_lookup_id(
-        self, lookup_id: int, *, seek: Seek = Seek.CURRENT, lease: float | None = None
-    ) -> ModelLocked:
+        self,
+        lookup_id: int,
+        *,
+        seek: Seek = Seek.CURRENT,
+        lease: float | None = None,
+        allow_peek: bool = False,
+        transaction: Any = None,
+    ) -> ModelLocked | ModelHeld:
+        if transaction is not None:
+            how = {"seek": seek, "transaction": transaction, "allow_peek": allow_peek}
+            return ModelHeld(self, self.receive_by_lookup_id(lookup_id, **how), transaction)
         with self._reading("receive"):
             position = self._at(lookup_id, seek, peek=False)
-            return self.take(position, None, two_phase=True, lease=self.manager.lease(lease))
+            how = {"two_phase": True, "lease": self.manager.lease(lease)}
+            return self.take(position, None, allow_peek=allow_peek, **how)
 
     def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
         with self._reading("peek"):

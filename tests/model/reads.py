@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from mqredis.errors import TransactionUsage
 from mqredis.models import Grouping, Match, Message, Outgoing, Sent
 from tests.model import matching
 from tests.model.adm import Position, Queue, UnitOfWork
 from tests.model.browsing import ModelBrowser
-from tests.model.units import ModelLocked
+from tests.model.units import ModelHeld, ModelLocked
 
 if TYPE_CHECKING:
     from tests.model.handles import ModelQueue
@@ -95,8 +96,12 @@ class Reads:
         match: Match | None = None,
         selector: str | None = None,
         grouping: Grouping = Grouping.NONE,
-    ) -> ModelLocked:
+        transaction: Any = None,
+    ) -> ModelLocked | ModelHeld:
         """Dequeue Message Begin (3.1.7.1.11)."""
+        if transaction is not None:
+            how = {"tag": tag, "match": match, "selector": selector, "grouping": grouping}
+            return ModelHeld(self, self.receive(timeout, transaction=transaction, **how), transaction)
         wanted = self.wanted(match, selector, grouping, taking=True)
         self.getting.enter(wanted, None)
         with self._reading("receive"):
@@ -108,10 +113,13 @@ class Reads:
         timeout: float | None = None,
         *,
         lease: float | None = None,
+        settle: Iterable[ModelLocked] = (),
         match: Match | None = None,
         selector: str | None = None,
     ) -> list[ModelLocked]:
         wanted = self.wanted(match, selector, taking=True)
+        for earlier in settle:
+            earlier.commit()
         with self._reading("receive"):
             how = {"two_phase": True, "lease": self.manager.lease(lease)}
             found = matching.search(self.queue, wanted, max)
@@ -120,11 +128,18 @@ class Reads:
             return list(self.take_all([p for p, *_ in found], None, **how))
 
     def peek(
-        self, timeout: float | None = None, *, match: Match | None = None, selector: str | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        transaction: Any = None,
     ) -> Message:
         """Peek Message (3.1.7.1.15); only a peek of anything sees what is locked but visible."""
         wanted = self.wanted(match, selector)
         with self._reading("peek"):
+            if transaction is not None:
+                raise TransactionUsage()
             if wanted.plain:
                 found = self.queue.seek(None, peek=True)
             else:

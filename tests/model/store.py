@@ -251,7 +251,7 @@ class Store:
                 unit.operations.append(Operation("dequeue", position))
             elif two_phase:
                 lock = Lock(position, self.now() + (lease or 0))
-                position.state, position.holder = State.LOCKED, lock
+                position.state, position.holder, position.allow_peek = State.LOCKED, lock, allow_peek
                 self.locks.append(lock)
                 taken.append((message, lock))
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 from mqredis.errors import (
@@ -9,6 +10,7 @@ from mqredis.errors import (
     InvalidHandle,
     LockLost,
     MessageNotFound,
+    NotSupported,
     QueueNotAvailable,
     TransactionSequence,
     TransactionUsage,
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from tests.model.handles import ModelQueue
     from tests.model.manager import ModelManager
     from tests.model.matching import Logical
+
+
+_FENCES = count(1)
 
 
 class ModelTransaction:
@@ -38,7 +43,9 @@ class ModelTransaction:
         with self.manager.step():
             self._open(finish=not self.unit.open)
 
-    def commit(self) -> None:
+    def commit(self, *, retaining: bool = False) -> None:
+        if retaining:
+            raise NotSupported()
         with self.manager.step() as store:
             units_of_work.commit(store, self._open(finish=True))
             for reader in self.readers:
@@ -94,6 +101,8 @@ class ModelLocked:
         self.message = message
         self.lock = lock
         self.parts: list[ModelLocked] = []  # the other segments of a message that was joined
+        self.fence = str(next(_FENCES))
+        self.settled = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.message, name)
@@ -127,6 +136,7 @@ class ModelLocked:
                     store.end_locks([lock.lock], **how)
             if how.get("delete"):
                 self.handle.getting.settle(self)
+            self.settled = True
 
     def _held(self) -> Lock:
         if self.handle.closed:
@@ -134,8 +144,8 @@ class ModelLocked:
         if self.lock.position.queue.gone:
             raise QueueNotAvailable()
         if not self.lock.held:
-            again = self.lock.position.state is State.AVAILABLE
-            raise LockLost(status=Status.TRANSACTION_SEQUENCE if again else Status.LOCK_LOST)
+            others = self.lock.position.state in (State.LOCKED, State.PURGE_PENDING)
+            raise LockLost(status=Status.LOCK_LOST if others else Status.TRANSACTION_SEQUENCE)
         return self.lock
 
     def __enter__(self) -> Self:
@@ -144,3 +154,27 @@ class ModelLocked:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self.lock.held and self.lock.position.state is not State.DELETED:
             (self.abort if kind else self.commit)()
+
+
+class ModelHeld:
+    """A two-phase read in a transaction, which keeps the message whatever its reader says (3.1.7.1.12 rule 3)."""
+
+    def __init__(self, handle: Any, message: Message, transaction: ModelTransaction) -> None:
+        self.handle, self.message, self.transaction = handle, message, transaction
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+    def commit(self) -> None:
+        if self.handle.closed:
+            raise InvalidHandle()
+        with self.transaction.manager.step():
+            self.transaction._open()
+
+    abort = commit
+
+    def reject(self) -> None:
+        self.transaction.reject(self.handle, self.message)
+
+    def extend(self, lease: float | None = None) -> None:
+        self.transaction.extend(lease)

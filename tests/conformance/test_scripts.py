@@ -1,0 +1,24 @@
+"""Every case of the tables, on every store and face."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.cases import BASIS
+from tests.conformance.script import Case, cases, play
+from tests.conformance.tables import reads
+
+
+def marked(case: Case):
+    """The case, with the mark of the published one that it is."""
+    marks = [pytest.mark.case(case.published, BASIS[case.published])] if case.published else []
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+TABLES = {**vars(reads)}
+CASES = [marked(case) for name, table in TABLES.items() if name.isupper() for case in cases(table)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(broker, case: Case):
+    play(broker, case)
