@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import redis
+
 import mqredis
 from demo import flights
 from mqredis.embedded import find_server, join
@@ -105,9 +107,11 @@ def run(qm: mqredis.QueueManager, url: str, folder: Path, limit: int) -> bool:
     from_jfk = sum(flight.route.startswith("JFK") for flight in rows)
     qm.create_queue(QUEUE, journaling=True, retry=mqredis.RetryPolicy(immediate=0, final="dead_letter"))
     qm.create_queue(AGAIN)
-    command = qm._driver.command  # the list belongs to an application that knows nothing of mqredis
-    for at in range(0, len(bodies), 1000):
-        command("LPUSH", "flights", *bodies[at : at + 1000])
+    with redis.Redis.from_url(
+        url
+    ) as other:  # the list belongs to an application that knows nothing of mqredis
+        for at in range(0, len(bodies), 1000):
+            other.lpush("flights", *bodies[at : at + 1000])
     story.say(f"{len(bodies):,} flights lie in a Redis list")
     where: dict[str, Any] = {"url": url, "manager": qm.name}
     moved = migrate("list", "flights", QUEUE, source_url=url, **where)

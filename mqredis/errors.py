@@ -24,9 +24,9 @@ class MqError(Exception):
         super().__init__(text)
         self.details = details
         if "status" in details:
-            self.status = details["status"]  # type: ignore[misc]
+            self.status = details["status"]  # type: ignore[misc]  # of this error alone
         if "mqrc" in details:
-            self.mqrc = details["mqrc"]  # type: ignore[misc]
+            self.mqrc = details["mqrc"]  # type: ignore[misc]  # of this error alone
 
 
 class InvalidArgument(MqError, ValueError):

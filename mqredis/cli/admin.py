@@ -7,7 +7,7 @@ from typing import Any
 
 from mqredis import embedded
 from mqredis.cli import acl
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, number, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
 from mqredis.reports import Finding
@@ -25,9 +25,11 @@ def register(subparsers: Subparsers) -> None:
     resolve.add_argument("token")
     throttle = command(subparsers, "throttle", "refuse every send, or accept them again", _throttle)
     throttle.add_argument("switch", choices=("on", "off"))
-    quota = command(subparsers, "quota", "limit what all queues of the manager hold together", _quota)
-    quota.add_argument("--messages", type=int)
-    quota.add_argument("--bytes", type=int)
+    quota = command(subparsers, "quota", "show or limit what all queues of the manager hold together", _quota)
+    for name in ("messages", "bytes"):
+        quota.add_argument(
+            f"--{name}", metavar="NUMBER", type=number, help="none: no limit (default: as it is)"
+        )
     command(subparsers, "maintain", "serve the due timers of every queue", _maintain)
     stats = command(
         subparsers, "stats", "show the manager and its queues, or what passes through one", _stats
@@ -103,10 +105,14 @@ def _throttle(arguments: Arguments, output: Output) -> Exit:
 
 def _quota(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        qm.set_quota(messages=arguments.messages, bytes=arguments.bytes)
         info = qm.info()
-    fields = {"quota_messages": info.quota_messages, "quota_bytes": info.quota_bytes}
-    output.fields(fields)
+        found = {"messages": info.quota_messages, "bytes": info.quota_bytes}
+        given = {name: getattr(arguments, name) for name in found}
+        changes = {name: value for name, value in given.items() if value is not None}
+        if changes:
+            found |= {name: None if value == "none" else value for name, value in changes.items()}
+            qm.set_quota(**found)
+    output.fields({f"quota_{name}": value for name, value in found.items()})
     return Exit.DONE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,16 @@ def lookup_id(text: str) -> int:
     if not 0 <= value < 1 << 64:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a lookup id")
     return value
+
+
+def number(text: str) -> int | float | str:
+    """A number from an option, or "none" for no limit."""
+    if text.lower() == "none":
+        return "none"
+    try:
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is neither a number nor 'none'") from None
 
 
 def shown(value: Any) -> str:

@@ -7,7 +7,16 @@ import json
 import re
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
+from mqredis.cli.common import (
+    Arguments,
+    Output,
+    Subparsers,
+    chosen,
+    command,
+    match_options,
+    number,
+    open_manager,
+)
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.models import Access, QueueProperties
@@ -60,7 +69,7 @@ def _properties(parser: argparse.ArgumentParser) -> None:
         elif kind == "str":
             group.add_argument(option, metavar="TEXT")
         else:
-            group.add_argument(option, metavar="NUMBER", type=_number)
+            group.add_argument(option, metavar="NUMBER", type=number)
     group.add_argument(
         "--retry", type=_json, metavar="JSON", help='retry policy: {"immediate": 2, "cycles": 3, ...}'
     )
@@ -72,16 +81,6 @@ def _json(text: str) -> Any:
         return "none" if text.lower() == "none" else json.loads(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is neither JSON nor 'none'") from None
-
-
-def _number(text: str) -> int | float | str:
-    """A number, or "none" for no limit."""
-    if text.lower() == "none":
-        return "none"
-    try:
-        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is neither a number nor 'none'") from None
 
 
 def _given(arguments: Arguments) -> dict[str, Any]:

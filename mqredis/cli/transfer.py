@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
 from mqredis.cli.exits import Exit
@@ -61,12 +61,12 @@ def _export(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
-def _drained(queue: Queue, file: IO[str], how: dict[str, object]) -> Iterator[Message]:
+def _drained(queue: Queue, file: IO[str], how: dict[str, Any]) -> Iterator[Message]:
     """Lock a batch, hand it out to be written, and commit it together with locking the next one."""
     written: list[LockedMessage] = []
     while True:
         try:
-            locks = queue.lock_many(BATCH, 0, settle=written, **how)  # type: ignore[arg-type]
+            locks = queue.lock_many(BATCH, 0, settle=written, **how)
         except IoTimeout:
             return  # what was written was settled by this last look
         for lock in locks:

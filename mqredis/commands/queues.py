@@ -66,7 +66,7 @@ def _parse_policy(text_: str) -> RetryPolicy | None:
         delay=int(delay) / 1000,
         factor=float(factor),
         max_delay=int(most) / 1000,
-        final=final,  # type: ignore[arg-type]
+        final=final,  # type: ignore[arg-type]  # pydantic checks it
     )
 
 

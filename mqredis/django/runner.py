@@ -43,9 +43,8 @@ class Runner:
             *names,
             concurrency=concurrency,
             lease=backend.given.lease,
-            retry=Retry(
-                deliveries=0
-            ),  # an exception is the end of a task; who is killed is counted in `handle`
+            # An exception is the end of a task; who is killed is counted in `handle`.
+            retry=Retry(deliveries=0),
             create={},
             name=f"django.{backend.alias}",
         )(self.handle)

@@ -19,7 +19,7 @@ from mqredis.steps import Arg
 try:
     import hiredis as _hiredis
 except ImportError:
-    _hiredis = None  # type: ignore[assignment]
+    _hiredis = None  # type: ignore[assignment]  # it is not installed
 
 #: The parser written in C; None where it is not installed.
 hiredis: Any = _hiredis

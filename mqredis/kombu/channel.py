@@ -22,7 +22,7 @@ log = logging.getLogger("mqredis.kombu")
 UNLIMITED = 32
 
 
-class QoS(virtual.QoS):  # type: ignore[misc]
+class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
     """Acknowledgements are ends of locks."""
 
     def ack(self, delivery_tag: str) -> None:
@@ -56,7 +56,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return UNLIMITED if estimate is None else min(estimate, UNLIMITED)
 
 
-class Channel(virtual.Channel):  # type: ignore[misc]
+class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     """A channel of the transport ``mqredis``."""
 
     QoS = QoS

@@ -33,7 +33,7 @@ _QUERY_SECRET = re.compile(r"([?&][a-z_]*password=)[^&]*")
 _SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")
 
 
-class Transport(virtual.Transport):  # type: ignore[misc]
+class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     """kombu transport over a queue manager of mqredis."""
 
     Channel = Channel

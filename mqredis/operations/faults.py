@@ -53,15 +53,15 @@ def field_of(record: Record, key: str) -> str | None:
     return found[1].decode("utf-8", "replace") if found else None
 
 
-def expiry_of(record: Record) -> int | None:
-    """When the message expires, in ms; None: never, or the record cannot be read."""
+def expiry_of(record: Record) -> float | None:
+    """When the message expires, in ms; None: never. Where the record cannot be read: what its timer says."""
     try:
         if not int(record.head[13:14], 32) & 1:
             return None
         life = field_of(record, "e")
         return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)
     except ValueError:
-        return record.expiry  # type: ignore[return-value]
+        return record.expiry
 
 
 def size_of(record: Record) -> int:

@@ -104,6 +104,6 @@ def timers(store: Store) -> Faults:
             wanted = None if locked else expiry_of(record)
             if record.expiry != wanted:
                 what = "zrem" if wanted is None else "zadd"
-                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else wanted)
+                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else int(wanted))
                 text = f"its expiry timer is {record.expiry}, must be {wanted}"
                 yield Fault("timer.expiry", at(view, lid), text, (edit,))

@@ -59,16 +59,14 @@ def retries(store: Store) -> Faults:
         text, flags = view.fields.get("retry", ""), view.fields["flags"]
         if text and not _POLICY.fullmatch(text):
             yield Fault("retry.malformed", view.path, f"its retry policy is {text!r:.60}")
-        elif ";" not in view.path and ("r" in flags) != bool(
-            text
-        ):  # a subqueue goes by the flags of its queue
-            edit = Edit("hset", view.keys["q"], "flags", flags + "r" if text else flags.replace("r", ""))
-            say = (
-                "has a retry policy and does not know it"
-                if text
-                else "follows a retry policy that it does not have"
-            )
-            yield Fault("retry.flag", view.path, say, (edit,))
+        elif ";" in view.path:
+            pass  # a subqueue goes by the flags of its queue
+        elif text and "r" not in flags:
+            edit = Edit("hset", view.keys["q"], "flags", flags + "r")
+            yield Fault("retry.flag", view.path, "has a retry policy and does not know it", (edit,))
+        elif not text and "r" in flags:
+            edit = Edit("hset", view.keys["q"], "flags", flags.replace("r", ""))
+            yield Fault("retry.flag", view.path, "follows a retry policy that it does not have", (edit,))
         for member in view.policies:
             if member[:1] == b"b" and not _ID.fullmatch(member[1:]):
                 edit = Edit("zrem", view.keys["t"], member)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from mqredis.selector.nodes import INVALID, Invalid, Value
 
@@ -31,7 +31,8 @@ def normal(value: Any) -> Value:
         return value
     if isinstance(value, int):
         return exact(int(value))
-    return value  # type: ignore[no-any-return]
+    found: Value = value
+    return found
 
 
 def exact(value: int) -> int | Invalid:
@@ -39,7 +40,7 @@ def exact(value: int) -> int | Invalid:
     return value if _LOW <= value <= _HIGH else INVALID
 
 
-def is_number(value: Value) -> bool:
+def is_number(value: Value) -> TypeGuard[int | float]:
     """Booleans are no numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -50,7 +51,7 @@ def compare(op: str, left: Value, right: Value) -> bool | None:
         return None
     if is_number(left) and is_number(right):
         if isinstance(left, float) or isinstance(right, float):
-            left, right = float(left), float(right)  # type: ignore[arg-type]
+            left, right = float(left), float(right)
         return _TESTS[op](left, right)
     for kind in (str, bytes, bool):
         if isinstance(left, kind) and isinstance(right, kind):
@@ -65,8 +66,8 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
     if not (is_number(left) and is_number(right)):
         return INVALID
     if isinstance(left, float) or isinstance(right, float):
-        return _double(op, float(left), float(right))  # type: ignore[arg-type]
-    return _exact(op, left, right)  # type: ignore[arg-type]
+        return _double(op, float(left), float(right))
+    return _exact(op, left, right)
 
 
 def signed(op: str, value: Value) -> Value:
@@ -77,7 +78,7 @@ def signed(op: str, value: Value) -> Value:
         return INVALID
     if op == "+":
         return value
-    return -value if isinstance(value, float) else exact(-value)  # type: ignore[operator]
+    return -value if isinstance(value, float) else exact(-value)
 
 
 def _exact(op: str, left: int, right: int) -> int | Invalid:

@@ -178,10 +178,14 @@ def test_throttle_quota_maintain_stats(orders: Run) -> None:
     assert orders("quota", "--messages", "1", "--json").rows[0] == {"quota_messages": 1, "quota_bytes": None}
     orders("send", "orders", "x")
     orders("send", "orders", "y", code=Exit.REFUSED)
-    orders("quota")
+    assert orders("quota", "--bytes", "9000", "--json").rows[0] == {"quota_messages": 1, "quota_bytes": 9000}
+    assert orders("quota", "--json").rows[0] == {"quota_messages": 1, "quota_bytes": 9000}
+    lifted = orders("quota", "--messages", "none", "--bytes", "none", "--json").rows[0]
+    assert lifted == {"quota_messages": None, "quota_bytes": None}
+    orders("send", "orders", "y")
     assert "served" in orders("maintain").out
     stats = orders("stats", "--json").rows[0]
-    assert stats["manager"]["messages"] == 1
+    assert stats["manager"]["messages"] == 2
     assert stats["queues"][0]["name"] == "orders"
     assert "orders" in orders("stats").out
 

