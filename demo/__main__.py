@@ -94,6 +94,9 @@ class Demo:
         elif what == "booked":
             self.count["booked"] += values[0]
             self.count["again"] += values[1]
+        elif what == "lapsed":
+            self.count["lapsed"] += 1
+            self.say(f"{name}: its transaction lapsed before the commit and left no trace; it begins another")
         elif what == "announced":
             self.count["announced"] += values[0]
         elif what == "board":
@@ -175,7 +178,9 @@ class Demo:
                 count["recovered"] > 0
             ),
             f"flights the dead consumer held: {count['killed with']}; booked by others: {count['again']}": (
-                count["killed with"] == count["again"] > 0
+                # Transactions that lapsed brought theirs back, too.
+                0 < count["killed with"] <= count["again"]
+                and (count["killed with"] == count["again"] or count["lapsed"] > 0)
             ),
         }
         by_priority = "  ".join(f"{level}: {n:,}" for level, n in sorted(priorities.items(), reverse=True))

@@ -45,6 +45,15 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().out.splitlines() == told
 
 
+def test_files_that_pages_show_are_there_and_their_markers_whole() -> None:
+    marks = [line for page in PAGES for line in page.read_text().splitlines() if re.search(r"8 ?< ?--", line)]
+    assert marks
+    for mark in marks:
+        named = re.fullmatch(r'--8<-- "([^"]+)"', mark)
+        assert named, f"a formatter has spoilt {mark!r}"
+        assert (ROOT / named[1]).exists(), mark
+
+
 def test_the_command_line_page_names_every_command() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     actions = [action for action in build()._actions if isinstance(action.choices, dict)]
@@ -58,10 +67,9 @@ def test_no_page_speaks_of_a_machine() -> None:
 
 
 def test_the_menu_names_each_page_once() -> None:
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
     named = re.findall(r"^ +- (?:[A-Z]\w*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert len(named) == len(set(named))
-    for name in named:
-        assert (ROOT / "docs" / name).exists(), name
+    assert sorted(named) == sorted(pages)
 
 
 def test_the_reference_names_things_that_exist() -> None:
