@@ -91,12 +91,7 @@ from mqredis.status import Status
 __version__ = "0.1.0"
 
 __all__ = [
-    "Subscription",
-    "RetryPolicy",
-    "QueueStatistics",
-    "TRANSACTIONAL_DEAD_LETTER",
-    "SYSTEM_JOURNAL",
-    "DEAD_LETTER",
+    "connect",
     "Access",
     "AccessDenied",
     "Acknowledge",
@@ -153,8 +148,10 @@ __all__ = [
     "QueueNotFound",
     "QueueProperties",
     "QueueQuotaExceeded",
+    "QueueStatistics",
     "Report",
     "Resolution",
+    "RetryPolicy",
     "SchemaTooNew",
     "SealBroken",
     "Seek",
@@ -165,6 +162,7 @@ __all__ = [
     "Share",
     "SharingViolation",
     "Status",
+    "Subscription",
     "Transaction",
     "TransactionSequence",
     "TransactionTooLarge",
@@ -172,6 +170,8 @@ __all__ = [
     "UnsafeServer",
     "UnsupportedAccess",
     "WaiterNotFound",
+    "DEAD_LETTER",
+    "SYSTEM_JOURNAL",
+    "TRANSACTIONAL_DEAD_LETTER",
     "__version__",
-    "connect",
 ]

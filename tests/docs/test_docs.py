@@ -83,3 +83,23 @@ def test_the_reference_names_things_that_exist() -> None:
         thing = getattr(mqredis, name)
         if isinstance(thing, type) and thing.__module__.startswith(("mqredis.client", "mqredis.settings")):
             assert name in covered, name
+
+
+def test_the_page_of_errors_has_each_class_once() -> None:
+    rows = [
+        line.split("|")[1] for line in (ROOT / "docs" / "errors.md").read_text().splitlines() if "| `" in line
+    ]
+    named = re.findall(r"`(\w+)`", "".join(rows))
+    public = [getattr(mqredis, name) for name in mqredis.__all__]
+    errors = [
+        thing.__name__ for thing in public if isinstance(thing, type) and issubclass(thing, mqredis.MqError)
+    ]
+    assert sorted(named) == sorted(set(errors) - {"MqError"})
+
+
+def test_every_error_is_public() -> None:
+    classes = [thing for thing in vars(mqredis.errors).values() if isinstance(thing, type)]
+    missing = {thing.__name__ for thing in classes if issubclass(thing, mqredis.MqError)} - set(
+        mqredis.__all__
+    )
+    assert not missing
