@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from mqredis import scripts
@@ -45,10 +45,17 @@ class Mutant:
     number: int
     before: str
     after: str
+    #: Which one of those that change such a line of the file in this way.
+    which: int = 1
+
+    @property
+    def name(self) -> str:
+        """The same for the same change, whatever line it stands on now: the sample and the ledger know it by this."""
+        return f"{self.file}|{self.before.strip()}|{self.after.strip()}|{self.which}"
 
     @property
     def key(self) -> str:
-        """What it does, whatever line it stands on now: explanations are kept by it."""
+        """What it does, for readers: explanations are kept by it."""
         return f"{self.file}: {self.before.strip()}  =>  {self.after.strip() or '(nothing)'}"
 
     def __str__(self) -> str:
@@ -62,22 +69,20 @@ def text_of(file: str) -> list[str]:
 
 def mutants() -> Iterator[Mutant]:
     """All of them, in the order of the files."""
+    seen: Counter[str] = Counter()
     for file in FILES:
         for number, line in enumerate(text_of(file), 1):
             if not _NOT_CODE.match(line):
                 for after in _changes(line):
-                    yield Mutant(file, number, line, after)
+                    mutant = Mutant(file, number, line, after)
+                    seen[mutant.key] += 1
+                    yield replace(mutant, which=seen[mutant.key])
 
 
 def sample(size: int) -> list[Mutant]:
     """So many of them, spread over all files: always the same ones, and those of a smaller sample first."""
-    seen: Counter[str] = Counter()
-    order = []
-    for mutant in mutants():
-        seen[mutant.key] += 1
-        text = f"{mutant.file}|{mutant.before.strip()}|{mutant.after.strip()}|{seen[mutant.key]}"
-        order.append((hashlib.sha256(text.encode()).hexdigest(), mutant))
-    return [mutant for _, mutant in sorted(order, key=lambda pair: pair[0])[:size]]
+    order = sorted(mutants(), key=lambda mutant: hashlib.sha256(mutant.name.encode()).hexdigest())
+    return order[:size]
 
 
 def _changes(line: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""``python -m tests.reliability.trials PLAN OUT``: run the tests on changed Lua, one mutant after the other.
+"""``python -m tests.reliability.trials PLAN``: run the tests on changed Lua, one mutant after the other.
 
 A warm process collects the tests once and forks for each mutant: the child changes one line in a copy of the Lua and
 runs the tests that use a script with this line, those first that have killed neighbours of the mutant, until one
 fails. Which tests use which scripts, and how long they take, comes from a run on the unchanged Lua, which must pass.
 
-PLAN: a JSON list of ``[file, number, after]``. OUT: for each a JSON line with ``killed``, the test that noticed it.
+PLAN: a JSON list of ``[name, file, number, after]``. What noticed each of them goes into the ledger.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from _pytest.runner import runtestprotocol
 
 from mqredis import functions, scripts
 from mqredis.drivers.session import Core
+from tests.reliability.ledger import Ledger
 
+#: They notice most, so they go first.
+WALKS = "tests/reliability/walks.py"
 FOLDERS = (
+    WALKS,
     "tests/conformance",
     "tests/msmq",
     "tests/matching",
@@ -37,8 +41,12 @@ FOLDERS = (
 )
 #: Variants of a test that run the same Lua again, on a slower server or by another face.
 TWICE = ("fake", "async", "model-sync")
-#: Seconds without an end of a test after which it is tried on the unchanged Lua; a test takes some 0.03.
-PATIENCE = 15.0
+#: Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
+#: some 0.03. A busy machine must not pass for a mutant that hangs.
+PATIENCE, LONGEST = 15.0, 60.0
+
+#: File, number of the line, the line instead.
+Change = tuple[str, int, str]
 
 
 @dataclass
@@ -54,12 +62,9 @@ class Trial:
 class Trials:
     """The plugin: it runs children in place of the tests."""
 
-    def __init__(self, plan: list[tuple[str, int, str]], out: Path) -> None:
+    def __init__(self, plan: list[tuple[str, str, int, str]], ledger: Ledger) -> None:
         self.plan = plan
-        self.out = out
-        self.uses: dict[str, list[str]] = {}
-        self.kills: dict[str, Counter[str]] = {}
-        self.all_kills: Counter[str] = Counter()
+        self.ledger = ledger
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -67,37 +72,51 @@ class Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
-        first = self._child(list(self.items), None, watch=True)
-        if first.failed:
-            raise pytest.UsageError(f"the unchanged Lua does not pass {first.failed}")
-        self.uses, self.seconds = first.scripts, first.seconds
-        with self.out.open("w") as out:
-            for file, number, after in self.plan:
-                killed = self._try(file, number, after)
-                out.write(json.dumps({"mutant": [file, number, after], "killed": killed}) + "\n")
-                out.flush()
+        known = self.ledger.uses()
+        if known is None:
+            first = self._child(list(self.items), None, watch=True)
+            if first.failed:
+                raise pytest.UsageError(f"the unchanged Lua does not pass {first.failed}")
+            self.ledger.keep_uses(first.scripts, first.seconds)
+            self.uses, self.seconds = first.scripts, first.seconds
+        else:
+            self.uses, self.seconds = known["scripts"], known["seconds"]
+        for name, file, number, after in self.plan:
+            self.ledger.add(name, self._try(name, (file, number, after)))
         return True
 
-    def _try(self, file: str, number: int, after: str) -> str:
+    def _try(self, mutant: str, change: Change) -> str:
         """The test that notices the mutant, "" if none does."""
-        spot = (f"lua/{file}.lua", number)
+        spot = (f"lua/{change[0]}.lua", change[1])
         among = {name for name in scripts.names() if spot in scripts.get(name).lines}
-        chosen = [test for test, used in self.uses.items() if among.intersection(used)]
-        near = self.kills.setdefault(file, Counter())
-        chosen.sort(key=lambda test: (-near[test], -self.all_kills[test], self.seconds[test]))
+        chosen = self._in_order(
+            mutant, [test for test, used in self.uses.items() if among.intersection(used)]
+        )
         while chosen:
-            trial = self._child(chosen, (file, number, after))
+            trial = self._child(chosen, change)
             if not trial.failed:
                 return ""
-            if trial.hung and self._child([trial.failed], None).failed:
-                chosen = chosen[chosen.index(trial.failed) :]  # the machine is slow, not the mutant
-                continue
-            near[trial.failed] += 1
-            self.all_kills[trial.failed] += 1
-            return ("hangs: " if trial.hung else "") + trial.failed
+            if not trial.hung:
+                return trial.failed
+            if self._hangs(trial.failed, change):
+                return "hangs: " + trial.failed
+            chosen = chosen[chosen.index(trial.failed) + 1 :]  # the machine is slow, not the mutant
         return ""
 
-    def _child(self, chosen: list[str], mutant: tuple[str, int, str] | None, watch: bool = False) -> Trial:
+    def _in_order(self, mutant: str, tests: list[str]) -> list[str]:
+        """First what noticed it once, then what noticed its neighbours, then what noticed most, then the walks."""
+        hint, near = self.ledger.hints.get(mutant), self.ledger.kills.get(mutant.partition("|")[0], Counter())
+        total = sum(self.ledger.kills.values(), Counter())
+        return sorted(tests, key=lambda t: (t != hint, -near[t], -total[t], WALKS not in t, self.seconds[t]))
+
+    def _hangs(self, test: str, change: Change) -> bool:
+        """Does it take for ever on the mutant alone? One that fails in the end has noticed it as well."""
+        trial = self._child([test], change, patience=LONGEST)
+        return bool(trial.failed) and not self._child([test], None, patience=LONGEST).failed
+
+    def _child(
+        self, chosen: list[str], mutant: Change | None, watch: bool = False, patience: float = PATIENCE
+    ) -> Trial:
         folder = Path(tempfile.mkdtemp(prefix="mq-"))
         reader, writer = os.pipe()
         pid = os.fork()
@@ -113,15 +132,16 @@ class Trials:
             finally:
                 os._exit(0)
         os.close(writer)
-        trial = _listen(reader, chosen)
-        with suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(reader)
-        shutil.rmtree(folder, ignore_errors=True)
-        return trial
+        try:
+            return _listen(reader, chosen, LONGEST if watch else patience)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(reader)
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def _run(self, chosen: list[str], mutant: tuple[str, int, str] | None, pipe: int, watch: bool) -> None:
+    def _run(self, chosen: list[str], mutant: Change | None, pipe: int, watch: bool) -> None:
         """In the child: one line for each test that ends."""
         used: set[str] = set()
         if watch:
@@ -146,11 +166,11 @@ class Trials:
                 return
 
 
-def _listen(reader: int, chosen: list[str]) -> Trial:
+def _listen(reader: int, chosen: list[str], patience: float) -> Trial:
     trial, rest = Trial(), b""
     for name in chosen:
         while b"\n" not in rest:
-            ready, _, _ = select.select([reader], [], [], PATIENCE)
+            ready, _, _ = select.select([reader], [], [], patience)
             data = os.read(reader, 65536) if ready else b""
             if not data:
                 trial.failed, trial.hung = name, not ready
@@ -166,7 +186,9 @@ def _listen(reader: int, chosen: list[str]) -> Trial:
 
 
 def plant(file: str, number: int, after: str) -> None:
-    """Let this process take the Lua from a copy with one line changed."""
+    """Let this process take the Lua from a copy with one line changed: what has not got that line stays as it is."""
+    spot = (f"lua/{file}.lua", number)
+    kept = {script.name: script for script in map(scripts.get, scripts.names()) if spot not in script.lines}
     copy = Path(tempfile.mkdtemp(prefix="lua-"))
     shutil.copytree(scripts.root(), copy, dirs_exist_ok=True)
     path = copy / f"{file}.lua"
@@ -178,10 +200,15 @@ def plant(file: str, number: int, after: str) -> None:
             if hasattr(value, "cache_clear"):
                 value.cache_clear()
     scripts.root = lambda: copy  # type: ignore[assignment]
+    fresh = scripts.get
+    scripts.get = lambda name: kept.get(name) or fresh(name)  # type: ignore[assignment]
 
 
-def main(plan: Path, out: Path) -> int:
-    trials = Trials([(file, number, after) for file, number, after in json.loads(plan.read_text())], out)
+def main(plan: Path) -> int:
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # whatever ends this ends the servers of the child, too
+    trials = Trials([tuple(each) for each in json.loads(plan.read_text())], Ledger())
     # Where mqredis is installed it brings a plugin, which pytest would rewrite: too late, it is imported here already.
     options = [
         "-q",
@@ -196,4 +223,4 @@ def main(plan: Path, out: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1])))

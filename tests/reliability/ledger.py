@@ -1,0 +1,83 @@
+"""What became of each mutant, kept from run to run in build/: a run that was interrupted goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mqredis import scripts
+
+LINES = Path("build/mutants.jsonl")
+#: Which tests use which scripts, and how long they take: the run on the unchanged Lua.
+MAP = Path("build/mutants-map.json")
+#: The tests that judge mutants, and what they are made of.
+TESTS = ("conformance", "msmq", "matching", "doctor", "contract", "property", "model", "support")
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Of names and contents."""
+    found = hashlib.sha256()
+    for path in sorted(files):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+class Ledger:
+    """One line for each verdict, under what it was reached with: a digest of all Lua, and one of the tests."""
+
+    def __init__(self, lines: Path = LINES, map_: Path = MAP) -> None:
+        self.lines, self.map = lines, map_
+        self.lua = digest(scripts.root().rglob("*.lua"))
+        self.tests = digest(path for name in TESTS for path in Path("tests", name).rglob("*.py"))
+        self._verdicts: dict[str, str] = {}
+        #: Per mutant the test that noticed it last, with whatever Lua; per file of Lua, how often each test did.
+        self.hints: dict[str, str] = {}
+        self.kills: dict[str, Counter[str]] = {}
+        for line in self._read():
+            self._take(line)
+
+    def verdict(self, mutant: str) -> str | None:
+        """What noticed it; "" if nothing did; None: to be tried.
+
+        A kill holds for the same Lua, since tests seldom go; a survivor only for the same tests, too.
+        """
+        return self._verdicts.get(mutant)
+
+    def add(self, mutant: str, killed: str) -> None:
+        """Keep a verdict."""
+        line = {"lua": self.lua, "tests": self.tests, "mutant": mutant, "killed": killed}
+        self.lines.parent.mkdir(exist_ok=True)
+        with self.lines.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self._take(line)
+
+    def uses(self) -> dict[str, Any] | None:
+        """The run on this unchanged Lua, if these tests have made one."""
+        if self.map.exists():
+            found: dict[str, Any] = json.loads(self.map.read_text())
+            if (found["lua"], found["tests"]) == (self.lua, self.tests):
+                return found
+        return None
+
+    def keep_uses(self, scripts: dict[str, list[str]], seconds: dict[str, float]) -> None:
+        """Keep that run."""
+        self.map.parent.mkdir(exist_ok=True)
+        line = {"lua": self.lua, "tests": self.tests, "scripts": scripts, "seconds": seconds}
+        self.map.write_text(json.dumps(line))
+
+    def _read(self) -> Iterator[dict[str, str]]:
+        if self.lines.exists():
+            yield from map(json.loads, self.lines.read_text().splitlines())
+
+    def _take(self, line: dict[str, str]) -> None:
+        mutant, killed = line["mutant"], line["killed"]
+        if killed:
+            test = killed.removeprefix("hangs: ")
+            self.hints[mutant] = test
+            self.kills.setdefault(mutant.partition("|")[0], Counter())[test] += 1
+        if line["lua"] == self.lua and (killed or line["tests"] == self.tests):
+            self._verdicts[mutant] = killed
