@@ -1,41 +1,45 @@
-"""docs/reliability.md out of build/reliability.jsonl: ``python -m tools.reliability_doc``; no figure by hand."""
+"""docs/reliability.md out of what the bars said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
+
+FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tests.reliability import catalog
-from tests.reliability.bar import BARS, OUTPUT
+from tests.reliability.bar import BARS, OUTPUT, merged
 
 TARGET = Path("docs/reliability.md")
 
-HEAD = """# Reliability: the last run
+HEAD = """# Reliability: the last runs
 
-<!-- Written by `python -m tools.reliability_doc` from the lines of the last run. Do not edit. -->
+<!-- Written by `python -m tools.reliability_doc` from the last line of each bar. Do not edit. -->
 
 `make reliability` runs every bar at a tenth of its size, `make reliability-full` at full size. Each bar has a seed that
-decides all its random choices: `python -m tests.reliability --seed SEED --scale SCALE --only BAR` repeats it. What is
-promised, and what is not, stands in [guarantees](guarantees.md).
+decides all its random choices: `python -m tests.reliability --seed SEED --scale SCALE --only BAR` repeats it. The
+column "commit" says what ran, with a + if files differed from it. What is promised, and what is not, stands in
+[guarantees](guarantees.md).
 
-| bar | what must hold | counts | seed | scale | seconds | verdict |
-|---|---|---|---|---|---|---|
+| bar | what must hold | counts | commit | seed | scale | seconds | verdict |
+|---|---|---|---|---|---|---|---|
 """
 
 
 def row(line: dict[str, Any]) -> str:
     """One bar as a row of the table."""
-    known = BARS.get(line["bar"])
     counts = ", ".join(
         f"{name}: {value}" if isinstance(value, str) else f"{value:,} {name}"
         for name, value in line["counts"].items()
     )
     cells = (
         line["bar"],
-        known.promise if known else "",
+        line["promise"],
         counts,
+        line.get("commit", "unknown"),
         line["seed"],
         line["scale"],
         line["seconds"],
@@ -43,12 +47,17 @@ def row(line: dict[str, Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + f" | {line['verdict']} |\n"
 
 
+def page(paths: Iterable[Path]) -> str:
+    """The whole text."""
+    lines = merged(text for path in paths for text in path.read_text().splitlines())
+    order = [*BARS, *lines]  # those of Spark are unknown where there is no Java
+    return HEAD + "".join(row(lines[name]) for name in dict.fromkeys(order) if name in lines)
+
+
 def main() -> int:
     catalog.load(spark=True)
-    lines = {line["bar"]: line for line in map(json.loads, OUTPUT.read_text().splitlines())}
-    order = [name for name in BARS if name in lines]
-    TARGET.write_text(HEAD + "".join(row(lines[name]) for name in order))
-    print(f"{TARGET}: {len(order)} bars")
+    TARGET.write_text(page([Path(name) for name in sys.argv[1:]] or [OUTPUT]))
+    print(f"{TARGET} is written")
     return 0
 
 

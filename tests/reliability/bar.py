@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 OUTPUT = Path("build/reliability.jsonl")
 Counts = dict[str, int | float | str]
@@ -57,11 +60,34 @@ def bar(name: str, promise: str) -> Callable[[Callable[[Run], None]], Callable[[
     return register
 
 
+@cache
+def commit() -> str:
+    """What runs: the short hash, with "+" if files differ from it; "unknown" outside a repository."""
+    try:
+        head = _git("rev-parse", "--short", "HEAD").strip()
+        changed = _git(
+            "status", "--porcelain", "--", ".", ":!docs/reliability.md"
+        )  # the page of the last run
+        return head + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def merged(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Lines of runs by the name of the bar; a later line takes the place of an earlier one."""
+    return {line["bar"]: line for line in map(json.loads, texts)}
+
+
 def play(chosen: Bar, seed: int, scale: float, output: Path | None = OUTPUT) -> dict[str, object]:
     """Run a bar, print its line and keep it."""
     run = Run(seed, scale)
     began = time.monotonic()
-    line: dict[str, object] = {"bar": chosen.name, "seed": seed, "scale": scale, "counts": run.counts}
+    line: dict[str, object] = {"bar": chosen.name, "commit": commit(), "seed": seed, "scale": scale}
+    line.update(promise=chosen.promise, counts=run.counts)
     try:
         chosen.play(run)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the verdict

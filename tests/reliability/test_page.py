@@ -1,0 +1,70 @@
+"""The page of the bars is made of lines of several runs, and says which code each ran on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.reliability import bar, catalog
+from tests.reliability.bar import Bar, play
+from tools.reliability_doc import page
+
+catalog.load()
+
+
+def line(name: str, commit: str, seconds: float) -> str:
+    return json.dumps(
+        {
+            "bar": name,
+            "commit": commit,
+            "seed": 1,
+            "scale": 1.0,
+            "promise": "all is well",
+            "counts": {"things": 1200},
+            "seconds": seconds,
+            "verdict": "pass",
+        }
+    )
+
+
+def test_a_later_line_of_a_bar_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text(
+        line("of Spark", "aaaaaaa", 4.0)
+        + "\n"
+        + line("leaks", "aaaaaaa", 1.0)
+        + "\n"
+        + line("cuts", "aaaaaaa", 2.0)
+        + "\n"
+    )
+    second.write_text(line("leaks", "bbbbbbb", 3.0) + "\n")
+    rows = [text for text in page([first, second]).splitlines() if "| 1.0 |" in text]
+    assert [text.split(" | ")[0] for text in rows] == [
+        "| cuts",
+        "| leaks",
+        "| of Spark",
+    ]  # in the order of the catalogue
+    assert rows[0].endswith("| 1,200 things | aaaaaaa | 1 | 1.0 | 2.0 | pass |")
+    assert rows[1].endswith("| 1,200 things | bbbbbbb | 1 | 1.0 | 3.0 | pass |")
+    assert all("| all is well |" in text for text in rows)
+
+
+def test_a_line_says_what_it_ran_on_and_is_added_to_the_others(tmp_path: Path) -> None:
+    bar.commit.cache_clear()
+    output = tmp_path / "lines.jsonl"
+    for seed in (1, 2):
+        play(Bar("nothing", "nothing", lambda run: run.add("things")), seed, 1.0, output)
+    lines = [json.loads(text) for text in output.read_text().splitlines()]
+    assert [each["seed"] for each in lines] == [1, 2]
+    assert {each["commit"] for each in lines} == {bar.commit()}
+
+
+def test_the_commit_of_a_changed_tree_has_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for changed, expected in (("", "abc1234"), (" M mqredis/keys.py\n", "abc1234+")):
+        told = {"rev-parse": "abc1234\n", "status": changed}
+        monkeypatch.setattr(bar, "_git", lambda *arguments, told=told: told[arguments[0]])
+        bar.commit.cache_clear()
+        assert bar.commit() == expected
+    bar.commit.cache_clear()
