@@ -28,6 +28,18 @@ class Finding(BaseModel):
     repairable: bool = False
 
 
+class Level(BaseModel):
+    """A level of ``durability=``, and whether this server gives it now."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: memory, fsync, replica or replica-fsync.
+    name: str
+    reachable: bool
+    #: By what, or why not.
+    text: str
+
+
 class Report(BaseModel):
     """What the doctor found. ``healthy`` if no invariant of the store is broken."""
 
@@ -45,6 +57,8 @@ class Report(BaseModel):
     sessions: int = 0
     #: False: the manager was too busy for one consistent picture, so sums and cross references were not compared.
     consistent: bool = True
+    #: What ``durability=`` can ask of this server (docs/guarantees.md).
+    levels: tuple[Level, ...] = ()
     #: Settings of the server as far as they could be read: version, persistence, eviction, notifications...
     server: dict[str, str] = {}
 

@@ -67,6 +67,8 @@ def _doctor(arguments: Arguments, output: Output) -> Exit:
     else:
         for finding in report.everything:
             print(_finding(finding))
+        for level in report.levels:
+            print(f"durability={level.name:<14} {'yes' if level.reachable else 'no'}: {level.text}")
         cut = "" if report.consistent else ", too busy for sums and cross references"
         print(
             f"{report.manager}: {report.queues} queues, {report.messages} messages, {report.transactions} open "

@@ -12,51 +12,10 @@ from typing import Any
 
 from mqredis.commands import lasting
 from mqredis.drivers.wire import bulk
-from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
-from mqredis.operations.serverlint import config_of
+from mqredis.operations.levels import IMPLIED
 from mqredis.settings import Settings
-from mqredis.steps import Command, Durable, Operation, Refused
-
-#: The reply of a script implies the level: nothing more is sent.
-IMPLIED = "reply"
-_HINT = "nothing was done. A lower durability= needs no such thing"
-
-
-def way(level: Durability) -> Operation[str]:
-    """How this server gets there: IMPLIED, "WAIT" or "WAITAOF". Raises UnsafeServer, BrokerRefused."""
-    if level == Durability.REPLICA:
-        reply = yield Command(("WAIT", 0, 1))
-        if isinstance(reply, Refused):
-            raise _refused("wait", reply, level)
-        return "WAIT"
-    reply = yield Command(("WAITAOF", 1, 0, 1))
-    if not isinstance(reply, Refused):
-        return "WAITAOF"
-    if "unknown command" not in reply.text.lower():
-        raise _refused("waitaof", reply, level)
-    if level == Durability.REPLICA_FSYNC:
-        raise UnsafeServer(
-            f"durability {level!s} needs WAITAOF (Redis 7.2), which this server has not: {_HINT}"
-        )
-    for name, wanted in (
-        ("appendonly", "yes"),
-        ("appendfsync", "always"),
-        ("no-appendfsync-on-rewrite", "no"),
-    ):
-        found = config_of((yield Command(("CONFIG", "GET", name))))
-        if found != wanted:
-            what = "may not be read" if found is None else f"is {found}"
-            raise UnsafeServer(
-                f"durability {level!s}: without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}: {_HINT}"
-            )
-    return IMPLIED
-
-
-def _refused(command: str, reply: Refused, level: Durability) -> Exception:
-    if reply.forbidden:
-        return BrokerRefused(f"durability {level!s}: this user may not run {command}; {_HINT}")
-    return UnsafeServer(f"durability {level!s}: the server says: {reply.text}; {_HINT}")
+from mqredis.steps import Durable
 
 
 class Ack:

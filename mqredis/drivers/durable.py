@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mqredis.drivers.acks import Ack, way
+from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import Attempt
 from mqredis.drivers.session import Run
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
+from mqredis.operations.levels import way
 from mqredis.steps import Durable, Payload
 
 if TYPE_CHECKING:

@@ -138,7 +138,7 @@ class Core:
         self.unknown: list[str] = []
         self.shebang: bool | None = None
         self.functions = False
-        #: How a server (by its run_id) gets a change to a level (drivers/acks).
+        #: How a server (by its run_id) gets a change to a level (operations/levels).
         self.ways: dict[tuple[str, Durability], str] = {}
         self._forms: dict[str, scripts.Form] = {}
         self._gone: str = ""

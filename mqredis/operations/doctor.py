@@ -12,6 +12,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.operations import invariants, libraries, serverlint, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.faults import Fault
+from mqredis.operations.levels import levels
 from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Operation, perform
@@ -25,6 +26,7 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
     facts = yield from serverlint.look()
     lint, server = serverlint.lint(facts), facts.summary()
     lint = [*lint, *(yield from libraries.examine(repair))]
+    reached = yield from levels(facts, context.settings.durability_replicas)
     try:
         store = yield from snapshot.take(context.keys)
     except (BrokerRefused, BrokerUnavailable):
@@ -33,7 +35,13 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
         # The manager's own fields are damaged so that not even the doctor's script could read them.
         code = "meta.missing" if isinstance(error, ManagerNotFound) else "meta.unreadable"
         broken = Finding(code=code, severity="error", where=context.keys.tag + "meta", text=str(error))
-        return Report(manager=context.keys.manager, findings=(broken,), advice=tuple(lint), server=server)
+        return Report(
+            manager=context.keys.manager,
+            findings=(broken,),
+            advice=tuple(lint),
+            levels=reached,
+            server=server,
+        )
     faults = find(store)
     mended: dict[tuple[str, str], Fault] = {}
     for _ in range(ROUNDS if repair else 0):
@@ -56,6 +64,7 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
         sessions=sum("." not in name for name in store.hashes.get("sessions", {})),
         consistent=store.consistent,
+        levels=reached,
         server=server,
     )
 

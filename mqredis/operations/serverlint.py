@@ -85,6 +85,16 @@ class ServerFacts:
             return "fsync"
         return "memory"
 
+    @property
+    def replicas(self) -> int | None:
+        """How many replicas follow it, those that are still loading left out; None if unknown."""
+        if "connected_slaves" not in self.info:
+            return None
+        return sum(
+            bool(re.fullmatch(r"slave\d+", name)) and "state=online" in text
+            for name, text in self.info.items()
+        )
+
     def number(self, name: str) -> int:
         """A number of INFO or CONFIG; 0 if unknown."""
         text = self.info.get(name, self.config.get(name, ""))

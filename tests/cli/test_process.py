@@ -63,11 +63,15 @@ def test_the_doctor_tells_by_its_exit_code(start: Start, redis_server: RedisServ
     code, out, _ = end(start("doctor", "--strict"))  # the server of the tests keeps nothing on disk
     assert code == 6
     assert "server.volatile" in out
+    assert "durability=memory         yes: every call\n" in out
+    assert "durability=replica        no: by WAIT; replicas attached: 0, needed: 1\n" in out
     with redis_server.client() as raw:
         raw.hset(f"mq:{{{manager}}}:q:orders:q", "messages", 7)
     code, out, _ = end(start("doctor", "--json"))
     assert code == 7
-    assert json.loads(out)["findings"][0]["code"] == "counter.queue"
+    report = json.loads(out)
+    assert report["findings"][0]["code"] == "counter.queue"
+    assert {level["name"]: level["reachable"] for level in report["levels"]}["memory"]
     code, out, _ = end(start("doctor", "--repair"))
     assert code == 0
     assert "[repaired]" in out

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 
 import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, InvalidArgument, Settings, UnsafeServer
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
+from tests.support.replication import has_waitaof, with_replica
 from tests.support.server import RedisServer
 
 Start = Callable[..., RedisServer]
@@ -21,15 +21,6 @@ Pair = tuple[RedisServer, RedisServer]
 PATIENT = Settings(durability_seconds=60, reply_timeout_seconds=60)  # a loaded machine is no shortfall
 SHORT = Settings(durability_seconds=0.05)
 REPLICA = PATIENT.model_copy(update={"durability": Durability.REPLICA})
-
-
-def has_waitaof(server: RedisServer) -> bool:
-    with server.client() as client:
-        try:
-            client.execute_command("WAITAOF", 0, 0, 1)
-        except redis.ResponseError:
-            return False  # an unknown command: with these numbers it has no other way to fail
-    return True
 
 
 def calls(server: RedisServer, *names: str) -> int:
@@ -41,14 +32,7 @@ def calls(server: RedisServer, *names: str) -> int:
 @pytest.fixture
 def pair(start_server: Start) -> Pair:
     """A primary and a replica that is in step with it."""
-    primary = start_server(aof=True, tcp=True, options={"repl-diskless-sync-delay": "0"})
-    replica = start_server(aof=True, options={"replicaof": f"127.0.0.1 {primary.port}"})
-    with primary.client() as client:
-        for _ in range(600):
-            client.set("sign", "1")
-            if client.execute_command("WAIT", 1, 100) == 1:
-                return primary, replica
-    raise AssertionError("the replica does not follow")
+    return with_replica(start_server)
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Which levels of durability a server can give, and by which command (docs/guarantees.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqredis.errors import BrokerRefused, UnsafeServer
+from mqredis.models import Durability
+from mqredis.operations.serverlint import ServerFacts, config_of
+from mqredis.reports import Level
+from mqredis.steps import Command, Operation, Refused
+
+#: The reply of a script implies the level: nothing more is sent.
+IMPLIED = "reply"
+_HINT = "nothing was done. A lower durability= needs no such thing"
+_TEXTS = {
+    IMPLIED: "appendfsync always: the reply implies it",
+    "WAIT": "by WAIT",
+    "WAITAOF": "by WAITAOF",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server gets to a level: IMPLIED, "WAIT" or "WAITAOF"; "" with the reason ``why`` it cannot."""
+
+    command: str
+    why: str = ""
+    forbidden: bool = False
+
+
+def way(level: Durability) -> Operation[str]:
+    """The command of this server for a level. Raises UnsafeServer, BrokerRefused."""
+    found = yield from seek(level)
+    if found.command:
+        return found.command
+    raise (BrokerRefused if found.forbidden else UnsafeServer)(f"durability {level!s}: {found.why}; {_HINT}")
+
+
+def seek(level: Durability) -> Operation[Way]:
+    """Look for it."""
+    if level == Durability.REPLICA:
+        reply = yield Command(("WAIT", 0, 1))
+        return _refused("wait", reply) if isinstance(reply, Refused) else Way("WAIT")
+    reply = yield Command(("WAITAOF", 1, 0, 1))
+    if not isinstance(reply, Refused):
+        return Way("WAITAOF")
+    if "unknown command" not in reply.text.lower():
+        return _refused("waitaof", reply)
+    if level == Durability.REPLICA_FSYNC:
+        return Way("", "it needs WAITAOF (Redis 7.2), which this server has not")
+    for name, wanted in (
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("no-appendfsync-on-rewrite", "no"),
+    ):
+        found = config_of((yield Command(("CONFIG", "GET", name))))
+        if found != wanted:
+            what = "may not be read" if found is None else f"is {found}"
+            return Way("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
+    return Way(IMPLIED)
+
+
+def _refused(command: str, reply: Refused) -> Way:
+    if reply.forbidden:
+        return Way("", f"this user may not run {command}", forbidden=True)
+    return Way("", f"the server says: {reply.text}")
+
+
+def levels(facts: ServerFacts, wanted: int) -> Operation[tuple[Level, ...]]:
+    """Each level, and whether ``durability=`` reaches it now; ``wanted``: how many replicas the settings ask for."""
+    out = [Level(name=Durability.MEMORY, reachable=True, text="every call")]
+    for level in (Durability.FSYNC, Durability.REPLICA, Durability.REPLICA_FSYNC):
+        found = yield from seek(level)
+        text, short = found.why or _TEXTS[found.command], False
+        if found.command and level != Durability.FSYNC:
+            there = facts.replicas
+            short = there is not None and there < wanted
+            text += f"; replicas attached: {'unknown' if there is None else there}, needed: {wanted}"
+        out.append(Level(name=level, reachable=bool(found.command) and not short, text=text))
+    return tuple(out)
