@@ -153,31 +153,43 @@ def get(name: str) -> Script:
     lines += [("", 0, f"function {_word(m)}.load() end") for m in eager if f"{_word(m)}.load()" in text]
     lines += [line for module in alone for line in _loader(module)]
     near = [module for module in near if module not in alone]
-    lazy = [module for module in lazy if module not in alone]
     if near:
-        lines.append(("", 0, functions.LAZILY))
-        for module in [*inner, *(m for m in lazy if m not in near)]:
-            lines += _parts(module)[0]
-        lines += behind
-        for module in inner:
-            lines += _parts(module)[1]
-        lines += [line for module in lazy for line in _loader(module)]
-        asked = _code(lines)
-        for word in map(_word, [*eager, *inner]):
-            if f"{word}.load()" in asked and f"function {word}.load()" not in asked:
-                lines.append(("", 0, f"function {word}.load() end"))
-        lines.append(("", 0, "end"))
-        for module in near:
-            word = _word(module)
-            lines.append(
-                (f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end")
-            )
+        lines += _lazily(
+            near, [module for module in lazy if module not in alone], inner, behind, lines, eager
+        )
     lines = _shake([*lines, *own])
     # fakeredis reads a bundle anew for every call, so what is not code stays behind, but for the first line.
     lines = [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
     text = "\n".join(line for _, _, line in lines) + "\n"
     header = _header([line for _, _, line in own])
     return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
+
+
+def _lazily(
+    near: list[str],
+    lazy: list[str],
+    inner: list[str],
+    behind: list[Line],
+    before: list[Line],
+    eager: list[str],
+) -> list[Line]:
+    """The function that makes all lazy modules with what they rest on, and the loaders of those named at the start."""
+    lines: list[Line] = [("", 0, functions.LAZILY)]
+    for module in [*inner, *(m for m in lazy if m not in near)]:
+        lines += _parts(module)[0]
+    lines += behind
+    for module in inner:
+        lines += _parts(module)[1]
+    lines += [line for module in lazy for line in _loader(module)]
+    asked = _code([*before, *lines])
+    for word in map(_word, [*eager, *inner]):
+        if f"{word}.load()" in asked and f"function {word}.load()" not in asked:
+            lines.append(("", 0, f"function {word}.load() end"))
+    lines.append(("", 0, "end"))
+    for module in near:
+        word = _word(module)
+        lines.append((f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end"))
+    return lines
 
 
 def _stands(module: str, eager: list[str], later: set[str]) -> bool:

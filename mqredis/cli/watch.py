@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, shown
 from mqredis.cli.exits import Exit
 from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
@@ -36,7 +36,7 @@ def _top(arguments: Arguments, output: Output) -> Exit:
             if output.json_lines:
                 output.line("", **head, queues=rows)
             else:
-                print("  ".join(f"{name} {value}" for name, value in head.items()))
+                print("  ".join(f"{name} {shown(value)}" for name, value in head.items()))
                 output.rows(rows, COLUMNS)
             print(end="", flush=True)
             if arguments.count and number >= arguments.count:

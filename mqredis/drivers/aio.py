@@ -81,6 +81,11 @@ class AsyncDriver:
         return self.core.incarnation
 
     @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Host and port in the address; None where it names a socket or several nodes."""
+        return self.backend.plan.target.endpoint
+
+    @property
     def history(self) -> int:
         """The highest history number seen."""
         return self.core.history

@@ -70,6 +70,12 @@ class Target:
         found = [*self.options.items(), *self.sentinel_options.items()]
         return tuple(str(v) for k, v in found if "password" in k and v)
 
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Host and port; None where the address names a socket or several nodes."""
+        host = self.options.get("host")
+        return (str(host), int(self.options.get("port") or 6379)) if host else None
+
     def describe(self) -> str:
         """The address without credentials."""
         if self.kind == "unix":

@@ -56,10 +56,8 @@ class _Span(ABC):
         owner = getattr(self.owner, "_queue", self.owner)
         manager = getattr(owner, "_manager", owner)
         found: dict[str, str | int] = {"messaging.mqredis.manager": manager.name}
-        options = manager._driver.backend.plan.target.options
-        if options.get("host"):
-            found["server.address"] = str(options["host"])
-            found["server.port"] = int(options.get("port") or 6379)
+        if endpoint := manager._driver.endpoint:
+            found["server.address"], found["server.port"] = endpoint
         return found
 
     def __enter__(self) -> Self:
