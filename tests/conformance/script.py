@@ -13,7 +13,7 @@ written as in the published cases: the letters of messages, the short name of a 
 
 - ``A`` to ``P``, the letters of bodies: the lookup id, as soon as the message was sent
 - ``q``, ``t``: handles; ``o``: one of another client on the first queue; ``s``, ``into``, ``home``: the subqueue
-  ``;s`` of the first queue, and targets for moves to it and back
+  ``;s`` of the first queue, and targets for moves to it and back; ``aside``: to another one
 - ``x1`` ``x2``: transactions; ``c1`` ``c2``: cursors of the first queue, ``oc1``: of ``o``; ``b1``: browsers
 - ``name = step``: keep the object; ``name := step``: start a read and come back when it waits; ``name -> ...``: what
   became of it; ``waits(name)``: it has not ended
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,6 +142,7 @@ class Stage(dict[str, Any]):
         super().__init__(vars(models))
         self.broker = broker
         self.first = ""
+        self.queues: list[str] = []
         self.update(
             qm=broker.qm,
             broker=broker,
@@ -163,6 +165,7 @@ class Stage(dict[str, Any]):
         name = kind.lower()
         self.broker.qm.create_queue(name, transactional=transactional, **properties)
         self.first = self.first or name
+        self.queues.append(name)
         self[name] = Named(self.broker.qm.open(name))
         self.put(self[name], letters)
 
@@ -182,11 +185,21 @@ class Stage(dict[str, Any]):
             "o": lambda: Named(self.broker.client().open(first)),
             "s": lambda: Named(qm.open(f"{first};s")),
             "into": lambda: Named(qm.open(f"{first};s", models.Access.MOVE)),
+            "aside": lambda: Named(qm.open(f"{first};aside", models.Access.MOVE)),
             "home": lambda: Named(qm.open(first, models.Access.MOVE)),
         }
         if name not in makers:
             raise KeyError(name)
         return makers[name]()
+
+    def end(self) -> None:
+        """Away with the queues, so that another stage of the same broker may make them again."""
+        for value in list(self.values()):
+            if isinstance(value, Named) or hasattr(bare(value), "prepare"):
+                with suppress(MqError):
+                    bare(value).abort() if hasattr(bare(value), "prepare") else bare(value).close()
+        for name in self.queues:
+            self.broker.qm.delete_queue(name)
 
     # ---- what steps may call ------------------------------------------------------------------------------
 
@@ -204,7 +217,7 @@ class Stage(dict[str, Any]):
 
     def read(self, queue: Any) -> str:
         """The letters of what is available."""
-        return "".join(m.body.decode() for m in bare(queue).browse())
+        return "".join(m.body.decode() for m in bare(queue).browse()) or "-"
 
     def state(self, name: str) -> str:
         """ready/locked/messages."""
@@ -235,6 +248,10 @@ class Stage(dict[str, Any]):
         """Whether a read still waits."""
         return "no" if pending.done() else "yes"
 
+    def both(self, *pending: Pending) -> str:
+        """What reads brought that were woken together: which of them had which is a matter of the moment."""
+        return "".join(sorted(one.result().body.decode() for one in pending))
+
     # ---- steps --------------------------------------------------------------------------------------------
 
     def run(self, step: str) -> None:
@@ -252,7 +269,7 @@ class Stage(dict[str, Any]):
             if isinstance(value, Pending):
                 value = value.error() or value.result()
             if named:
-                self[target] = value
+                self[target] = Named(value) if hasattr(value, "peek") else value
             answer = shown(value) if expected else ""
         except MqError as error:
             answer = shown(error)
@@ -268,7 +285,7 @@ class Stage(dict[str, Any]):
         return f"{self.first};s" if name[1] == "s" else self.first if name[1] not in ("q", "t") else name[1]
 
 
-HELPERS = ("put", "read", "state", "classes", "letters", "waits")
+HELPERS = ("both", "put", "read", "state", "classes", "letters", "waits")
 
 
 def play(broker: Broker, case: Case) -> None:

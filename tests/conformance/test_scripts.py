@@ -6,7 +6,10 @@ import pytest
 
 from tests.conformance.cases import BASIS
 from tests.conformance.script import Case, cases, play
-from tests.conformance.tables import reads
+from tests.conformance.tables import reads, rest
+
+TABLES = {**vars(reads), **vars(rest)}
+CASES = [case for name, table in TABLES.items() if name.isupper() for case in cases(table)]
 
 
 def marked(case: Case):
@@ -15,10 +18,6 @@ def marked(case: Case):
     return pytest.param(case, id=case.name, marks=marks)
 
 
-TABLES = {**vars(reads)}
-CASES = [marked(case) for name, table in TABLES.items() if name.isupper() for case in cases(table)]
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [marked(case) for case in CASES])
 def test_case(broker, case: Case):
     play(broker, case)

@@ -74,6 +74,8 @@ def defused(driver: Driver, lines: int) -> bool:
         driver.run(add(driver.core.keys))
     except Interrupt:
         return True
+    except UnboundLocalError as error:  # redis-py before 7 stumbles in a `finally` of Connection.__init__
+        return isinstance(error.__context__, Interrupt)
     finally:
         sys.settrace(before)
     return False

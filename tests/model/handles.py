@@ -25,6 +25,7 @@ from mqredis.errors import (
 )
 from mqredis.keys import own_quota
 from mqredis.models import Access, Match, Message, Outgoing, Seek, Sent, Share
+from mqredis.status import Status
 from tests.model import matching, topics
 from tests.model.adm import (
     ALLOWS,
@@ -193,7 +194,7 @@ class ModelQueue(Reads):
         if own_quota(self.name) or own_quota(target.name):
             raise UnsupportedAccess()
         if self.name == target.name or self.name.partition(";")[0] != target.name.partition(";")[0]:
-            raise InvalidArgument()
+            raise InvalidArgument(status=Status.STATUS_INVALID_PARAMETER)
         self.usable("receive", transaction)
 
     def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:

@@ -12,7 +12,6 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from mqredis.errors import (
-    AccessDenied,
     GetInhibited,
     InvalidArgument,
     InvalidHandle,
@@ -35,6 +34,7 @@ from mqredis.models import (
     Share,
 )
 from mqredis.settings import Settings
+from mqredis.status import Status
 from tests.model import matching, redrive, timers, topics
 from tests.model.adm import Queue, State, UnitOfWork, as_message, violates
 from tests.model.handles import ModelQueue
@@ -74,6 +74,7 @@ class ModelManager:
         self.store = store
         self.settings = settings
         self.handles: list[ModelQueue] = []
+        self.transactions: list[ModelTransaction] = []
         self.closed = False
 
     @contextmanager
@@ -136,8 +137,10 @@ class ModelManager:
     ) -> Any:
         """Open Queue (3.1.7.1.5); a subqueue comes to be when it is first opened."""
         if "," in name:
-            if access is not Access.SEND or share is not Share.DENY_NONE:
+            if access is not Access.SEND:
                 raise UnsupportedAccess()
+            if share is not Share.DENY_NONE:
+                raise UnsupportedAccess(status=Status.UNSUPPORTED_ACCESS_MODE)
             parts = sorted({part.strip() for part in name.split(",")}, key=str.lower)
             elements = [self.open(part, access, share) for part in parts]
             return ModelSeveral(elements) if len(elements) > 1 else elements[0]
@@ -146,11 +149,11 @@ class ModelManager:
             if sub:
                 check_name(sub, "subqueue", MAX_SUBQUEUE)
                 if access is Access.SEND:
-                    raise AccessDenied()
+                    raise UnsupportedAccess()
             elif name != main:
                 raise InvalidName("a subqueue has a name")
             if share is Share.DENY_RECEIVE and access is Access.SEND:
-                raise UnsupportedAccess()
+                raise UnsupportedAccess(status=Status.UNSUPPORTED_ACCESS_MODE)
             if own_quota(name):
                 if access is Access.MOVE:
                     raise UnsupportedAccess()
@@ -243,7 +246,8 @@ class ModelManager:
             if name in store.units:
                 raise TransactionSequence()
             unit = store.units[name] = UnitOfWork(name, store.now() + self.lease(lease))
-            return ModelTransaction(self, unit)
+            self.transactions.append(ModelTransaction(self, unit))
+            return self.transactions[-1]
 
     def throttle(self, on: bool) -> None:
         with self.step() as store:
@@ -286,9 +290,12 @@ class ModelManager:
                     store.forget_subqueue(queue)
 
     def close(self) -> None:
-        """Closes the handles; what a client leaves locked comes back when its lease lapses."""
+        """Aborts what is open and closes the handles, which gives back what is locked."""
         if self.closed:
             return
+        for transaction in self.transactions:
+            if transaction.unit.open:
+                transaction.abort()
         for handle in self.handles:
             handle.close()
         self.closed = True
