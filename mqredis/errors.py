@@ -274,7 +274,7 @@ class BrokerRefused(MqError, PermissionError):
 
 
 class UnsafeServer(MqError):
-    """The Redis server is set up in a way that would lose messages."""
+    """The Redis server is too old, or set up in a way that would lose messages."""
 
     status = Status.UNSAFE_SERVER
 

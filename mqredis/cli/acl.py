@@ -57,7 +57,7 @@ def rules(
         raise InvalidArgument(f"role must be one of {', '.join(ROLES)}, not {role!r:.40}")
     if role == "monitor":
         reads = ("ping", "hello", "auth", "select", *MONITOR_COMMANDS)
-        return _join(("resetkeys", "resetchannels", "-@all"), reads, (f"%R~{keys.tag}*",))
+        return _join(("resetkeys", "resetchannels", "-@all"), reads, (f"~{keys.tag}*",))
     commands: tuple[str, ...] = (*CONNECTION, *SCRIPT_COMMANDS, *(DOCTOR_COMMANDS if role == "admin" else ()))
     if preloaded:
         commands = tuple(name for name in commands if name != "script|load")

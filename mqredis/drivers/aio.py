@@ -16,7 +16,7 @@ from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
 from mqredis.drivers.attempt import Attempt, Next
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, greeted, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
@@ -352,7 +352,7 @@ class AsyncDriver:
         """A new connection: which server is behind it, and what does it understand? Its run_id."""
         core = self.core
         core.reached = True
-        run_id = await self._ask(link, parse_run_id, "INFO", "server")
+        run_id = await self._ask(link, greeted, "INFO", "server")
         if core.shebang is None:
             works = await self._shebang_works(link)
             core.use_shebang(works, works and await self._functions_work(link))

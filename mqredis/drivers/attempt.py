@@ -178,6 +178,8 @@ class Attempt:
             return Next.LOAD
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
+        if fault is Fault.FULL and self.core.no_room(self.call.script):
+            return Next.AGAIN
         if fault is Fault.ASK:
             self._in_time(error, now)
             self.detour = node

@@ -20,6 +20,7 @@ from mqredis.errors import (
     InvalidHandle,
     InvariantBroken,
     ManagerNotFound,
+    UnsafeServer,
     error_for,
 )
 from mqredis.keys import KeySet, ManagerKeys
@@ -38,16 +39,25 @@ _TOO_NEW = int(Status.SCHEMA_TOO_NEW)
 _ROLLED_BACK = int(Status.HISTORY_ROLLED_BACK)
 
 
+#: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
+OLDEST = 5
 #: A script that only servers from 7.0 on can run.
 SHEBANG_PROBE = "#!lua flags=allow-oom\nreturn 1"
 #: A function that nobody has: what is answered tells whether functions may be called.
 FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
 
 
-def parse_run_id(info: Any) -> str:
-    """run_id out of the text of ``INFO server``."""
-    found = re.search(r"run_id:(\w+)", as_text(info))
-    return found.group(1) if found else ""
+def greeted(info: Any) -> str:
+    """run_id out of the text of ``INFO server``. Raises UnsafeServer if the scripts would fail half-way there."""
+    text = as_text(info)
+    version = re.search(r"redis_version:((\d+)[\d.]*)", text)
+    if version and int(version[2]) < OLDEST:
+        raise UnsafeServer(
+            f"Redis {version[1]} is too old: its scripts may not write once they have asked for the time. mqredis "
+            "is made for Redis 6.2 and newer, and Valkey"
+        )
+    found = re.search(r"run_id:(\w+)", text)
+    return found[1] if found else ""
 
 
 def raw(_status: int, payload: Payload) -> Payload:
@@ -175,6 +185,14 @@ class Core:
         if self.script(name).verb != "FCALL":
             return False
         self._forms[name] = scripts.get(name).form(bool(self.shebang))
+        return True
+
+    def no_room(self, name: str) -> bool:
+        """The server is full, and the script did not run; False: there is no other form of it for such a server."""
+        form = None if self.shebang else scripts.get(name).draining()
+        if form is None or form == self._forms.get(name):
+            return False
+        self._forms[name] = form
         return True
 
     # ---- session ---------------------------------------------------------------------------------

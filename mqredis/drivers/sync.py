@@ -16,7 +16,7 @@ from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import Attempt, Next
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, parse_run_id, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, greeted, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
@@ -335,7 +335,7 @@ class Driver:
         """A new connection: which server is behind it, and what does it understand? Its run_id."""
         core = self.core
         core.reached = True
-        run_id = self._ask(link, parse_run_id, "INFO", "server")
+        run_id = self._ask(link, greeted, "INFO", "server")
         if core.shebang is None:
             works = self._shebang_works(link)
             core.use_shebang(works, works and self._functions_work(link))

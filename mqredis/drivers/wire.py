@@ -155,6 +155,9 @@ NO_FUNCTION = "Function not found"
 #: The number of the database in the URL is too high for the server.
 _NO_DATABASE = "DB index is out of range"
 
+#: Redis 6.2 on a command or key inside a script; newer ones begin with NOPERM.
+_NO_RIGHT = "The user executing the script can't"
+
 # Redis 6.2 wraps errors met in a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."
 # or "... @user_script: 12: -READONLY ...".
 _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
@@ -174,7 +177,7 @@ def fault_of(error: BaseException) -> Fault:
         found = _BY_CODE.get(code)
         if text.removeprefix("ERR ").startswith(NO_FUNCTION):
             return Fault.NOSCRIPT
-        if _NO_DATABASE in text:
+        if _NO_DATABASE in text or _NO_RIGHT in text:
             return Fault.REFUSED
         if found is None and (wrapped := _WRAPPED.search(text)):
             found = _BY_CODE.get(wrapped.group(1))

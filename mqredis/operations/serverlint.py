@@ -17,9 +17,10 @@ SETTINGS = (
 )  # fmt: skip
 
 Version = tuple[int, ...]
+Advisories = tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...]
 #: Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
 #: newer line got its fix before its first release; an older one never did.
-ADVISORIES: tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...] = (
+ADVISORIES: Advisories = (
     (
         "CVE-2025-49844",
         "a script may run code on the server (also CVE-2025-46817, -46818, -46819)",
@@ -41,6 +42,40 @@ ADVISORIES: tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...] = (
     ),
     ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
 )
+#: The same for Valkey, whose releases have numbers of their own.
+VALKEY_ADVISORIES: Advisories = (
+    (
+        "GHSA-fq2f-crmw-q97r",
+        "the Lua interpreter is used after it was freed, by clients that did not log in",
+        (9, 1),
+        {(9, 1): 2},
+    ),
+    (
+        "CVE-2026-23479",
+        "a blocked client that is evicted is used after it was freed (also CVE-2026-23631, a slow script on a replica)",
+        (0,),
+        {(7, 2): 13, (8, 0): 8, (8, 1): 7, (9, 0): 4},
+    ),
+    (
+        "CVE-2025-67733",
+        "line breaks in an error reply can forge replies",
+        (0,),
+        {(7, 2): 12, (8, 0): 7, (8, 1): 6, (9, 0): 3},
+    ),
+    (
+        "CVE-2025-49844",
+        "a script may run code on the server (also CVE-2025-46817, -46818, -46819)",
+        (0,),
+        {(7, 2): 11, (8, 0): 6, (8, 1): 4},
+    ),
+    (
+        "CVE-2025-21605",
+        "clients that did not log in can fill the output buffers",
+        (0,),
+        {(7, 2): 9, (8, 0): 3, (8, 1): 1},
+    ),
+    ("CVE-2024-46981", "a script may run code on the server", (0,), {(7, 2): 8, (8, 0): 2}),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +87,9 @@ class ServerFacts:
 
     @property
     def version(self) -> Version:
-        """Release of Redis, or of the Redis that a Valkey is compatible with; () if unknown."""
-        return tuple(int(part) for part in re.findall(r"\d+", self.info.get("redis_version", ""))[:3])
+        """Release of this Redis or this Valkey; () if unknown."""
+        name = "valkey_version" if self.valkey else "redis_version"
+        return tuple(int(part) for part in re.findall(r"\d+", self.info.get(name, ""))[:3])
 
     @property
     def valkey(self) -> bool:
@@ -230,12 +266,11 @@ def _release(facts: ServerFacts) -> Iterator[Advice]:
             "warning",
         )
         return
-    if facts.valkey:
-        return
+    product, advisories = ("Valkey", VALKEY_ADVISORIES) if facts.valkey else ("Redis", ADVISORIES)
     backports = "; a distribution may have repaired it without a new number"
-    for name, text, since, fixed in ADVISORIES:
+    for name, text, since, fixed in advisories:
         if version >= since and affected(version, fixed):
-            yield "advisory", name, f"Redis {release}: {text}{backports}", "notice"
+            yield "advisory", name, f"{product} {release}: {text}{backports}", "notice"
 
 
 def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:

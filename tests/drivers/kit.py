@@ -149,6 +149,9 @@ class TinyScript:
         text, sha = self.variant(shebang)
         return Form("EVALSHA", sha, ("SCRIPT", "LOAD", text))
 
+    def draining(self) -> None:
+        """No form for a full server."""
+
     def function(self) -> Form:
         """For FCALL."""
         lines = self.text.splitlines()

@@ -18,7 +18,7 @@ from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
 from mqredis.scripts import Form
 from mqredis.steps import Call, Payload
-from tests.support.server import RedisServer
+from tests.support.server import RedisServer, server_version
 
 #: Time to live of the sessions, in ms: longer than any schedule moves its clock.
 TTL_MS = 86_400_000
@@ -120,7 +120,9 @@ class Wire:
         found = self._shas.get(name)
         if found is None:
             script = scripts.get(name)
-            text = script.shebang + (self.texts.get(name) or script.text).split("\n", 1)[1]
+            text = self.texts.get(name) or script.text
+            if server_version() >= (7,):  # older ones know no flags
+                text = script.shebang + text.split("\n", 1)[1]
             loaded = self.command("SCRIPT", "LOAD", text)
             if isinstance(loaded, Exception):
                 raise loaded

@@ -17,7 +17,7 @@ from mqredis.keys import ManagerKeys
 from tests.drivers.kit import until
 from tests.spark.conftest import CHECKOUT, environment
 from tests.spark.test_stream import Collected, drain, stream
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -56,13 +56,11 @@ class Cluster:
 
     def __init__(self, start: Callable[..., RedisServer]) -> None:
         options = {"cluster-enabled": "yes", "cluster-node-timeout": "15000"}
-        self.nodes = [
-            start(tcp=True, options={**options, "cluster-port": _free_port()}) for _ in range(NODES)
-        ]
+        self.nodes = [start(tcp=True, options=options) for _ in range(NODES)]
         first, bounds = self.nodes[0].client(), [n * SLOTS // NODES for n in range(NODES + 1)]
         for n, node in enumerate(self.nodes):
             node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
-            first.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, node.options["cluster-port"])
+            first.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
         until(lambda: all(node.client().cluster("info")["cluster_state"] == "ok" for node in self.nodes))
         until(lambda: all(len(n.client().execute_command("CLUSTER", "SLOTS")) == NODES for n in self.nodes))
 

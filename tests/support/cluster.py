@@ -11,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from mqredis.keys import ManagerKeys
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer
 
 _HALF = 8192
 _PAUSE = threading.Event()
@@ -23,12 +23,11 @@ class Cluster:
     def __init__(self, start_server: Callable[..., RedisServer] | None = None) -> None:
         options = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
         start = start_server or (lambda **more: RedisServer(**more).start())
-        self.nodes = [start(tcp=True, options={**options, "cluster-port": _free_port()}) for _ in range(2)]
+        self.nodes = [start(tcp=True, options=options) for _ in range(2)]
         one, two = (self.client(n) for n in range(2))
         one.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF))
         two.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF, 2 * _HALF))
-        other = self.nodes[1]
-        one.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, other.options["cluster-port"])
+        one.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[1].port)
         self._until(lambda n: self.client(n).cluster("info")["cluster_state"] == "ok")
         self._until(lambda n: len(self.client(n).execute_command("CLUSTER", "SLOTS")) == 2)
         self.ids = [self.client(n).execute_command("CLUSTER", "MYID") for n in range(2)]

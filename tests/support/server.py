@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -49,6 +51,16 @@ def find_binary() -> str:
     )
 
 
+@cache
+def server_version() -> tuple[int, ...]:
+    """Release of that server: (6, 2, 16), or of Valkey (9, 1, 2). Valkey began with 7.2."""
+    said = subprocess.run([find_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\bv=(\d+(?:\.\d+)*)", said)
+    if found is None:
+        raise ServerMissing(f"{find_binary()} does not tell its version: {said!r}")
+    return tuple(map(int, found[1].split(".")))
+
+
 class RedisServer:
     """One server process. ``start`` it (or use ``with``); ``stop``, ``kill``, ``restart`` as the test needs.
 
@@ -63,7 +75,7 @@ class RedisServer:
         self.directory = _short_directory()
         self.socket_path = self.directory / "redis.sock"
         self.log_path = self.directory / "redis.log"
-        self.port = _free_port() if tcp else 0
+        self.port = _free_port(bus="cluster-enabled" in (options or {})) if tcp else 0
         self.options: dict[str, str] = {
             "port": str(self.port),
             "bind": "127.0.0.1",
@@ -204,8 +216,14 @@ def _short_directory() -> Path:
     return path
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_port(*, bus: bool = False) -> int:
+    """A port that nobody uses. ``bus``: nor the one 10,000 above, where a cluster's node takes its place by itself."""
+    while True:
+        with socket.socket() as probe, socket.socket() as above:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            if not bus:
+                return port
+            with contextlib.suppress(OSError, OverflowError):
+                above.bind(("127.0.0.1", port + 10_000))
+                return port

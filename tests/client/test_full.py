@@ -1,0 +1,36 @@
+"""A server at its memory limit, also one that knows no flags of scripts (Redis 6)."""
+
+from __future__ import annotations
+
+import pytest
+
+import mqredis
+from mqredis import BrokerFull
+from mqredis.drivers import Driver
+from tests.support.server import RedisServer
+
+
+@pytest.mark.parametrize("flags", [True, False], ids=["as it is", "without flags"])
+def test_a_full_server_is_drained(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, flags: bool
+) -> None:
+    if not flags:
+        monkeypatch.setattr(Driver, "_shebang_works", lambda *_: False)
+    with mqredis.connect(redis_server.url) as qm, redis_server.client() as raw:
+        qm.create_queue("q", transactional=True)
+        with qm.open("q") as queue, qm.transaction() as unit:
+            queue.send_many([b"1", b"2", b"3"], transaction=unit)
+        raw.script_flush()
+        raw.config_set("maxmemory", 1)
+        with mqredis.connect(redis_server.url) as late, late.open("q") as queue:
+            with pytest.raises(BrokerFull, match="Receiving still works"):
+                queue.send(b"4")
+            assert queue.receive(0).body == b"1"
+            with late.transaction() as unit:
+                assert queue.receive(0, transaction=unit).body == b"2"
+            with queue.lock(0) as locked:
+                assert locked.message.body == b"3"
+            assert late.queue_info("q").messages == 0
+        raw.config_set("maxmemory", 0)
+        assert qm.doctor().healthy
+        assert [key for key in raw.keys("*") if key.endswith(b":none")] == []

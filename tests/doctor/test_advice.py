@@ -1,0 +1,56 @@
+"""What the doctor says of a server's release: by the numbers of its own product."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis.operations.serverlint import ServerFacts, lint
+
+LUA, EVICTED, FORGED = "CVE-2025-49844", "CVE-2026-23479", "CVE-2025-67733"
+OUTPUT, OLD_LUA, FREED = "CVE-2025-21605", "CVE-2024-46981", "GHSA-fq2f-crmw-q97r"
+
+
+def advisories(info: dict[str, str]) -> dict[str, str]:
+    return {item.where: item.text for item in lint(ServerFacts(info)) if item.code == "server.advisory"}
+
+
+@pytest.mark.parametrize(
+    ("release", "names"),
+    [
+        ("6.2.16", {LUA, FORGED, OUTPUT, OLD_LUA}),
+        ("7.0.15", {LUA, FORGED, OUTPUT, OLD_LUA}),
+        ("7.4.9", set()),
+        ("8.2.3", {EVICTED, FORGED}),
+        ("8.6.3", set()),
+    ],
+)
+def test_redis(release: str, names: set[str]) -> None:
+    found = advisories({"redis_version": release})
+    assert set(found) == names
+    assert all(text.startswith(f"Redis {release}: ") for text in found.values())
+
+
+@pytest.mark.parametrize(
+    ("release", "names"),
+    [
+        ("7.2.7", {LUA, EVICTED, FORGED, OUTPUT, OLD_LUA}),
+        ("7.2.13", set()),
+        ("8.0.6", {EVICTED, FORGED}),
+        ("8.1.1", {LUA, EVICTED, FORGED}),
+        ("8.1.8", set()),
+        ("9.0.0", {EVICTED, FORGED}),
+        ("9.0.4", set()),
+        ("9.1.1", {FREED}),
+        ("9.1.2", set()),
+    ],
+)
+def test_valkey_has_numbers_of_its_own(release: str, names: set[str]) -> None:
+    found = advisories({"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": release})
+    assert set(found) == names
+    assert all(text.startswith(f"Valkey {release}: ") for text in found.values())
+
+
+@pytest.mark.parametrize(("release", "said"), [("6.0.16", True), ("6.2.0", False), ("", False)])
+def test_a_release_that_is_not_supported(release: str, said: bool) -> None:
+    found = {item.code for item in lint(ServerFacts({"redis_version": release}))}
+    assert ("server.version" in found) == said
