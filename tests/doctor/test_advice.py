@@ -15,7 +15,7 @@ def advisories(info: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("release", "names"),
+    "release, names",
     [
         ("6.2.16", {LUA, FORGED, OUTPUT, OLD_LUA}),
         ("7.0.15", {LUA, FORGED, OUTPUT, OLD_LUA}),
@@ -31,7 +31,7 @@ def test_redis(release: str, names: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "names"),
+    "release, names",
     [
         ("7.2.7", {LUA, EVICTED, FORGED, OUTPUT, OLD_LUA}),
         ("7.2.13", set()),
@@ -50,7 +50,7 @@ def test_valkey_has_numbers_of_its_own(release: str, names: set[str]) -> None:
     assert all(text.startswith(f"Valkey {release}: ") for text in found.values())
 
 
-@pytest.mark.parametrize(("release", "said"), [("6.0.16", True), ("6.2.0", False), ("", False)])
+@pytest.mark.parametrize("release, said", [("6.0.16", True), ("6.2.0", False), ("", False)])
 def test_a_release_that_is_not_supported(release: str, said: bool) -> None:
     found = {item.code for item in lint(ServerFacts({"redis_version": release}))}
     assert ("server.version" in found) == said
