@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
+.PHONY: help setup redis luacheck demo test test-servers test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -88,6 +88,14 @@ demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer
 
 test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
 	$(PY) -m pytest $(ARGS)
+
+# Outside CI: a run for each server, and no server is fetched. The fake is not run again.
+SERVER_TESTS := $(addprefix tests/,conformance client drivers contract msmq matching doctor cli worker docs reliability/test_quick.py)
+test-servers: $(VENV)/.dev ## the same on other servers: make test-servers SERVERS="/path/redis-server /path/valkey-server"
+	@test -n "$(SERVERS)" || { echo 'SERVERS="/path/redis-server ..." names the servers to test with.' >&2; exit 1; }
+	@failed=; for server in $(SERVERS); do "$$server" --version || exit 1; \
+		MQREDIS_TEST_SERVER="$$server" $(PY) -m pytest $(SERVER_TESTS) -k "not fake" $(ARGS) || failed="$$failed $$server"; \
+	done; test -z "$$failed" || { echo "failed on:$$failed" >&2; exit 1; }
 
 test-spark: $(VENV)/.spark redis ## the tests of the Spark data source: Java 17, PySpark, real sessions
 	$(PY) -m pytest -m spark tests/spark $(ARGS)
