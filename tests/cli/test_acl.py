@@ -76,7 +76,8 @@ def test_a_worker_without_the_right_to_load_scripts(server: RedisServer) -> None
     work(login(server, "admin"))
     with server.client() as raw:
         for name in scripts.names():
-            raw.script_load(scripts.get(name).variant(server_version() >= (7,))[0])
+            for shebang in {False, server_version() >= (7,)}:
+                raw.script_load(scripts.get(name).variant(shebang)[0])
     work(login(server, "worker", preloaded=True))
 
 
