@@ -1,5 +1,5 @@
 -- Properties and present state of queues. Counts are of this moment; nothing is changed.
--- MS-MQDMPR 3.1.1.2 Queue; spec/msmq.md 7, row 30
+-- MS-MQDMPR 3.1.1.2 Queue
 --
 -- KEYS admin
 -- QUEUE[1+] the queues

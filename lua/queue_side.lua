@@ -1,5 +1,5 @@
 -- Create queues that the broker keeps beside others: journals, dead letters, ;retry and ;poison. Existing ones stay.
--- spec/msmq.md 8.5; MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
+-- MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
 --
 -- KEYS admin
 -- QUEUE[1+] the queues, then the queues they belong to

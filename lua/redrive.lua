@@ -1,6 +1,6 @@
 -- Put dead letters (or journal copies) back into the queue they came from, as new messages. What a message asked for
 -- is in force again, and its times count anew; only its dedup key is not taken a second time.
--- spec/msmq.md 8.5; issue 3
+-- docs/semantics.md, "Beyond MSMQ"
 --
 -- KEYS message
 -- QUEUE[1] the queue they are in

@@ -1,5 +1,5 @@
 -- Mark a message received in an open transaction as rejected: at commit it leaves with a negative acknowledgement.
--- MS-MQRR 3.1.4.14 R_SetUserAcknowledgementClass; spec/msmq.md 6.2
+-- MS-MQRR 3.1.4.14 R_SetUserAcknowledgementClass
 --
 -- KEYS message
 -- QUEUE[1] the queue it was received from

@@ -1,5 +1,5 @@
 -- Statistics of a queue and of what stands beside it, of one moment.
--- MQMQ 2.3.11-12; spec/msmq.md 7, row 30
+-- MQMQ 2.3.11-12; docs/semantics.md, "What an MSMQ user has"
 --
 -- KEYS message
 -- QUEUE[1] the queue

@@ -1,5 +1,5 @@
 -- Forget the marks of a browser that is closed, a few hundred at a time.
--- IBM MQ MQGMO_MARK_BROWSE_HANDLE; spec/ibmmq.md 3.4
+-- IBM MQ MQGMO_MARK_BROWSE_HANDLE; docs/semantics-matching.md, "Browsing"
 --
 -- KEYS message
 -- QUEUE[1] the queue

@@ -78,7 +78,7 @@ function copy.limits(q, to)
   to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
 end
 
--- An acknowledgement about an entry of q (spec/msmq.md 8.3). A negative one carries the body.
+-- An acknowledgement about an entry of q (MS-MQDMPR 3.1.7.2.1). A negative one carries the body.
 function copy.acknowledge(q, to, e, class)
   if queue.is(to, "t") or queue.is(to, "p") then return end
   local stop = string.find(e.rec, "\0", 15, true)

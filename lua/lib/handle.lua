@@ -19,7 +19,7 @@ function handle.receives(access)
   return access == "receive" or access == "admin" or access == "all"
 end
 
--- May a handle with this access and share mode be opened beside `other`? (3.1.7.1.5, rules of spec/msmq.md 2.1)
+-- May a handle with this access and share mode be opened beside `other`? (MS-MQDMPR 3.1.7.1.5)
 function handle.allows(other, access, share)
   if handle.receives(other.access) then
     if share == "deny" then return false end

@@ -1,7 +1,7 @@
 --- require "lib/frame"
 --- require lazy "lib/record"
 --- require lazy "lib/trace"
--- What a message that is refused at its arrival leaves behind (spec/msmq.md 8.4): the sender is told by the status, its
+-- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
 -- administration queue by a negative arrival acknowledgement. Over the manager's quota nobody is told: try again later.
 local refusal = {}
 

@@ -1,6 +1,6 @@
 --- require "lib/selector_like"
 --- require "lib/selector_program"
--- Selectors on the server: IBM MQ's message selectors (spec/ibmmq.md section 6) over the records of messages.
+-- Selectors on the server: IBM MQ's message selectors (docs/selectors.md) over the records of messages.
 -- The client parses; a program is what mqredis/selector/encode.py makes of the tree. It becomes closures here, never
 -- Lua source. A condition is a function of (record, stop, lid) and answers true, false, or nil for unknown.
 local selector = {}

@@ -6,8 +6,8 @@
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
--- Locked -> PurgePending for everything a reader holds; no peek sees it any more (spec D6). Uncommitted sends
--- survive a purge (spec D18).
+-- Locked -> PurgePending for everything a reader holds; no peek sees it any more (D6 in docs/semantics.md). Uncommitted sends
+-- survive a purge (D18).
 function sweep.pending(q)
   local ids = redis.call("ZRANGE", q.l, 0, -1)
   for from = 1, #ids, 500 do

@@ -3,7 +3,7 @@
 --- require lazy "lib/queue"
 --- require lazy "lib/side"
 --- require lazy "lib/copy"
--- What a message leaves behind: journal copies, dead letters and acknowledgements (spec/msmq.md 8.3 to 8.5).
+-- What a message leaves behind: journal copies, dead letters and acknowledgements (docs/semantics.md).
 -- Classes are those of MQMQ 2.2.18.1.6.
 local trace = {}
 trace.class = {

@@ -55,7 +55,7 @@ class Place:
         self.state, self.lookup_id = state, found.messages[0][0].decode()
 
     def enter(self) -> None:
-        """One operation at a time (spec D15)."""
+        """One operation at a time (D15 in docs/semantics.md)."""
         if self.closed:
             raise InvalidHandle("this cursor is closed")
         if self.busy:

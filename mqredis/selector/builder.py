@@ -68,7 +68,7 @@ class Builder:
         return _part(Not(item), parts[0].at, parts[1])
 
     def comparison(self, parts: list[Any]) -> Part:
-        """``= <> < <= > >=``; only numbers have an order (spec/ibmmq.md 6.3)."""
+        """``= <> < <= > >=``; only numbers have an order (docs/selectors.md)."""
         left, op, right = parts
         if op.value not in ("=", "<>"):
             _number(left, "only numbers can be ordered")
@@ -168,7 +168,7 @@ def _in_range(part: Part) -> None:
 
 
 def _maybe_not(part: Part, negated: bool) -> Part:
-    return _part(Not(part.node), part.at, part) if negated else part  # type: ignore[arg-type]
+    return _part(Not(part.node), part.at, part) if negated else part  # type: ignore[arg-type]  # a condition, as the grammar has it
 
 
 def _condition(part: Part) -> Condition:

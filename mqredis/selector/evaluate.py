@@ -1,7 +1,7 @@
 """The plain Python evaluator: what a selector means, in the shortest form we could find.
 
 The broker evaluates selectors in Lua; tests hold the two together. True, False and None stand for true, false
-and unknown (truth tables: spec/selector_cases.md).
+and unknown (SQL-92).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def compile_pattern(pattern: str, escape: str | None) -> Segments:
     """Split a pattern at its percent signs.
 
     The escape character makes a percent sign, an underscore or itself literal; before anything else it is an
-    ordinary character (spec/selector_cases.md L12).
+    ordinary character (case L12; docs/selectors.md).
     """
     segments: list[list[str | None]] = [[]]
     special = {"%", "_", escape}

@@ -1,6 +1,6 @@
 """Names of header fields in a selector: JMS, IBM MQ (``Root.MQMD.*``) and our own (``$label``).
 
-``docs/selectors.md`` has the same table for users. JMS section 3.8.1.1; IBM MQ: spec/ibmmq.md section 6.2.
+``docs/selectors.md`` has the same table for users. Jakarta Messaging 3.8.1.1; IBM MQ: "Message selector syntax".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class HeaderField:
                     return 4
                 return 1 if header.get("response_queue") else 8
             case _:
-                return None if found is None else found
+                return found
 
 
 _MESSAGE_ID = ("m", "message_id")

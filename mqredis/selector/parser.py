@@ -1,6 +1,6 @@
 """``parse``: the text of a selector to a :class:`~mqredis.selector.selector.Selector`.
 
-The grammar is that of spec/ibmmq.md 6.2 (Jakarta Messaging 3.8.1 with IBM MQ's additions). lark builds the
+The grammar (docs/selectors.md) is Jakarta Messaging 3.8.1 with IBM MQ's additions. lark builds the
 LALR tables and runs them; it is imported when the first selector is parsed. The parser keeps its own stack,
 so no text can exhaust Python's.
 """

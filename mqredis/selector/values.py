@@ -1,6 +1,6 @@
 """What operands are worth: comparison and arithmetic, the same rules as in ``lua/lib/selector_value.lua``.
 
-Types: spec/ibmmq.md 6.3, spec/selector_cases.md C and D. NULL wins over everything; unlike types compare as
+docs/selectors.md, "Meaning". NULL wins over everything; unlike types compare as
 false; exact integers have 64 bits and never wrap.
 """
 

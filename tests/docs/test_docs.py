@@ -85,6 +85,13 @@ def test_the_reference_names_things_that_exist() -> None:
             assert name in covered, name
 
 
+def test_nothing_leans_on_a_text_that_is_not_here() -> None:
+    for folder in ("mqredis", "pyspark_mqredis", "lua", "docs", "tests", "tools", "demo", "bench", "examples"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.suffix in (".py", ".lua", ".md") and file != Path(__file__):
+                assert not re.search(r"(?<!/)\bspec/|\(spec D\d|\bissue \d{1,3}\b", file.read_text()), file
+
+
 def test_the_page_of_errors_has_each_class_once() -> None:
     rows = [
         line.split("|")[1] for line in (ROOT / "docs" / "errors.md").read_text().splitlines() if "| `" in line

@@ -1,4 +1,4 @@
-"""Published cases of spec/ibmmq_conformance.md: all of them, and for each without a test the reason."""
+"""The published cases for IBM MQ: all of them, and for each without a test the reason."""
 
 from __future__ import annotations
 

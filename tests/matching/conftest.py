@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "ibm(*ids): published cases of spec/ibmmq_conformance.md")
+    config.addinivalue_line("markers", "ibm(*ids): published cases for IBM MQ")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""spec/ibmmq_conformance.md D2, M9, M15, O10, O11, O13, O14: what stands beside a get, in the words of MSMQ."""
+"""Published cases for IBM MQ D2, M9, M15, O10, O11, O13, O14: what stands beside a get, in the words of MSMQ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec/ibmmq_conformance.md D to G: order, the browse cursor, under the cursor, locks, marks."""
+"""Published cases for IBM MQ, D to G: order, the browse cursor, under the cursor, locks, marks."""
 
 from __future__ import annotations
 

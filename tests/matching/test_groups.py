@@ -1,4 +1,4 @@
-"""spec/ibmmq_conformance.md H to J: sending and getting groups, segments."""
+"""Published cases for IBM MQ, H to J: sending and getting groups, segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec/ibmmq_conformance.md A to C: message, correlation and group ids, sequence, offset, token."""
+"""Published cases for IBM MQ, A to C: message, correlation and group ids, sequence, offset, token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec/ibmmq_conformance.md K to Q: options, waits, units of work, expiry, quotas, selectors."""
+"""Published cases for IBM MQ, K to Q: options, waits, units of work, expiry, quotas, selectors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Getting a particular message in the model: match options, selectors, groups, turns, marks.
 
-Written from docs/semantics-matching.md and spec/ibmmq.md, not from the Lua: every question is answered by walking
+Written from docs/semantics-matching.md and IBM's pages, not from the Lua: every question is answered by walking
 the whole queue.
 """
 

@@ -1,4 +1,4 @@
-"""What messages leave behind: journal copies, dead letters, acknowledgements (spec/msmq.md 8.3 to 8.5)."""
+"""What messages leave behind: journal copies, dead letters, acknowledgements (docs/semantics.md)."""
 
 from __future__ import annotations
 

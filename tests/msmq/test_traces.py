@@ -1,4 +1,4 @@
-"""Journals, dead letters, acknowledgements: what a message leaves behind (spec/msmq.md 8.3 to 8.5)."""
+"""Journals, dead letters, acknowledgements: what a message leaves behind (docs/semantics.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The published cases: id, selector, properties, outcome (T, F, U unknown, E refused).
 
-From spec/selector_cases.md. Names that begin with JMS are header fields, see ``subject``. Points on which
+Names that begin with JMS are header fields, see ``subject``. Points on which
 brokers differ (part L) are decided in ``docs/selectors.md``.
 """
 
