@@ -8,10 +8,7 @@ The server should be built with symbols; system calls do not count.
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,61 +17,42 @@ import redis
 
 import mqredis
 from bench import floor as bounds
+from bench.callgrind import Counted
 from bench.payload import BODY_BYTES, correlation_id, properties
 
-_TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
-
-class Server:
+class Server(Counted):
     """A redis-server under callgrind, which counts only while it is told to."""
 
     def __init__(self, binary: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
-        self.socket = self.folder / "s"
-        callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
-        self.process = subprocess.Popen(
-            [*callgrind, f"--callgrind-out-file={self.folder}/out", binary, "--port", "0", "--save", "",
-             "--unixsocket", str(self.socket), "--dir", str(self.folder), "--hz", "1"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        folder = Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
+        self.socket = folder / "s"
+        options = [
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--unixsocket",
+            str(self.socket),
+            "--dir",
+            str(folder),
+            "--hz",
+            "1",
+        ]
+        super().__init__([binary, *options], folder)
         self.client = redis.Redis(unix_socket_path=str(self.socket))
-        self._until(lambda: self.socket.exists() and self.client.ping())
-
-    def _until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + 60
-        while not condition():
-            if time.monotonic() > end:
-                raise TimeoutError("callgrind does not answer")
-            time.sleep(0.05)
-
-    def _control(self, *args: str) -> None:
-        subprocess.run(
-            ["callgrind_control", *args, str(self.process.pid)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def _total(self, seen: set[Path]) -> int:
-        self.client.ping()  # callgrind acts when the process runs
-        for path in set(self.folder.glob("out*")) - seen:
-            if found := _TOTAL.search(path.read_text()):
-                return int(found[1])
-        return 0
+        self.until(lambda: self.socket.exists() and self.client.ping())
 
     def count(self, work: Callable[[], object], times: int, messages: int) -> float:
         """Instructions per message of ``work``, which moves so many messages, in thousands."""
+
+        def repeat() -> None:
+            for _ in range(times):
+                work()
+
         for _ in range(3):
             work()
-        self._control("-i", "on")
-        self._control("-z")
-        for _ in range(times):
-            work()
-        seen = set(self.folder.glob("out*"))
-        self._control("--dump")
-        self._control("-i", "off")
-        self._until(lambda: self._total(seen))
-        return self._total(seen) / times / messages / 1000
+        return self.instructions(repeat, self.client.ping) / times / messages / 1000
 
 
 def measure(server: Server, functions: str) -> dict[str, float]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import STRICT, Enum, IntEnum, IntFlag, StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.errors import MatchOptionsError
+from mqredis.plain import DEFAULTS, plain
+from mqredis.unvalidated import Lazy, defaults_of, put
 
 PropertyValue = str | int | float | bool | bytes | None
 Identifier = str | bytes
@@ -124,7 +126,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Outgoing(_Model):
+class Outgoing(Lazy, _Model):
     """A message before it is sent; ``Queue.send`` takes the same names as keyword arguments."""
 
     body: bytes = b""
@@ -161,8 +163,22 @@ class Outgoing(_Model):
     body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF)
     extension: bytes = b""
 
+    if not TYPE_CHECKING:
 
-class Message(_Model):
+        def __init__(self, /, **fields: Any) -> None:
+            found = plain(fields) if type(self) is Outgoing else None
+            if found is None:
+                super().__init__(**fields)
+            else:
+                put(self, found)
+
+        __init__.__pydantic_base_init__ = True  # what is validated as a model needs no detour over it
+
+
+DEFAULTS.update(defaults_of(Outgoing))
+
+
+class Message(Lazy, _Model):
     """A message as it was read."""
 
     lookup_id: int
@@ -216,7 +232,7 @@ class Message(_Model):
         return self.body.decode("utf-8")
 
 
-class Sent(_Model):
+class Sent(Lazy, _Model):
     """What a send answers."""
 
     lookup_id: int

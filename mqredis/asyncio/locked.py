@@ -32,10 +32,17 @@ class LockedMessage:
     """
 
     def __init__(
-        self, queue: Queue, message: Message, fence: str, until: float, unit: UnitOfWork | None = None
+        self,
+        queue: Queue,
+        message: Message,
+        fence: str,
+        until: float,
+        key: str,
+        unit: UnitOfWork | None = None,
     ) -> None:
         self._queue = queue
         self._until = until
+        self._key = key
         #: The message itself.
         self.message = message
         #: Number of this grant; a later grant of the same message has a greater one.
@@ -47,7 +54,8 @@ class LockedMessage:
     def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
         """A message that was taken in a transaction."""
         unit = transaction._unit
-        return cls(queue, message, unit.fence, time.monotonic() + unit.lease_ms / 1000, unit)
+        until = time.monotonic() + unit.lease_ms / 1000
+        return cls(queue, message, unit.fence, until, f"{message.lookup_id:016x}", unit)
 
     async def commit(self, *, durability: Durability | str | None = None) -> None:
         """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
@@ -108,7 +116,7 @@ class LockedMessage:
         handle = self._queue._handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
-        return operations.settle_one(handle, action, self.fence, self.lookup_id, lease)
+        return operations.settle_one(handle, action, self.fence, self._key, lease)
 
     async def __aenter__(self) -> Self:
         return self

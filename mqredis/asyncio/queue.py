@@ -274,8 +274,7 @@ class Queue:
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:
-            for lock in settle[: settling.done]:
-                lock._settled = f"{lock.lookup_id:016x}" not in settling.lost
+            receive.settled(settling, settle)
         return self._locked(locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
@@ -360,7 +359,9 @@ class Queue:
         self._manager._driver.cancel(scope)
 
     def _locked(self, locks: Locks) -> list[LockedMessage]:
-        return [LockedMessage(self, message, locks.fence, locks.until) for message in locks.messages]
+        fence, until = locks.fence, locks.until
+        pairs = zip(locks.messages, locks.keys)  # noqa: B905 - of joined segments the first one's key
+        return [LockedMessage(self, message, fence, until, key) for message, key in pairs]
 
     def _lease(self, lease: float | None) -> float:
         return lease_of(self._handle.context, lease) / 1000

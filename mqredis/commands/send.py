@@ -30,9 +30,7 @@ def send(
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
     args: list[Arg] = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
     for line, large in messages:
-        args.append(line[1:])
-        if large is not None:
-            args.append(large)
+        args += (line[1:],) if large is None else (line[1:], large)
 
     def parse(status: int, payload: Payload) -> Accepted:
         check(status)

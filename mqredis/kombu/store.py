@@ -236,7 +236,7 @@ class Locks:
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
         """The same for messages of one or more queues, in batches."""
         for queue in {lock._queue for lock in locks}:
-            own = [(action, k.fence, f"{k.lookup_id:016x}") for k in locks if k._queue is queue]
+            own = [(action, k.fence, k._key) for k in locks if k._queue is queue]
             for start in range(0, len(own), _BATCH):
                 operation = receive.settle(queue._handle, own[start : start + _BATCH])
                 try:
@@ -260,7 +260,7 @@ class Locks:
                 now = time.monotonic()
                 due = {tag: held[0] for tag, held in self._held.items() if held[1] <= now}
             for queue in {lock._queue for lock in due.values()}:
-                own = {f"{k.lookup_id:016x}": (t, k) for t, k in due.items() if k._queue is queue}
+                own = {k._key: (t, k) for t, k in due.items() if k._queue is queue}
                 try:
                     self._extend(queue, own)
                 except MqError as error:

@@ -21,11 +21,13 @@ from mqredis.steps import Call, Now, Operation, Payload
 
 @dataclass(slots=True)
 class Locks:
-    """Messages locked by one call: they share fence and lease. ``until`` is on the driver's monotonic clock."""
+    """Messages locked by one call: they share fence and lease. ``until`` is on the driver's monotonic clock; ``keys``
+    are the lookup ids as the scripts spell them."""
 
     messages: list[Message]
     fence: str
     until: float
+    keys: list[str]
 
 
 @dataclass(slots=True)
@@ -67,14 +69,27 @@ class Settling:
 def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     """The commits of these locks, which must be of the same queue."""
     settlements: list[Settlement] = []
+    known: object = None
     for lock in locks:
         owner = getattr(lock, "_queue", None)
-        if owner is None or handle_of(owner).address.path != handle.path or not hasattr(lock, "fence"):
+        if owner is None or (owner is not known and handle_of(owner).address.path != handle.path):
             raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
+        known = owner
         if getattr(lock, "_unit", None) is not None:
             raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
-        settlements.append(("c", lock.fence, f"{lock.lookup_id:016x}"))
+        try:
+            settlements.append(("c", lock.fence, lock._key))
+        except AttributeError:
+            raise InvalidArgument(
+                f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}"
+            ) from None
     return Settling(settlements)
+
+
+def settled(settling: Settling, locks: Sequence[Any]) -> None:
+    """Note on these locks, which a call was to commit on its way, what it has done."""
+    for lock in locks[: settling.done]:
+        lock._settled = lock._key not in settling.lost
 
 
 def receive(
@@ -149,9 +164,9 @@ def locked(handle: Handle, found: Found) -> Operation[Locks]:
     """Note what was locked, so that closing the handle can give it back."""
     now: float = yield Now()
     until = now + (found.deadline_ms - found.now_ms) / 1000
-    for lookup_id, _, _ in found.messages:
-        handle.locks[lookup_id.decode()] = found.fence
-    return Locks(handle.context.messages(handle.path, found.messages), found.fence, until)
+    fence, keys = found.fence, [lookup_id.decode() for lookup_id, _, _ in found.messages]
+    handle.locks.update(dict.fromkeys(keys, fence))
+    return Locks(handle.context.messages(handle.path, found.messages), fence, until, keys)
 
 
 def settle(
@@ -168,14 +183,18 @@ def settle(
 
 def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
     """These locks need not be given back when the handle is closed."""
+    locks, parts, getting = handle.locks, handle.parts, handle.getting
     for action, fence, lookup_id in settlements:
-        if action != "x" and handle.locks.get(lookup_id) == fence:
-            del handle.locks[lookup_id]
-            handle.parts.pop(lookup_id, None)
+        if action != "x" and locks.get(lookup_id) == fence:
+            del locks[lookup_id]
+            if parts:
+                parts.pop(lookup_id, None)
+            if not getting.log:
+                continue
             if action == "a":
-                handle.getting.back((lookup_id, fence))
+                getting.back((lookup_id, fence))
             else:
-                handle.getting.settle((lookup_id, fence))
+                getting.settle((lookup_id, fence))
 
 
 def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:
@@ -187,15 +206,13 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
     ]
 
 
-def settle_one(
-    handle: Handle, action: str, fence: str, lookup_id: int, lease: float | None
-) -> Operation[float]:
+def settle_one(handle: Handle, action: str, fence: str, key: str, lease: float | None) -> Operation[float]:
     """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
     if handle.closed:
         raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
-    settled = yield from settle(handle, [(action, fence, f"{lookup_id:016x}")], lease)
+    settled = yield from settle(handle, [(action, fence, key)], lease)
     if settled.lost:
-        raise lock_lost(settled.lost[0][1], lookup_id)
+        raise lock_lost(settled.lost[0][1], int(key, 16))
     now: float = yield Now()
     return now
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,9 +15,10 @@ from mqredis.models import Journal, Outgoing, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
+from mqredis.plain import plain
 from mqredis.steps import Operation
+from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
-_PLAIN = Outgoing()
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
 
@@ -39,41 +40,17 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
         body = bytes(body)
     elif not isinstance(body, bytes):
         raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
-    if (simple := _simple(body, values)) is not None:
-        return simple
-    for name, value in values.items():
-        if isinstance(value, bool) and name in _NUMBERS:
-            raise InvalidArgument(f"{name}: {value!r} is not a number")
+    values["body"] = body
+    if (found := plain(values)) is not None:
+        return lazy(Outgoing, found)
+    if not _NUMBERS.isdisjoint(values):
+        for name, value in values.items():
+            if isinstance(value, bool) and name in _NUMBERS:
+                raise InvalidArgument(f"{name}: {value!r} is not a number")
     try:
-        return _grouped(Outgoing(body=body, **values))
+        return _grouped(Outgoing(**values))
     except ValidationError as error:
         raise InvalidArgument(complaint(error)) from None
-
-
-def _simple(body: Any, values: dict[str, Any]) -> Outgoing | None:
-    """The message, if a look at the types shows that its few fields are valid: pydantic takes ten times as long.
-
-    What else may be wrong with these fields (their length, their range) the codec finds for both.
-    """
-    for name, value in values.items():
-        if name == "properties":
-            if type(value) is not dict or not (
-                _TEXT.issuperset(map(type, value)) and _VALUES.issuperset(map(type, value.values()))
-            ):
-                return None
-            values[name] = value.copy()
-        elif type(value) is not str or name not in _IDENTIFIERS:
-            return None
-    if "properties" not in values:
-        values["properties"] = {}
-    values["body"] = body
-    return codec.construct(Outgoing, _OUTGOING, values)
-
-
-_TEXT = frozenset((str,))
-_VALUES = frozenset((str, int, float, bool, bytes, type(None)))
-_IDENTIFIERS = frozenset(("correlation_id", "message_id"))
-_OUTGOING = codec.defaults_of(Outgoing)
 
 
 def _grouped(message: Outgoing) -> Outgoing:
@@ -81,11 +58,16 @@ def _grouped(message: Outgoing) -> Outgoing:
 
     Raises InvalidArgument (2253) for an empty segment that is not the last: the next one would have its place.
     """
+    if _GROUPING.isdisjoint(codec.fields_of(message)):
+        return message
     if message.segment and not message.body and not message.last_segment:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
     if message.group_id is None and (message.last_in_group or message.segment or message.last_segment):
         return message.model_copy(update={"group_id": new_group_id()})
     return message
+
+
+_GROUPING = frozenset(("last_in_group", "segment", "last_segment"))
 
 
 def new_group_id() -> str:
@@ -100,17 +82,26 @@ _NUMBERS = frozenset(
 )
 
 
-def _encode(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> tuple[bytes, bytes | None]:
-    if handle.context.volatile and (message.recoverable or handle.transactional):
-        raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
-    if handle.context.sealer is not None:
-        message = handle.context.sealed(message)
-    encoded = codec.encode(message, unit.id if unit else "")
-    limit = min(handle.max_message_bytes, handle.context.settings.max_message_bytes)
-    size = len(encoded[0]) + len(encoded[1] or b"") + 12
-    if size > limit:
-        raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
-    return encoded
+def _encoded(
+    handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None
+) -> list[tuple[bytes, bytes | None]]:
+    """The messages as the scripts take them; none is sent that may not be."""
+    context, transaction = handle.context, unit.id if unit else ""
+    limit = min(handle.max_message_bytes, context.settings.max_message_bytes)
+    volatile, sealed = context.volatile, context.sealer is not None
+    found = []
+    for message in messages:
+        if volatile and (message.recoverable or handle.transactional):
+            raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
+        if sealed:
+            message = context.sealed(message)
+        encoded = codec.encode(message, transaction)
+        line, large = encoded
+        size = len(line) + 12 if large is None else len(line) + len(large) + 12
+        if size > limit:
+            raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
+        found.append(encoded)
+    return found
 
 
 def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
@@ -119,13 +110,13 @@ def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWo
     message = outgoing(body, fields)
     if handle.elements:
         return (yield from _send_to_all(handle, message, unit))
-    encoded = _encode(handle, message, unit)
+    encoded = _encoded(handle, (message,), unit)
     owner, grant = owner_of(handle, unit)
-    call = commands.send(handle.address, (encoded,), owner, grant, handle.topic)
+    call = commands.send(handle.address, encoded, owner, grant, handle.topic)
     accepted = yield from reach(handle.address, call)
     if unit:
         unit.touched(accepted.fence, handle)
-    return _sent(handle, message, accepted.lookup_ids[0])
+    return _sent(handle, (message,), accepted.lookup_ids)[0]
 
 
 def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
@@ -146,14 +137,18 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         for item in items:
             several.append((yield from send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
         return several
-    messages = [outgoing(item, {}) for item in items]
-    encoded = [_encode(handle, message, unit) for message in messages]
+    messages = [
+        item if type(item) is Outgoing and _GROUPING.isdisjoint(present(item)) else outgoing(item, {})
+        for item in items
+    ]
+    encoded = _encoded(handle, messages, unit)
     sent: list[Sent] = []
     at = 0
     while at < len(encoded):
         stop, size = at, 0
         while stop < len(encoded) and stop - at < commands.BATCH:
-            size += len(encoded[stop][0]) + len(encoded[stop][1] or b"")
+            line, large = encoded[stop]
+            size += len(line) if large is None else len(line) + len(large)
             if size > CALL_BYTES and stop > at:
                 break
             stop += 1
@@ -162,20 +157,41 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         accepted = yield from reach(handle.address, call)
         if unit:
             unit.touched(accepted.fence, handle)
-        pairs = zip(messages[at:stop], accepted.lookup_ids, strict=True)
-        sent.extend(_sent(handle, message, lookup_id) for message, lookup_id in pairs)
+        sent += _sent(handle, messages[at:stop], accepted.lookup_ids)
         at = stop
     return sent
 
 
-def _sent(handle: Handle, message: Outgoing, lookup_id: str) -> Sent:
-    values = {
+def _sent(handle: Handle, messages: Sequence[Outgoing], lookup_ids: Sequence[str]) -> list[Sent]:
+    incarnation = handle.context.incarnation
+    found = []
+    for message, lookup_id in zip(messages, lookup_ids, strict=True):
+        fields = present(message)
+        names = fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id
+        sent = new(Sent)  # as lazy does: a call less for each
+        put(sent, {PENDING: (_whole, _one, names)})
+        found.append(sent)
+    return found
+
+
+def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:
+    """What a send answers about a message."""
+    message_id, group_id, incarnation, lookup_id = pending[2]
+    return {
         "lookup_id": int(lookup_id, 16),
-        "message_id": codec.generated_id(lookup_id) if message.message_id is None else message.message_id,
-        "token": codec.token(handle.context.incarnation, lookup_id),
-        "group_id": message.group_id,
+        "message_id": codec.generated_id(lookup_id) if message_id is None else message_id,
+        "token": codec.token(incarnation, lookup_id),
+        "group_id": group_id,
     }
-    return codec.construct(Sent, _SENT, values)
 
 
-_SENT = codec.defaults_of(Sent)
+def _whole(_: object, pending: tuple[Any, ...]) -> tuple[dict[str, Any], set[str]]:
+    values = _answer(pending)
+    return {**_SENT, **values}, set(values)
+
+
+def _one(_: object, pending: tuple[Any, ...], name: str) -> Any:
+    return _answer(pending)[name]
+
+
+_SENT = defaults_of(Sent)

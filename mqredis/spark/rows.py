@@ -24,7 +24,6 @@ from pyspark.sql.types import (
 
 from mqredis import codec
 from mqredis.errors import InvalidArgument
-from mqredis.models import Outgoing
 
 _TEXT, _BYTES = (StringType,), (StringType, BinaryType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -104,15 +103,6 @@ def check(schema: StructType, queue: str) -> None:
         raise InvalidArgument("give either the option queue or a column queue, not both; drop the column")
 
 
-class _Row:
-    """What :func:`mqredis.codec.encode` looks at. A pydantic model for each row would cost more than all the
-    rest."""
-
-
-for _name, _info in Outgoing.model_fields.items():
-    setattr(_Row, _name, {} if _name == "properties" else _info.default)
-
-
 class Encoder:
     """Encodes record batches of one schema."""
 
@@ -152,8 +142,8 @@ class Encoder:
             last = queue
             if len(body) > codec.INLINE_BODY_BYTES:
                 large[len(lines)] = body
-                message = self._outgoing(kind, names, row, body)
-                lines.append(codec.encode(message, self.transaction(queue))[0])
+                message = self._fields(kind, names, row, body)
+                lines.append(codec.encode_fields(message, self.transaction(queue))[0])
             else:
                 lines.append(self._before(queue, kind, names, row) + body)
         if lines:
@@ -165,25 +155,23 @@ class Encoder:
         try:
             found = self._known.get(key)
         except TypeError:  # a struct or a map within
-            return codec.encode(self._outgoing(kind, names, row, b""), self.transaction(queue))[0]
+            return codec.encode_fields(self._fields(kind, names, row, b""), self.transaction(queue))[0]
         if found is None:
-            found, _ = codec.encode(self._outgoing(kind, names, row, b""), self.transaction(queue))
+            found, _ = codec.encode_fields(self._fields(kind, names, row, b""), self.transaction(queue))
             if len(self._known) < _KINDS:
                 self._known[key] = found
         return found
 
-    def _outgoing(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> Any:
-        message: Any = _Row()
-        given = {name: value for name, value in zip(names, row, strict=True) if value is not None}
-        message.body = body
-        message.content_type = kind
-        message.__pydantic_fields_set__ = {"body", "content_type", *given}
-        for name, value in given.items():
-            setattr(message, name, _CONVERT[name](value) if name in _CONVERT else value)
+    def _fields(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> dict[str, Any]:
+        """The fields of a row's message. A pydantic model for each row would cost more than all the rest."""
+        fields: dict[str, Any] = {"body": body, "content_type": kind}
+        for name, value in zip(names, row, strict=True):
+            if value is not None:
+                fields[name] = _CONVERT[name](value) if name in _CONVERT else value
         for name, most in _LENGTHS.items():
-            if len(getattr(message, name)) > most:
+            if len(fields.get(name, "")) > most:
                 raise InvalidArgument(f"column {name!r}: at most {most} characters")
-        return message
+        return fields
 
 
 def _in_range(name: str, column: Any, low: float, high: float) -> None:

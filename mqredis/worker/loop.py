@@ -96,8 +96,7 @@ class Loop:
         consumer = self.consumer
         done, self._done = self._done, []
         settling = [
-            Settling([("c", d.fence, f"{d.lookup_id:016x}") for d in done if d._queue is queue])
-            for queue in self.queues
+            Settling([("c", d.fence, d._key) for d in done if d._queue is queue]) for queue in self.queues
         ]
         handles = [queue._handle for queue in self.queues]
         operation = several.lock(
@@ -116,7 +115,7 @@ class Loop:
                 for lookup_id in group.lost:
                     self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before its commit"))
             unsettled = {key for g in settling for _, _, key in g.settlements[g.done :]}
-            self._done = [lock for lock in done if f"{lock.lookup_id:016x}" in unsettled]
+            self._done = [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
         locks = self._held = self.queues[at]._locked(found)
         try:
@@ -158,7 +157,7 @@ class Loop:
                 pause = self._pause(queue, error, message.delivery_count)
                 self._settle(partial(lock.extend, pause) if pause else lock.abort)
                 if pause:
-                    queue._handle.locks.pop(f"{lock.lookup_id:016x}", None)  # its lease is the pause now
+                    queue._handle.locks.pop(lock._key, None)  # its lease is the pause now
 
     def _renew(self, locks: list[LockedMessage]) -> None:
         for lock in locks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,22 @@ def test_close_gives_back_any_number_of_locks(queue):
         queue.lock_many(250)
     queue.close()
     assert queue._manager.queue_info("q").ready == 9_000
+
+
+def test_a_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
+    for body in (b"a", b"b", b"c"):
+        queue.send(body)
+    held = queue.lock_many(1)
+    raw: Any = backend.client()
+    (key,) = raw.keys("mq:*:q:q:m")
+    (damaged,) = (lid for lid, record in raw.hgetall(key).items() if record.endswith(b"\0b"))
+    record = raw.hget(key, damaged)
+    raw.hset(key, damaged, record.replace(b"\0", b"\x01broken\0"))
+    with pytest.raises(mqredis.InvariantBroken, match="damaged"):
+        queue.lock_many(2, 0, settle=held)
+    assert held[0].settled
+    assert len(queue._handle.locks) == 2, "closing the handle gives both back"
+    raw.hset(key, damaged, record)
+    with queue._manager.open("q") as other:
+        queue.close()
+        assert [lock.body for lock in other.lock_many(2, 0)] == [b"b", b"c"]

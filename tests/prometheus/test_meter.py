@@ -105,9 +105,11 @@ def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
         message = queue.receive(0)
     when = datetime.now(UTC) + timedelta(seconds=late)
     message = message.model_copy(update={"arrived_at": when, "delivery_count": deliveries})
-    result = {"messages": [message], "one": message, "place and locks": (1, Locks([message], "1", 0.0))}[
-        shape
-    ]
+    result = {
+        "messages": [message],
+        "one": message,
+        "place and locks": (1, Locks([message], "1", 0.0, ["0" * 16])),
+    }[shape]
     run(meter, qm, [(Now(), 0.0), (CALL, (0, [])), (WAIT, how), (CALL, (0, []))], result)
     assert wakes(meter) == counted
 

@@ -1,0 +1,34 @@
+"""Message <-> the text kept in Redis. ``lua/lib/record.lua`` documents the format and reads the same.
+
+A record is text up to the first NUL, so a script finds a field with a plain search and never unpacks anything.
+"""
+
+from __future__ import annotations
+
+from mqredis.codec.decode import decode
+from mqredis.codec.encode import (
+    DEFAULT_CONTENT_TYPE,
+    INLINE_BODY_BYTES,
+    MAX_PROPERTIES,
+    encode,
+    encode_fields,
+    fields_of,
+)
+from mqredis.codec.text import escape, generated_id, identifier, milliseconds, time_at, token, unescape
+
+__all__ = [
+    "DEFAULT_CONTENT_TYPE",
+    "INLINE_BODY_BYTES",
+    "MAX_PROPERTIES",
+    "decode",
+    "encode",
+    "encode_fields",
+    "escape",
+    "fields_of",
+    "generated_id",
+    "identifier",
+    "milliseconds",
+    "time_at",
+    "token",
+    "unescape",
+]

@@ -1,0 +1,241 @@
+"""What the scripts answer as messages: damage shows at once, the fields are taken apart when they are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mqredis.codec.text import generated_id, read_identifier, time_at, token, unescape
+from mqredis.errors import InvariantBroken
+from mqredis.models import Acknowledge, Journal, Message, PropertyValue
+from mqredis.unvalidated import PENDING, defaults_of, lazy
+
+_N = rb"-?\d{1,400}+"
+_ANY = rb"[^\0\1\3]*+"
+_HEX = rb"(?:[\da-f]{2})*+"
+_SYSTEM = (
+    rb"[mcg](?:s" + _ANY + rb"|x" + _HEX + rb")|[lyrAkQTORd]" + _ANY,
+    rb"[nopetbCDKSuB]" + _N,
+    rb"z[0-7]|a(?:1[0-5]|\d)|j[0-3]|I[\da-f]{1,16}+|X" + _HEX,
+    rb"[^\0-\4lyrAkQTORdmcgnopetbCDKSuBzajIX~]" + _ANY,  # of a release to come
+)
+#: A whole record up to its body. What passes is read without an error, whichever field is asked for.
+_SOUND = re.compile(
+    rb"\d{13}[0-9a-v](?:\x01[^\0-\3]*+\x02(?:s[^\0-\3]*+|[tfn]|i-?\d{1,20}+|d-?\d++(?:\.\d++)?(?:e[-+]?\d++)?|x"
+    + _HEX
+    + rb")|\x03~?(?:"
+    + rb"|".join(_SYSTEM)
+    + rb"))*+\0"
+).match
+_STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})").fullmatch
+
+#: Flags of records of messages that are neither the first nor the last of a transaction.
+_OUTSIDE = frozenset("0189hp")
+
+Counts = tuple[int, ...]
+_NO_COUNTS: Counts = (0, 0, 0, 0)
+#: States that were read before: a batch has mostly the same.
+_counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
+_COUNTED = {"delivery_count": 0, "abort_count": 1, "move_count": 2, "last_moved_at": 3}
+
+
+def decode(
+    queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, *, taken: bool = False
+) -> Message:
+    """A message from the three elements a script answers. Raises InvariantBroken if they are damaged in any way.
+
+    ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
+    """
+    sound = _SOUND(record)
+    counts = _counts.get(state) or _read(state)
+    try:
+        if sound is None or counts is None:
+            raise ValueError("its state" if sound else "its record")
+        end = sound.end()
+        fields: dict[str, Any] = {
+            "lookup_id": int(lookup_id, 16),
+            "queue": queue,
+            "body": record[end:],
+            PENDING: (_whole, _one, record[: end - 1].decode(), counts, bool(state), taken, incarnation),
+        }
+    except ValueError as error:
+        where = lookup_id[:16].decode("ascii", "backslashreplace")
+        raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
+    return lazy(Message, fields)
+
+
+def _read(state: bytes) -> Counts | None:
+    found = _STATE(state)
+    if found is None:
+        return None
+    counts = tuple(map(int, found.groups()))
+    if len(_counts) < 1024:
+        _counts[state] = counts
+    return counts
+
+
+#: :data:`_whole` and :data:`_one`; the record before the body, the counts, was there a state, taken, the incarnation.
+Pending = tuple[Any, Any, str, Counts, bool, bool, str]
+
+
+def _one(fields: dict[str, Any], pending: Pending, name: str) -> Any:
+    """The fields that consumers read most, each by itself. Raises KeyError for others."""
+    head = pending[2]
+    found: Any
+    if (key := _SINGLE.get(name)) is not None:
+        at = head.find(key, 14)
+        if at >= 0:
+            found = _PLAIN[key[1]][1](_TEXT(head, at + 2)[0])  # type: ignore[index]
+        else:
+            found = generated_id(f"{fields['lookup_id']:016x}") if name == "message_id" else _DEFAULTS[name]
+    elif name == "properties":
+        properties: dict[str, PropertyValue] = {}
+        for part in head[14:].split("\x03"):
+            _properties(properties, part)
+        return fields.setdefault("properties", properties)
+    elif name == "arrived_at":
+        found = time_at(int(head[:13]))
+    else:
+        at = _COUNTED[name]
+        found = pending[3][at]
+        if at == 0:
+            found += pending[5]
+        elif at == 3:
+            found = time_at(found) if found else None
+    fields[name] = found
+    return found
+
+
+def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], set[str]]:
+    """All fields of a message."""
+    _, _, head, counts, has_state, taken, incarnation = pending
+    lid = f"{fields['lookup_id']:016x}"
+    arrived_ms = int(head[:13])
+    arrived = time_at(arrived_ms)
+    # One dict for all who ask, at whatever time: it is the one field that can be changed.
+    properties = fields.get("properties")
+    if properties is None:
+        properties = _one(fields, pending, "properties")
+    values: dict[str, Any] = {
+        "lookup_id": fields["lookup_id"],
+        "queue": fields["queue"],
+        "body": fields["body"],
+        "token": token(incarnation, lid),
+        "properties": properties,
+        "arrived_at": arrived,
+        "sent_at": arrived,
+        "message_id": generated_id(lid),
+    }
+    flag = head[13]
+    if flag not in _OUTSIDE:
+        values["first_in_transaction"] = int(flag, 32) & 2 != 0
+        values["last_in_transaction"] = int(flag, 32) & 4 != 0
+    if "\x03" in head:
+        _system(values, head[14:].split("\x03")[1:], arrived_ms)
+    if has_state:
+        values["delivery_count"] = counts[0] + taken
+        values["abort_count"] = counts[1]
+        values["move_count"] = counts[2]
+        if counts[3]:
+            values["last_moved_at"] = time_at(counts[3])
+    elif taken:
+        values["delivery_count"] = 1
+    return {**_DEFAULTS, **values}, set(values)
+
+
+def _properties(found: dict[str, PropertyValue], text: str) -> None:
+    """The user properties in a part of a head, behind what comes before their mark."""
+    for field in text.split("\x01")[1:]:
+        name, _, value = field.partition("\x02")
+        if "\x04" in field:
+            name, value = unescape(name), unescape(value)
+        kind = value[0]
+        if kind == "s":
+            found[name] = value[1:]
+        elif kind == "i":
+            found[name] = int(value[1:])
+        elif kind == "d":
+            found[name] = float(value[1:])
+        elif kind == "x":
+            found[name] = bytes.fromhex(value[1:])
+        else:
+            found[name] = _WORDS[kind]
+
+
+_WORDS = {"t": True, "f": False, "n": None}
+
+
+def _system(values: dict[str, Any], parts: list[str], arrived_ms: int) -> None:
+    """The system fields of a head, behind each of which properties may stand."""
+    head: dict[str, str] = {}
+    for part in parts:
+        text, _, _ = part.partition("\x01")
+        if text[0] != "~":
+            head[text[0]] = text[1:]
+        elif text[1] != "e":  # a copy shows what the message asked for, though nothing acts on it
+            head.setdefault(text[1], text[2:])
+    others = False
+    for key, text in head.items():
+        found = _PLAIN.get(key)
+        if found:
+            values[found[0]] = found[1](text)
+        else:
+            others = True
+    if not others:
+        return
+    sent_ms = arrived_ms
+    if "S" in head:
+        sent_ms -= int(head["S"])
+        values["sent_at"] = time_at(sent_ms)
+    if "z" in head:
+        flags = int(head["z"])
+        values["last_in_group"] = flags & 1 != 0
+        values["segment"] = flags & 6 != 0
+        values["last_segment"] = flags & 4 != 0
+    if "e" in head:
+        values["expires_at"] = time_at(sent_ms + int(head["e"]))
+    if "a" in head:
+        values["acknowledge"] = Acknowledge(int(head["a"]))
+    if "j" in head:
+        values["journal"] = Journal(int(head["j"]))
+    if "X" in head:
+        values["extension"] = bytes.fromhex(head["X"])
+    if "d" in head:
+        values["recoverable"] = head["d"] != "0"
+    if "I" in head:
+        values["original_lookup_id"] = int(head["I"], 16)
+    if "B" in head:
+        values["original_arrived_at"] = time_at(int(head["B"]))
+
+
+_PLAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "m": ("message_id", read_identifier),
+    "c": ("correlation_id", read_identifier),
+    "g": ("group_id", read_identifier),
+}
+_NUMBERS = (
+    ("n", "sequence"),
+    ("o", "offset"),
+    ("p", "priority"),
+    ("t", "app_tag"),
+    ("b", "body_type"),
+    ("C", "message_class"),
+)
+_TEXTS = (
+    ("l", "label"),
+    ("y", "content_type"),
+    ("k", "dedup_key"),
+    ("A", "administration_queue"),
+    ("r", "response_queue"),
+    ("Q", "dead_letter_queue"),
+    ("T", "transaction_id"),
+    ("O", "original_queue"),
+    ("R", "reason"),
+)
+_PLAIN |= {key: (name, int) for key, name in _NUMBERS}
+_PLAIN |= {key: (name, unescape) for key, name in _TEXTS}
+_DEFAULTS = defaults_of(Message)
+#: Those that have but one spelling, by name, as they begin.
+_SINGLE = {name: "\x03" + key for key, (name, _) in _PLAIN.items() if key not in "kAQ"}
+_TEXT = re.compile(r"[^\x01\x03]*+").match

@@ -1,0 +1,76 @@
+"""What is written and read on both sides of the codec: escapes, identifiers, times, names made from ids."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+from mqredis.errors import InvalidArgument
+from mqredis.models import Identifier
+
+MAX_IDENTIFIER_BYTES = 255
+
+_ESCAPE = re.compile(r"[\x00-\x04]")
+_UNESCAPE = re.compile(r"\x04([@-D])")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: The first and the last millisecond that a datetime knows.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def escape(text: str) -> str:
+    """Keep the separators of a head out of a value."""
+    if not _ESCAPE.search(text):
+        return text
+    return _ESCAPE.sub(lambda m: "\x04" + chr(0x40 + ord(m[0])), text)
+
+
+def unescape(text: str) -> str:
+    """The inverse of :func:`escape`."""
+    if "\x04" not in text:
+        return text
+    return _UNESCAPE.sub(lambda m: chr(ord(m[1]) - 0x40), text)
+
+
+def identifier(value: Identifier, what: str) -> str:
+    """An identifier as it is kept: ``s`` and text, or ``x`` and hex digits."""
+    if isinstance(value, str):
+        if len(value) * 4 <= MAX_IDENTIFIER_BYTES:
+            return "s" + (value if value.isprintable() else escape(value))
+        if len(value.encode("utf-8", "surrogatepass")) > MAX_IDENTIFIER_BYTES:
+            raise InvalidArgument(f"{what} is longer than {MAX_IDENTIFIER_BYTES} bytes")
+        return "s" + escape(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        if len(data) > MAX_IDENTIFIER_BYTES:
+            raise InvalidArgument(f"{what} is longer than {MAX_IDENTIFIER_BYTES} bytes")
+        return "x" + data.hex()
+    raise InvalidArgument(f"{what} must be str or bytes, not {type(value).__name__}")
+
+
+def read_identifier(text: str) -> Identifier:
+    """The inverse of :func:`identifier`."""
+    return bytes.fromhex(text[1:]) if text[:1] == "x" else unescape(text[1:])
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as whole milliseconds, rounded up so that a short positive time is never none."""
+    return math.ceil(seconds * 1000)
+
+
+def time_at(ms: int) -> datetime:
+    """An aware datetime from milliseconds since the epoch; the first or last there is, if that is too far away."""
+    try:
+        return _EPOCH + timedelta(0, ms // 1000, ms % 1000 * 1000)
+    except OverflowError:
+        return time_at(_FIRST_MS if ms < 0 else _LAST_MS)
+
+
+def generated_id(lookup_id: str) -> str:
+    """The message id of a message whose sender gave none: made from the lookup id, so it needs no index."""
+    return "mq-" + lookup_id
+
+
+def token(incarnation: str, lookup_id: str) -> str:
+    """The message token: names one instance of a message in one life of a queue manager."""
+    return f"{incarnation}-{lookup_id}"

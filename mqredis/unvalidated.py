@@ -1,0 +1,104 @@
+"""Models without validating what was validated already: made whole, or such that find their fields when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+M = TypeVar("M", bound=BaseModel)
+
+_DICT: Any = vars(BaseModel)["__dict__"]
+#: The fields that a model has already, and the way to put others in their place; past the property of ``Lazy``.
+present: Callable[[Any], dict[str, Any]] = _DICT.__get__
+put: Callable[[Any, dict[str, Any]], None] = _DICT.__set__
+new = object.__new__
+_SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+_put_given, _put_extra, _put_private = (vars(BaseModel)[name].__set__ for name in _SLOTS)
+
+
+def defaults_of(cls: type[BaseModel]) -> dict[str, Any]:
+    """All fields of a model in their order, with their defaults; None, which is to be replaced, where there is none."""
+    return {name: None if info.is_required() else info.default for name, info in cls.model_fields.items()}
+
+
+def fill(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
+    """Give a new model all its fields; ``given``: those that are no defaults."""
+    _put_given(model, given)
+    _put_extra(model, None)
+    _put_private(model, None)
+    put(model, fields)
+
+
+def construct(cls: type[M], defaults: dict[str, Any], values: dict[str, Any]) -> M:
+    """A model of these fields; ``defaults``: :func:`defaults_of` the class."""
+    model = new(cls)
+    fill(model, {**defaults, **values}, set(values))
+    return model
+
+
+#: Among the fields of a lazy model: what it finds the others with. No field can have this name.
+PENDING = ""
+#: Given the fields that are there and what is pending (of which it is the first), all fields and which were given.
+Whole = Callable[[dict[str, Any], Any], tuple[dict[str, Any], set[str]]]
+
+
+def lazy(cls: type[M], fields: dict[str, Any]) -> M:
+    """A model that has these fields and finds the others when asked: ``fields[PENDING]`` is a tuple of :data:`Whole`,
+    of a function that finds one field by itself or raises KeyError, and of what the two want to know.
+
+    Whatever is asked at the same time by several threads is found by each of them, and is the same.
+    """
+    model = new(cls)
+    put(model, fields)
+    return model
+
+
+def rest(defaults: dict[str, Any], *made: str) -> tuple[Any, ...]:
+    """What is pending of a model whose other fields have their defaults; ``made``: are there, but were not given."""
+    return _with_defaults, _default, defaults, made
+
+
+def _with_defaults(fields: dict[str, Any], pending: Any) -> tuple[dict[str, Any], set[str]]:
+    there = {**fields}
+    del there[PENDING]
+    return {**pending[2], **there}, set(there).difference(pending[3])
+
+
+def _default(_: dict[str, Any], pending: Any, name: str) -> Any:
+    return pending[2][name]
+
+
+class Lazy(BaseModel):
+    """A model that may be made by :func:`lazy`. Nobody sees the difference: who asks for all fields gets them all."""
+
+    if not TYPE_CHECKING:  # a type checker would take any name for a field
+
+        @property
+        def __dict__(self) -> dict[str, Any]:
+            fields = present(self)
+            pending = fields.get(PENDING)
+            if pending is None:
+                return fields
+            fields, given = pending[0](fields, pending)
+            fill(self, fields, given)
+            return fields
+
+        @__dict__.setter
+        def __dict__(self, fields: dict[str, Any]) -> None:
+            put(self, fields)
+
+        def __getattr__(self, name: str) -> Any:
+            fields = present(self)
+            pending = fields.get(PENDING)
+            if pending is None:
+                return super().__getattr__(name)
+            try:
+                return pending[1](fields, pending, name)
+            except KeyError:
+                pass
+            if name in _SLOTS or name in type(self).__pydantic_fields__:
+                fields = self.__dict__
+                return fields[name] if name in fields else object.__getattribute__(self, name)
+            return super().__getattr__(name)
