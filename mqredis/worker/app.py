@@ -63,6 +63,7 @@ class Worker:
         lease: float | None = None,
         retry: Retry | None = None,
         batch: int = 0,
+        prefetch: int = 1,
         time_limit: float | None = None,
         max_hold: float = 3600.0,
         rate: str | None = None,
@@ -76,6 +77,8 @@ class Worker:
         ``concurrency``: handlers at a time, each in a thread (coroutines run on one event loop).
         ``lease``: seconds; renewed while the handler runs, for at most ``max_hold`` seconds.
         ``retry``: when to try again after a failure. ``batch``: messages per call of a handler that takes a list.
+        ``prefetch``: a thread that handles single messages locks up to so many (1 to 256) with one call while its
+        handler is quick; 1 where messages are read in transactions, at a ``rate`` or by a queue's own retry policy.
         ``time_limit``: seconds after which a handler is cancelled, which counts as a failure.
         ``rate``: at most so many messages in this process, such as "100/m".
         ``dead_letter``: queue for copies of what is rejected, with the reason; None: the broker's rules (dead letters
@@ -94,6 +97,7 @@ class Worker:
                     lease=lease,
                     retry=retry,
                     batch=batch,
+                    prefetch=prefetch,
                     time_limit=time_limit,
                     max_hold=max_hold,
                     rate=rate,

@@ -67,6 +67,7 @@ class Consumer:
     takes_tx: bool
     is_async: bool
     payload: Payload
+    prefetch: int = 1
     name: str = ""
     handled: int = 0
     failed: int = 0
@@ -84,6 +85,7 @@ def consumer_of(
     lease: float | None = None,
     retry: Retry | None = None,
     batch: int = 0,
+    prefetch: int = 1,
     time_limit: float | None = None,
     max_hold: float = 3600.0,
     rate: str | None = None,
@@ -96,6 +98,8 @@ def consumer_of(
         raise InvalidArgument("a consumer needs at least one queue")
     if concurrency < 1 or not 0 <= batch <= 256:
         raise InvalidArgument("concurrency must be from 1, batch from 1 to 256")
+    if not 1 <= prefetch <= 256:
+        raise InvalidArgument(f"prefetch must be from 1 to 256, not {prefetch}")
     for what, value in (("lease", lease), ("time_limit", time_limit), ("max_hold", max_hold)):
         if value is not None and value <= 0:
             raise InvalidArgument(f"{what} must be more than 0 seconds")
@@ -122,6 +126,7 @@ def consumer_of(
         rate=rate_of(rate) if rate else None,
         dead_letter=dead_letter,
         create=create,
+        prefetch=prefetch,
         takes_tx=len(positional) > 1,
         is_async=inspect.iscoroutinefunction(handler),
         payload=payload,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -30,8 +31,11 @@ class Held:
         *,
         max_hold: float,
         time_limit: float | None,
-        on_cancel: Callable[[], None],
+        on_cancel: Callable[[], object] = lambda: None,
+        ahead: bool = False,
     ) -> None:
+        #: They wait for a handler: there is nothing to end.
+        self.ahead = ahead
         now = time.monotonic()
         self.renew = renew
         self.lease = lease
@@ -124,6 +128,8 @@ class Keeper:
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
+        #: When it looks next by itself. To be woken for each message would cost more than many a handler.
+        self._looks = math.inf
 
     def add(self, held: Held) -> None:
         """Watch this."""
@@ -132,7 +138,8 @@ class Keeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="mqredis-leases", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if held.due() < self._looks:
+                self._changed.notify()
 
     def remove(self, held: Held) -> None:
         """It was dealt with."""
@@ -142,7 +149,7 @@ class Keeper:
     def cancel_all(self, reason: Exception) -> int:
         """End every handler that runs; answers how many."""
         with self._changed:
-            every = list(self._held)
+            every = [held for held in self._held if not held.ahead]
         for held in every:
             held.cancel(reason)
         return len(every)
@@ -163,8 +170,8 @@ class Keeper:
                 if self._closed:
                     return
                 if not due:
-                    soon = min((held.due() for held in self._held), default=None)
-                    self._changed.wait(None if soon is None else max(soon - now, 0.001))
+                    self._looks = min((held.due() for held in self._held), default=math.inf)
+                    self._changed.wait(None if self._looks == math.inf else max(self._looks - now, 0.001))
                     continue
             for held in due:
                 self._serve(held)

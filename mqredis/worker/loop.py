@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.client import LockedMessage, Queue, QueueManager, Transaction
+from mqredis.commands import read
+from mqredis.commands.read import Lost
 from mqredis.errors import (
     IoTimeout,
     LockLost,
@@ -23,8 +25,9 @@ from mqredis.errors import (
 )
 from mqredis.models import Message
 from mqredis.operations import several
-from mqredis.operations.receive import Settling
+from mqredis.operations.receive import Settling, settle
 from mqredis.steps import Operation
+from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded, reached
@@ -59,6 +62,9 @@ class Loop:
         self.judged = judged
         #: It is reading, or waiting for something to read.
         self.reading = False
+        # A rate counts single messages, and a queue's own policy would judge messages that nobody has handled.
+        single = self.transactional or consumer.payload.many or bool(consumer.rate) or bool(judged)
+        self.ahead = Ahead(1 if single else consumer.prefetch, self.lease, running.keeper)
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
 
@@ -75,14 +81,26 @@ class Loop:
     def flush(self) -> None:
         """Commit what was handled, without reading on."""
         done, self._done = self._done, []
-        for lock in done:
-            try:
-                reached(lock.commit)
-            except LockLost as error:
-                self._lost(error)
+        try:
+            self._commit(done)
+        except MqError:
+            self._done = [*done, *self._done]
+            raise
+
+    def _commit(self, done: list[LockedMessage]) -> None:
+        for queue in self.queues:
+            own = [("c", lock.fence, lock._key) for lock in done if lock._queue is queue]
+            while own:
+                some, own = own[: read.BATCH], own[read.BATCH :]
+                operation = settle(queue._handle, some)
+                self._all_lost(reached(partial(self.manager._run, operation)).lost)
 
     def give_back(self) -> None:
         """Another thread ends this one's work: its messages become available again."""
+        try:
+            self.flush()
+        except MqError as error:
+            log.warning("%s could not commit what it handled: %s", self.consumer.name, error)
         for lock in list(self._held):
             if not lock.settled:
                 try:
@@ -101,7 +119,7 @@ class Loop:
         handles = [queue._handle for queue in self.queues]
         operation = several.lock(
             handles,
-            consumer.batch,
+            consumer.batch if consumer.payload.many else self.ahead.count,
             timeout,
             self.lease,
             settling,
@@ -112,17 +130,31 @@ class Loop:
             at, found = self._read(operation)
         finally:
             for group in settling:
-                for lookup_id in group.lost:
-                    self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before its commit"))
+                self._all_lost((lookup_id, "") for lookup_id in group.lost)
             unsettled = {key for g in settling for _, _, key in g.settlements[g.done :]}
             self._done = [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
-        locks = self._held = self.queues[at]._locked(found)
-        try:
-            self._handle_locks(self.queues[at], locks)
-        finally:
-            self._held = []
+        queue = self.queues[at]
+        locks = queue._locked(found)
+        if self.ahead.most > 1:
+            self.ahead.run(
+                queue,
+                locks,
+                partial(self._handle_one, queue),
+                lambda: [*self._done],
+                self.flush,
+                self._ending,
+            )
+        else:
+            self._handle_locks(queue, locks)
         return True
+
+    def _ending(self) -> bool:
+        return self.running.stopping.is_set() or self.running.first is not None
+
+    def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
+        self._handle_locks(queue, [lock])
+        return bool(self._done) and self._done[-1] is lock
 
     def _read(self, operation: Operation[R]) -> R:
         self.reading = True
@@ -132,6 +164,13 @@ class Loop:
             self.reading = False
 
     def _handle_locks(self, queue: Queue, locks: list[LockedMessage]) -> None:
+        self._held = locks
+        try:
+            self._handle_held(queue, locks)
+        finally:
+            self._held = []
+
+    def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> None:
         by_id = {lock.lookup_id: lock for lock in locks}
 
         def reject(message: Message, reason: str) -> None:
@@ -350,6 +389,10 @@ class Loop:
             )
         elif transaction is not None:
             transaction.reject(queue, message, reason)
+
+    def _all_lost(self, lost: Iterable[Lost]) -> None:
+        for lookup_id, _ in lost:
+            self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before its commit"))
 
     def _lost(self, error: MqError) -> None:
         log.warning("%s: %s; it may be handled again", self.consumer.name, error)

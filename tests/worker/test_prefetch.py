@@ -1,0 +1,298 @@
+"""``prefetch``: messages locked ahead by a thread that handles them one by one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.operations import receive, several
+from mqredis.testing import drain
+from mqredis.worker import Reject, Retry, Worker, ahead, keeper
+
+WAIT = 30
+
+
+@pytest.fixture
+def queue(qm):
+    qm.create_queue("q")
+    with qm.open("q") as handle:
+        yield handle
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """However slow the machine is, a handler that does nothing is quick."""
+    monkeypatch.setattr(ahead, "SOON", 60.0)
+
+
+@pytest.fixture(params=["thread", "coroutine"])
+def register(request):
+    """Registers ``work(message)`` as a function or as a coroutine."""
+
+    def register(worker: Worker, work: Any, **options: Any) -> None:
+        def handle(message: mqredis.Message) -> None:
+            work(message)
+
+        async def handle_async(message: mqredis.Message) -> None:
+            work(message)
+
+        options.setdefault("prefetch", 8)
+        worker.consumer("q", **options)(handle if request.param == "thread" else handle_async)
+
+    return register
+
+
+@pytest.fixture
+def locked(qm, monkeypatch):
+    """How many messages each call for them asked for."""
+    asked: list[int] = []
+    lock = several.lock
+
+    def counted(handles, count, *rest):
+        asked.append(count)
+        return lock(handles, count, *rest)
+
+    monkeypatch.setattr(several, "lock", counted)
+    return asked
+
+
+def burst(worker: Worker, qm: mqredis.QueueManager, errors: str = "log") -> int:
+    return worker.run(burst=True, manager=qm, errors=errors, signals=False)
+
+
+def ignore(message: mqredis.Message) -> None:
+    """Handled."""
+
+
+def counts(qm: mqredis.QueueManager) -> tuple[int, int]:
+    info = qm.queue_info("q")
+    return info.messages, info.locked
+
+
+def test_in_order_and_gone(qm, queue, worker, register, locked):
+    names = [b"%d" % n for n in range(50)]
+    queue.send_many(names)
+    seen: list[bytes] = []
+    register(worker, lambda message: seen.append(message.body))
+    assert burst(worker, qm) == 50
+    assert seen == names
+    assert counts(qm) == (0, 0)
+    assert locked[:5] == [1, 2, 4, 8, 8]
+
+
+def test_no_more_than_that_many(qm, queue, worker, register):
+    queue.send_many([b"x"] * 20)
+    held: list[int] = []
+    register(worker, lambda _: held.append(counts(qm)[1]), prefetch=3)
+    assert burst(worker, qm) == 20
+    # Those of the run before are committed with the call that locks the next.
+    assert held[-1] <= 3
+    assert max(held) == 3
+
+
+def test_one_is_as_without(qm, queue, worker, register, locked):
+    queue.send_many([b"x"] * 5)
+    register(worker, ignore, prefetch=1)
+    assert burst(worker, qm) == 5
+    assert set(locked) == {1}
+
+
+def test_a_slow_handler_has_nothing_wait_behind_it(qm, queue, worker, register, locked, monkeypatch):
+    monkeypatch.setattr(ahead, "SOON", 0.0)
+    queue.send_many([b"x"] * 10)
+    register(worker, ignore)
+    assert burst(worker, qm) == 10
+    assert set(locked) == {1}
+    assert counts(qm) == (0, 0)
+
+
+def test_what_is_done_does_not_wait_for_what_has_become_slow(qm, queue, worker, register, monkeypatch):
+    queue.send_many([b"%d" % n for n in range(7)])
+    left: list[int] = []
+
+    def work(message: mqredis.Message) -> None:
+        if message.body == b"3":  # the first of a run of four
+            monkeypatch.setattr(ahead, "SOON", 0.0)
+        left.append(counts(qm)[0])
+
+    register(worker, work)
+    assert burst(worker, qm) == 7
+    assert left[3:] == [4, 3, 2, 1]
+
+
+def test_the_failed_one_rests_and_the_others_go_on(qm, queue, worker, register, locked):
+    queue.send_many([b"%d" % n for n in range(12)])
+    seen: list[bytes] = []
+
+    def work(message: mqredis.Message) -> None:
+        seen.append(message.body)
+        if message.body == b"4":
+            raise RuntimeError("not now")
+        if message.body == b"9":
+            raise Reject("never")
+
+    register(worker, work, retry=Retry(delay=3600))
+    assert burst(worker, qm) == 10
+    assert seen == [b"%d" % n for n in range(12)]
+    assert counts(qm) == (1, 1), "the one that rests"
+    assert locked[:4] == [1, 2, 4, 1], "after a failure one again"
+
+
+def test_the_first_error_gives_the_others_back(qm, queue, worker, register):
+    queue.send_many([b"%d" % n for n in range(7)])
+
+    def work(message: mqredis.Message) -> None:
+        if message.body == b"3":
+            raise RuntimeError("no")
+
+    register(worker, work, retry=Retry(delay=0))
+    with pytest.raises(RuntimeError, match="no"):
+        burst(worker, qm, "raise")
+    assert counts(qm) == (4, 0)
+    assert [m.body for m in drain(queue)] == [b"3", b"4", b"5", b"6"]
+
+
+def test_stop_gives_back_at_once_what_was_not_begun(qm, queue, register, started):
+    worker = Worker(shutdown_seconds=WAIT)
+    queue.send_many([b"%d" % n for n in range(7)])
+    running, go_on = threading.Event(), threading.Event()
+
+    def work(message: mqredis.Message) -> None:
+        if message.body == b"3":
+            running.set()
+            assert go_on.wait(WAIT)
+
+    register(worker, work)
+    thread = started(worker)
+    assert running.wait(WAIT)
+    worker.stop()
+    # The handler still runs: somebody else gets the others now, as they were but for the delivery.
+    others = [queue.receive(WAIT) for _ in range(3)]
+    assert [(m.body, m.delivery_count, m.abort_count) for m in others] == [
+        (b"4", 2, 0), (b"5", 2, 0), (b"6", 2, 0),
+    ]  # fmt: skip
+    go_on.set()
+    thread.join(WAIT)
+    assert counts(qm) == (0, 0)
+
+
+def test_at_the_deadline_what_was_handled_is_committed(qm, queue, started):
+    worker = Worker(shutdown_seconds=0.1)
+    queue.send_many([b"%d" % n for n in range(7)])
+    running, never = threading.Event(), threading.Event()
+
+    @worker.consumer("q", prefetch=8)
+    def handle(message: mqredis.Message) -> None:
+        if message.body == b"5":  # the third of a run of four
+            running.set()
+            while True:
+                never.wait(0.01)
+
+    thread = started(worker)
+    assert running.wait(WAIT)
+    worker.stop()
+    thread.join(WAIT)
+    assert sorted(m.body for m in drain(queue)) == [b"5", b"6"]
+
+
+def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started, monkeypatch):
+    monkeypatch.setattr(keeper, "_RENEW_AT", 1 / 100)
+    queue.send_many([b"%d" % n for n in range(7)])
+    running, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
+    settle = receive.settle
+
+    def watched(handle, settlements, lease=None):
+        result = yield from settle(handle, settlements, lease)
+        if [action for action, _, _ in settlements] == ["x", "x", "x"] and running.is_set():
+            renewed.set()  # two that wait for their turn, and one for its commit
+        return result
+
+    monkeypatch.setattr(receive, "settle", watched)
+
+    def work(message: mqredis.Message) -> None:
+        if message.body == b"4":
+            running.set()
+            assert go_on.wait(WAIT)
+
+    register(worker, work, lease=20)
+    started(worker)
+    assert running.wait(WAIT)
+    assert renewed.wait(WAIT)
+    go_on.set()
+    worker.stop()
+
+
+def test_what_was_lost_while_it_waited_is_not_handled(qm, queue, worker, register, caplog):
+    queue.send_many([b"%d" % n for n in range(7)])
+    seen: list[bytes] = []
+
+    def work(message: mqredis.Message) -> None:
+        seen.append(message.body)
+        if message.body == b"3":
+            for lock in worker._running._loops[0].ahead._waiting:
+                lock._until = 0.0
+                lock.abort()
+
+    register(worker, work)
+    with caplog.at_level(logging.WARNING):
+        burst(worker, qm)
+    assert seen == [b"%d" % n for n in range(7)], "the others in another run, when they were available again"
+    assert caplog.text.count("waited too long for its turn") == 3
+    assert counts(qm) == (0, 0)
+
+
+def test_groups_have_one_at_a_time(qm, worker, register):
+    qm.create_queue("q", group_exclusive=True)
+    busy: dict[Any, int] = {}
+    seen: list[tuple[Any, bytes]] = []
+    with qm.open("q") as queue:
+        for n in range(12):
+            queue.send(b"%d" % n, group_id="ab"[n % 2])
+
+    def work(message: mqredis.Message) -> None:
+        busy[message.group_id] = busy.get(message.group_id, 0) + 1
+        assert busy[message.group_id] == 1
+        seen.append((message.group_id, message.body))
+        busy[message.group_id] -= 1
+
+    register(worker, work)
+    assert burst(worker, qm) == 12
+    for group, first in (("a", 0), ("b", 1)):
+        assert [body for which, body in seen if which == group] == [b"%d" % n for n in range(first, 12, 2)]
+
+
+@pytest.mark.parametrize(
+    "create, options",
+    [
+        ({"transactional": True}, {}),
+        ({"retry": mqredis.RetryPolicy()}, {}),
+        ({}, {"rate": "100000/s"}),
+    ],
+    ids=["transactions", "policy", "rate"],
+)
+def test_where_it_would_be_wrong_it_is_one(qm, worker, register, create, options):
+    qm.create_queue("q", **create)
+    register(worker, ignore, **options)
+    most: list[int] = []
+
+    @worker.consumer("end", create={"transactional": False})
+    def end(message):
+        most.extend(loop.ahead.most for loop in worker._running._loops)
+
+    with qm.open("q") as queue:
+        qm.create_queue("end")
+        with qm.open("end") as other:
+            other.send(b"x")
+        assert queue.name == "q"
+        burst(worker, qm)
+    assert most == [1, 1]
+
+
+@pytest.mark.parametrize("prefetch", [0, -1, 257])
+def test_nonsense_is_refused(worker, prefetch):
+    with pytest.raises(mqredis.InvalidArgument, match="prefetch"):
+        worker.consumer("q", prefetch=prefetch)(ignore)
