@@ -55,6 +55,7 @@ class Client:
             "lock and settle 100": (lambda times: self.lock(times, 100), 8, 100),
             "lock and settle 100, all fields": (lambda times: self.lock(times, 100, whole=True), 8, 100),
             "worker": (self.work, 1000, 1),
+            "worker, prefetch=32": (lambda times: self.work(times, prefetch=32), 1000, 1),
             "asyncio, one task: send": (lambda times: self.tasks(times, 1, self.asend), 200, 1),
             "asyncio, one task: lock and settle": (lambda times: self.tasks(times, 1, self.alock), 200, 1),
             "asyncio, 20 tasks: send": (lambda times: self.tasks(times, 20, self.asend), 20, 20),

@@ -97,7 +97,7 @@ def _server(peer: str, *works: str) -> Callable[[Document], Measured | None]:
 
 
 def _drain(place: str) -> Callable[[Document], Measured | None]:
-    """The better of our two ways to write a handler; the other is named."""
+    """The best of our ways to run a handler; the others are named."""
 
     def measure(document: Document) -> Measured | None:
         ratios = report.ratios(_rows(document, "drain", place), report.rate)

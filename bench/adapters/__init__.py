@@ -57,6 +57,7 @@ PEERS: dict[str, Entry] = {
     "saq": Entry("saq", "SAQ", "saq", share=0.5),
     "arq": Entry("arq", "Arq", "arq", share=0.5),
     "mqredis worker": Entry("mqredis_worker", "MqredisWorker", quick=True, worker=True),
+    "mqredis worker, prefetch": Entry("mqredis_worker", "MqredisWorkerPrefetch", quick=True, worker=True),
     "mqredis worker, lists": Entry("mqredis_worker", "MqredisWorkerList", quick=True, worker=True),
     "dramatiq worker": Entry("dramatiq", "DramatiqWorker", share=0.5, worker=True),
     "dramatiq worker, prefetch": Entry("dramatiq", "DramatiqWorkerPrefetch", quick=True, worker=True),

@@ -12,7 +12,7 @@ class MqredisWorker(Mqredis):
     """One handler at a time, one message for each call: as it comes."""
 
     works = ("send", "send_batch", "drain")
-    settings = "one thread, as it comes"
+    settings = "one thread, as it comes (prefetch=1, the default)"
     many = True
 
     def arrivals(self, count: int, waiters: int = 1) -> list[float]:
@@ -29,6 +29,15 @@ class MqredisWorker(Mqredis):
     def register(self, worker: Worker, waiters: int, handle: object) -> None:
         """Add the consumer."""
         worker.consumer("bench", concurrency=waiters)(handle)  # type: ignore[type-var]
+
+
+class MqredisWorkerPrefetch(MqredisWorker):
+    """One handler at a time, one message for each call of it, up to 32 for each call to Redis."""
+
+    settings = "one thread, prefetch=32"
+
+    def register(self, worker: Worker, waiters: int, handle: object) -> None:
+        worker.consumer("bench", concurrency=waiters, prefetch=32)(handle)  # type: ignore[type-var]
 
 
 class MqredisWorkerList(MqredisWorker):
