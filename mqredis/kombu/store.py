@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,11 @@ Row = tuple[str, str, str]
 def quote(name: str) -> str:
     """A queue name of kombu as one that the broker allows."""
     return "".join(f"%{ord(c):02X}" if c in "%{}*?[];," or ord(c) < 33 else c for c in name)
+
+
+def unquote(name: str) -> str:
+    """The inverse of :func:`quote`."""
+    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
 
 
 class Store:
@@ -139,7 +145,7 @@ class Store:
             age = (datetime.now(UTC) - info.modified_at).total_seconds()
             if age * 1000 > expires_ms:
                 log.info("queue %s has expired", info.name)
-                self.delete(info.name)
+                self.delete(unquote(info.name))
 
     # ---- bindings --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 import kombu
 
 import mqredis
+import mqredis.kombu
 
 WAIT = 60.0
 

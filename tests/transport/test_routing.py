@@ -85,13 +85,15 @@ def test_queues_that_go_by_themselves(connect):
         info(connection, "own")
 
 
-def test_queues_that_expire(connect):
+@pytest.mark.parametrize("name", ["reply", "re ply[1];%20"])
+def test_queues_that_expire(connect, name):
     first = connect()
-    kombu.Queue("reply", routing_key="reply", expires=0.001)(first.default_channel).declare()
+    exchange = kombu.Exchange("replies", type="fanout")
+    kombu.Queue(name, exchange, expires=0.001)(first.default_channel).declare()
     first.release()
     second = connect()
     second.connect()
     second.transport.store._swept = 0.0
     second.transport.store.sweep()
-    with pytest.raises(mqredis.QueueNotFound):
-        info(second, "reply")
+    assert [info.name for info in second.transport.store.manager.queues("re*")] == []
+    assert second.transport.store.table("replies") == []
