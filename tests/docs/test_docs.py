@@ -86,7 +86,17 @@ def test_the_reference_names_things_that_exist() -> None:
 
 
 def test_nothing_leans_on_a_text_that_is_not_here() -> None:
-    for folder in ("mqredis", "pyspark_mqredis", "lua", "docs", "tests", "tools", "demo", "bench", "examples"):
+    for folder in (
+        "mqredis",
+        "pyspark_mqredis",
+        "lua",
+        "docs",
+        "tests",
+        "tools",
+        "demo",
+        "bench",
+        "examples",
+    ):
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in (".py", ".lua", ".md") and file != Path(__file__):
                 assert not re.search(r"(?<!/)\bspec/|\(spec D\d|\bissue \d{1,3}\b", file.read_text()), file
