@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from mqredis.errors import MqError
 from mqredis.models import Durability, Message
 from mqredis.operations import transaction as operations
-from mqredis.operations.context import UnitOfWork
+from mqredis.operations.context import UnitOfWork, handle_of
 from mqredis.operations.durable import durably
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Transaction:
 
         Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
         """
-        await self._manager._run(operations.reject(self._unit, queue._handle, message, reason))
+        await self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
 
     async def __aenter__(self) -> Self:
         return self

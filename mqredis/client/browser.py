@@ -80,7 +80,7 @@ class Browser:
 
     def unmark(self, message: Message, mark: Mark = Mark.HANDLE) -> None:
         """Take the marks of a message away."""
-        self._queue._run(operations.unmark(self._browsing, message.lookup_id, mark))
+        self._queue._run(operations.unmark(self._browsing, message, mark))
 
     def close(self) -> None:
         """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""

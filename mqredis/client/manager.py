@@ -25,7 +25,7 @@ from mqredis.models import (
     Subscription,
 )
 from mqredis.operations import doctor, manager, queue, redrive, request, rundown, topics, transaction
-from mqredis.operations.context import Context
+from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
 from mqredis.steps import Operation
@@ -150,7 +150,7 @@ class QueueManager:
         The reply comes to a temporary queue that goes with this client. Raises IoTimeout, and what ``send`` raises.
         """
         session = self._driver.session
-        return self._run(request.request(self._context, session, queue._handle, body, timeout, fields))
+        return self._run(request.request(self._context, session, handle_of(queue), body, timeout, fields))
 
     def reply(self, message: Message, body: bytes | str | Outgoing = b"", **fields: Any) -> Sent:
         """Answer a message: to its response queue, correlated by its message id.

@@ -17,7 +17,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Grouping, Mark, Match, Message
-from mqredis.operations import matching
+from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
@@ -96,8 +96,8 @@ def _filter(browsing: Browsing, call: Browse) -> Filter:
     match = browsing.match if call.match is None else call.match
     selector = browsing.selector if call.selector is None else call.selector
     found = matching.wanted(browsing.handle, match, selector, browsing.grouping)
-    if not isinstance(call.mark, Mark):
-        raise InvalidArgument(f"mark must be a mqredis.Mark, not {call.mark!r:.40}", mqrc=2046)
+    _mark(call.mark)
+    checks.flag(call.unmarked, "unmarked")
     if Mark.CO_OP in call.mark and browsing.interval is None:
         raise MatchOptionsError("the browser was not opened with co_op=True", mqrc=2046)
     if Mark.HANDLE in call.mark:
@@ -111,11 +111,16 @@ def _filter(browsing: Browsing, call: Browse) -> Filter:
     return found
 
 
+def _mark(mark: object) -> None:
+    if not isinstance(mark, Mark):
+        raise InvalidArgument(f"mark must be a mqredis.Mark, not {mark!r:.40}", mqrc=2046)
+
+
 def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
     """The first message that fits, or the next one beyond the cursor. A failed call moves nothing."""
     handle = browsing.handle
     browsing.need()
-    if call.lock:
+    if checks.flag(call.lock, "lock"):
         handle.need("receive")
     found = _filter(browsing, call)
     matching.check_token(found.match, call.timeout)
@@ -213,9 +218,11 @@ def release(browsing: Browsing) -> Operation[None]:
     yield from unlock(browsing)
 
 
-def unmark(browsing: Browsing, lookup_id: int, whose: Mark) -> Operation[None]:
+def unmark(browsing: Browsing, message: Message, whose: Mark) -> Operation[None]:
     """Take marks of a message away."""
     browsing.need()
+    _mark(whose)
+    lookup_id = checks.message(message).lookup_id
     letters = ("h" if Mark.HANDLE in whose else "") + ("k" if Mark.CO_OP in whose else "")
     found = Filter(
         letters=letters, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)

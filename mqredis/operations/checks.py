@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 from mqredis.codec import escape
 from mqredis.errors import InvalidArgument
+from mqredis.models import Message
 
 #: Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
 LONGEST = 1e9
@@ -44,9 +47,35 @@ def tag(value: object) -> str | None:
     """The tag of a waiting reader."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value or len(value) > 255:
+    if not isinstance(value, str) or not value or len(value) > 255 or lone(value):
         raise InvalidArgument(f"tag must be a str of 1 to 255 characters, not {value!r:.40}")
     return value
+
+
+def lone(text: str) -> bool:
+    """Does it hold a lone surrogate, which has no UTF-8?"""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def flag(value: object, what: str) -> bool:
+    """True or False, and nothing that is as good as that."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} must be True or False, not {value!r:.40}")
+    return value
+
+
+def message(value: object) -> Message:
+    """A message that was read."""
+    if not isinstance(value, Message):
+        raise InvalidArgument(f"a mqredis Message is needed, not {type(value).__name__}")
+    return value
+
+
+def several(items: object, what: str) -> Iterable[Any]:
+    """What holds several things, one after the other; one text is none of these."""
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise InvalidArgument(f"{what} must be a list or the like, not {type(items).__name__}")
+    return items
 
 
 def reason(value: object) -> str:

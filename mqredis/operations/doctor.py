@@ -9,7 +9,7 @@ from mqredis.commands import doctor as commands
 from mqredis.commands.doctor import Edit
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations import invariants, libraries, serverlint, snapshot
+from mqredis.operations import checks, invariants, libraries, serverlint, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.faults import Fault
 from mqredis.operations.levels import levels
@@ -23,6 +23,7 @@ ROUNDS = 5
 
 def examine(context: Context, repair: bool) -> Operation[Report]:
     """Look, and with ``repair`` mend."""
+    checks.flag(repair, "repair")
     facts = yield from serverlint.look()
     lint, server = serverlint.lint(facts), facts.summary()
     lint = [*lint, *(yield from libraries.examine(repair))]

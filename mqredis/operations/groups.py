@@ -11,7 +11,7 @@ from mqredis.commands.filters import Filter, matched
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
-from mqredis.operations import matching, send
+from mqredis.operations import checks, matching, send
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection
 from mqredis.operations.receive import Locks, locked
@@ -165,7 +165,7 @@ def send_group(
     unit: UnitOfWork | None,
 ) -> Operation[list[Sent]]:
     """Send a whole group: numbered from 1, the last one flagged."""
-    physical = members(items, group_id, check_size(segment_bytes))
+    physical = members(checks.several(items, "items"), group_id, check_size(segment_bytes))
     return (yield from send.send_many(handle, physical, unit))
 
 
@@ -207,6 +207,9 @@ def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     group = send.new_group_id() if group_id is None else group_id
     if not matched(group, "group_id"):
         raise InvalidArgument("the none value is no group id")
+    send.outgoing(b"", {"group_id": group})
+    if isinstance(group, str) and checks.lone(group):
+        raise InvalidArgument("group_id holds a lone surrogate")
     return Writing(handle, group)
 
 
@@ -222,6 +225,8 @@ def write(
 
     After parts sent with ``segment`` the next call without it sends the last part.
     """
+    checks.flag(last, "last")
+    checks.flag(segment, "segment")
     for name in ("group_id", "sequence", "offset", "last_in_group", "segment", "last_segment"):
         if name in fields:
             raise InvalidArgument(f"{name} is set by the group")

@@ -25,14 +25,20 @@ def selection(given: object) -> Selector | None:
     return None if parsed.always else parsed
 
 
+def check(match: object, selector: object) -> None:
+    """Are these what they should be? For calls that do something else before they read."""
+    if match is not None and not isinstance(match, Match):
+        raise MatchOptionsError(f"match must be a mqredis.Match, not {type(match).__name__}")
+    selection(selector)
+
+
 def wanted(
     handle: Handle, match: Match | None, selector: Selection = None, grouping: Grouping | None = None
 ) -> Filter:
     """What a read asks for. Its text is empty if every message will do."""
     found = Filter(incarnation=handle.context.incarnation, grouping=only(grouping))
+    check(match, None)
     if match is not None:
-        if not isinstance(match, Match):
-            raise MatchOptionsError(f"match must be a mqredis.Match, not {type(match).__name__}")
         found.match = match
     chosen = [item for item in (handle.selector, selection(selector)) if item is not None]
     if chosen:

@@ -70,7 +70,7 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     """The commits of these locks, which must be of the same queue."""
     settlements: list[Settlement] = []
     known: object = None
-    for lock in locks:
+    for lock in checks.several(locks, "settle"):
         owner = getattr(lock, "_queue", None)
         if owner is None or (owner is not known and handle_of(owner).address.path != handle.path):
             raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")

@@ -9,7 +9,7 @@ from mqredis.commands import features
 from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
 from mqredis.models import Access, Match, Message, QueueStatistics, Share
-from mqredis.operations import checks, peek
+from mqredis.operations import checks, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import close_handle, open_handle
@@ -41,6 +41,7 @@ def redrive(
     pace = None if rate is None else checks.seconds(rate, "rate", positive=True)
     if where is not None and not callable(where):
         raise InvalidArgument(f"where must be a function of a Message, not {where!r:.40}")
+    matching.check(match, selector)
     handle = yield from open_handle(context, source, Access.RECEIVE, Share.DENY_NONE)
     try:
         went = yield from _redrive(handle, where, target, most, pace, match, selector)

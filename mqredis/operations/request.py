@@ -82,7 +82,7 @@ def discard_all(context: Context) -> Operation[None]:
 
 def reply(context: Context, message: Message, body: object, fields: Mapping[str, Any]) -> Operation[Sent]:
     """Answer a message: to its response queue, with its message id as correlation id."""
-    if not message.response_queue:
+    if not checks.message(message).response_queue:
         raise MessageNotFound("the message names no response queue")
     made: Outgoing = outgoing(body, fields)
     if made.correlation_id is None:

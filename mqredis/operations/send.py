@@ -12,6 +12,7 @@ from mqredis import codec
 from mqredis.commands import send as commands
 from mqredis.errors import InvalidArgument, MessageTooLarge, complaint
 from mqredis.models import Journal, Outgoing, Sent
+from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
@@ -132,6 +133,7 @@ def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> 
 def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) -> Operation[list[Sent]]:
     """Send many messages, in order. Each call to the broker takes a batch, all or none of it."""
     handle.need("send")
+    items = checks.several(items, "items")
     if handle.elements:
         several = []
         for item in items:

@@ -28,7 +28,7 @@ def subscribe(context: Context, topic: object, queue: object, selector: object) 
         # The parser is an optional extra, needed only by who has a selector.
         from mqredis.selector import parse
 
-        parsed = parse(selector)
+        parsed = parse(selector, refuse_never=True)
         text = parsed.text.encode()
         selection = b"%d:%b%b" % (len(text), text, parsed.program)
     else:

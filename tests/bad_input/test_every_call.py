@@ -1,0 +1,291 @@
+"""Every argument of every public call, with every kind of value that it does not take, on both faces.
+
+``KINDS`` says what is wrong for a kind of argument, ``CALLS`` which arguments a call has and of which kind they are. A
+public method or argument without a row fails ``test_every_public_argument_has_a_row``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio as twin
+from mqredis import Settings
+from mqredis.errors import MqError
+from tests.bad_input.conftest import Bench
+
+CLASSES = ("QueueManager", "Queue", "Transaction", "LockedMessage", "Cursor", "Browser", "GroupWriter")
+NAN, INF, HUGE = math.nan, math.inf, 10**400
+_NOT_SECONDS = [NAN, INF, True, "1", b"1", [1], HUGE, 1e300]
+_NOT_TEXT = [5, b"x", ["x"], True, object()]
+_OTHER_THING = ["x", 5, True, object()]
+
+#: What each kind of argument does not take; None where it means that nothing was chosen.
+KINDS: dict[str, list[Any]] = {
+    "name": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "a*", "\ud800", None, 5, b"q", ["q"], True],
+    "pattern": [5, b"*", ["*"], True],
+    "timeout": _NOT_SECONDS,
+    "deadline": [*_NOT_SECONDS, 0, -1, None],
+    "lease": [*_NOT_SECONDS, 0, -1],
+    "seconds": [*_NOT_SECONDS, -1, None],
+    "rate": [NAN, INF, True, "1", 0, -1],
+    "count": [0, -1, 257, HUGE, True, 1.5, "2", None, NAN],
+    "limit": [-1, True, 1.5, "2", NAN],
+    "quota": [-1, True, 1.5, "5", NAN, HUGE],
+    "size": [0, -1, True, 1.5, "5"],
+    "lookup_id": [-1, 2**64, HUGE, True, 1.5, "1", b"1", None, NAN],
+    "seek": ["next", 1, None, True],
+    "flag": [1, 0, "yes", None],
+    "tag": [5, b"t", ["t"], True, "", "x" * 256, "\ud800"],
+    "needed_tag": [5, b"t", ["t"], None, ""],
+    "match": [*_OTHER_THING, {"message_id": "x"}],
+    "selector": [
+        5,
+        b"a = 1",
+        ["a = 1"],
+        True,
+        "a =",
+        "a = 'x",
+        "1 = 2",
+        "a" * 10_000,
+        "\ud800 = 1",
+        "a\0 = 1",
+        "(" * 200,
+    ],
+    "grouping": [*_OTHER_THING, 1, 99],
+    "mark": [*_OTHER_THING, 1],
+    "transaction": _OTHER_THING,
+    "durability": ["nowhere", 5, True, b"fsync"],
+    "access": ["all", 1, None, True],
+    "share": ["deny", 1, None, True],
+    "queue": [*_OTHER_THING, None],
+    "message": [*_OTHER_THING, None],
+    "where": ["x", 5, True],
+    "body": [None, 5, 1.5, ["A"], {"a": 1}, object(), "\ud800"],
+    "items": [None, 5, b"one", "one", [None], [5], [b"good", object()]],
+    "group_id": [5, b"", "", b"\0\0", "x" * 256, ["g"], True, "\ud800"],
+    "reason": [5, None, b"x", ["x"]],
+    "token": [5, None, b"x", ["x"], "", "nonsense", "1:2:3", "\ud800"],
+    "settle": [5, [5], ["x"], [None], [object()]],
+    "id": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "\ud800", 5, b"q", True],
+    "fields": [{"colour": "red"}, {"priority": 8}, {"label": 5}, {"delay": -1}, {"properties": {"n": [1]}}],
+    "properties": [{"colour": "red"}, {"quota_messages": -1}, {"label": 5}, {"journaling": 1}, {"retry": 5}],
+}
+_READ = {"timeout": "timeout", "match": "match", "selector": "selector"}
+_TAKE = {**_READ, "tag": "tag", "transaction": "transaction"}
+_SENT = {"transaction": "transaction", "durability": "durability"}
+_BROWSE = {**_READ, "lock": "flag", "lease": "lease", "unmarked": "flag", "mark": "mark"}
+
+#: Call: what it needs to be called at all, and the kind of each of its arguments.
+CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "QueueManager.create_queue": ({"name": "new"}, {"name": "name", "properties": "properties"}),
+    "QueueManager.queue_info": ({}, {"name": "name"}),
+    "QueueManager.update_queue": ({"name": "q"}, {"name": "name", "changes": "properties"}),
+    "QueueManager.delete_queue": ({}, {"name": "name"}),
+    "QueueManager.queues": ({}, {"pattern": "pattern"}),
+    "QueueManager.open": (
+        {"name": "q"}, {"name": "name", "access": "access", "share": "share", "selector": "selector"},
+    ),
+    "QueueManager.transaction": ({}, {"id": "id", "lease": "lease"}),
+    "QueueManager.resolve": ({}, {"token": "token"}),
+    "QueueManager.statistics": ({}, {"name": "name"}),
+    "QueueManager.redrive": (
+        {},
+        {
+            "source": "name", "where": "where", "to": "id", "limit": "limit", "rate": "rate", "match": "match",
+            "selector": "selector",
+        },
+    ),
+    "QueueManager.subscribe": (
+        {"topic": "topic", "queue": "q"}, {"topic": "name", "queue": "name", "selector": "selector"},
+    ),
+    "QueueManager.unsubscribe": ({"topic": "topic", "queue": "q"}, {"topic": "name", "queue": "name"}),
+    "QueueManager.subscriptions": ({}, {"topic": "name"}),
+    "QueueManager.request": (
+        {"queue": "$q", "body": b"", "timeout": 1},
+        {"queue": "queue", "body": "body", "timeout": "deadline", "fields": "fields"},
+    ),
+    "QueueManager.reply": (
+        {"message": "$message", "body": b""}, {"message": "message", "body": "body", "fields": "fields"},
+    ),
+    "QueueManager.info": ({}, {}),
+    "QueueManager.throttle": ({}, {"on": "flag"}),
+    "QueueManager.set_quota": ({}, {"messages": "quota", "bytes": "quota"}),
+    "QueueManager.advance_clock": ({}, {"seconds": "seconds"}),
+    "QueueManager.doctor": ({}, {"repair": "flag"}),
+    "QueueManager.maintain": ({}, {}),
+    "QueueManager.close": ({}, {}),
+    "Queue.send": ({"body": b""}, {"body": "body", **_SENT, "fields": "fields"}),
+    "Queue.send_many": ({"items": [b"x"]}, {"items": "items", **_SENT}),
+    "Queue.send_group": (
+        {"items": [b"x"]}, {"items": "items", "group_id": "group_id", "segment_bytes": "size", **_SENT},
+    ),
+    "Queue.group": ({}, {"group_id": "group_id"}),
+    "Queue.receive": ({"timeout": 0}, {**_TAKE, "grouping": "grouping"}),
+    "Queue.receive_many": (
+        {"max": 1, "timeout": 0}, {"max": "count", **_READ, "transaction": "transaction"},
+    ),
+    "Queue.receive_group": ({"timeout": 0}, _TAKE),
+    "Queue.groups": ({"timeout": 0}, {**_READ, "transaction": "transaction"}),
+    "Queue.peek": ({"timeout": 0}, {**_READ, "transaction": "transaction"}),
+    "Queue.browse": ({}, {"match": "match", "selector": "selector"}),
+    "Queue.browser": ({}, {"match": "match", "selector": "selector", "grouping": "grouping", "co_op": "flag"}),
+    "Queue.lock": ({"timeout": 0}, {**_TAKE, "lease": "lease", "grouping": "grouping"}),
+    "Queue.lock_many": ({"max": 1, "timeout": 0}, {"max": "count", **_READ, "lease": "lease", "settle": "settle"}),
+    "Queue.peek_by_lookup_id": ({"lookup_id": 1}, {"lookup_id": "lookup_id", "seek": "seek"}),
+    "Queue.receive_by_lookup_id": (
+        {"lookup_id": 1},
+        {"lookup_id": "lookup_id", "seek": "seek", "transaction": "transaction", "allow_peek": "flag"},
+    ),
+    "Queue.lock_by_lookup_id": (
+        {"lookup_id": 1},
+        {
+            "lookup_id": "lookup_id", "seek": "seek", "lease": "lease", "allow_peek": "flag",
+            "transaction": "transaction",
+        },
+    ),
+    "Queue.cursor": ({}, {"match": "match", "selector": "selector"}),
+    "Queue.move": (
+        {"lookup_id": 1, "target": "$q"},
+        {"lookup_id": "lookup_id", "target": "queue", "transaction": "transaction"},
+    ),
+    "Queue.purge": ({}, {"match": "match", "selector": "selector"}),
+    "Queue.cancel": ({}, {"tag": "needed_tag"}),
+    "Queue.close": ({}, {}),
+    "Transaction.prepare": ({}, {}),
+    "Transaction.commit": ({}, {"durability": "durability", "retaining": "flag"}),
+    "Transaction.abort": ({}, {}),
+    "Transaction.extend": ({}, {"lease": "lease"}),
+    "Transaction.reject": (
+        {"queue": "$q", "message": "$message"}, {"queue": "queue", "message": "message", "reason": "reason"},
+    ),
+    "LockedMessage.commit": ({}, {"durability": "durability"}),
+    "LockedMessage.abort": ({}, {}),
+    "LockedMessage.reject": ({}, {"reason": "reason", "durability": "durability"}),
+    "LockedMessage.extend": ({}, {"lease": "lease"}),
+    "Cursor.peek": ({"timeout": 0}, {"timeout": "timeout"}),
+    "Cursor.peek_next": ({"timeout": 0}, {"timeout": "timeout"}),
+    "Cursor.receive": ({"timeout": 0}, {"timeout": "timeout", "transaction": "transaction", "tag": "tag"}),
+    "Cursor.lock": (
+        {"timeout": 0}, {"timeout": "timeout", "lease": "lease", "tag": "tag", "transaction": "transaction"},
+    ),
+    "Cursor.reset": ({}, {}),
+    "Cursor.close": ({}, {}),
+    "Browser.first": ({}, _BROWSE),
+    "Browser.next": ({}, _BROWSE),
+    "Browser.current": ({}, {}),
+    "Browser.take": ({}, {"transaction": "transaction"}),
+    "Browser.unlock": ({}, {}),
+    "Browser.unmark": ({"message": "$message"}, {"message": "message", "mark": "mark"}),
+    "Browser.close": ({}, {}),
+    "GroupWriter.send": (
+        {"body": b""},
+        {"body": "body", "last": "flag", "segment": "flag", "transaction": "transaction", "fields": "fields"},
+    ),
+    "GroupWriter.close": ({}, {}),
+}  # fmt: skip
+#: None chooses nothing.
+OPTIONAL = {"QueueManager.redrive.to", "Browser.first.lease"}
+WITH = [name for name, (_, arguments) in CALLS.items() if arguments]
+
+
+def public() -> dict[str, list[str]]:
+    """Every public method of both faces, and its arguments."""
+    found = {}
+    for name in CLASSES:
+        for method, function in vars(getattr(mqredis.client, name)).items():
+            if not method.startswith("_") and inspect.isfunction(function):
+                found[f"{name}.{method}"] = [p for p in inspect.signature(function).parameters if p != "self"]
+    return found
+
+
+def test_every_public_argument_has_a_row():
+    assert public() == {
+        name: [a for a in public().get(name, []) if a in row] for name, (_, row) in CALLS.items()
+    }
+    assert {kind for _, row in CALLS.values() for kind in row.values()} == set(KINDS)
+
+
+async def told(value: Any) -> Any:
+    """What a call of either face answers, to its end."""
+    if inspect.isawaitable(value):
+        return await value
+    if hasattr(value, "__aiter__"):
+        return [item async for item in value]
+    return list(value) if inspect.isgenerator(value) else value
+
+
+class Objects:
+    """One object of each class on a queue manager, of the sync or the asyncio face."""
+
+    def __init__(self, made: dict[str, Any]) -> None:
+        self.made = made
+
+    @classmethod
+    async def on(cls, connect: Callable[..., Any], url: Any, manager: str) -> Objects:
+        settings = Settings(test_clock=True, allow_volatile=True)
+        qm = await told(connect(url, manager=manager, settings=settings))
+        q = await told(qm.open("q"))
+        await told(q.send(b"for the lock", response_queue="q"))
+        lock = await told(q.lock_many(9, 0))
+        browser = await told(q.browser())
+        await told(q.send(b"to be browsed"))
+        await told(browser.first())
+        return cls(
+            {
+                "QueueManager": qm, "Queue": q, "Transaction": await told(qm.transaction()), "LockedMessage": lock[-1],
+                "Cursor": await told(q.cursor()), "Browser": browser, "GroupWriter": await told(q.group()),
+                "$q": q, "$message": lock[-1].message,
+            }
+        )  # fmt: skip
+
+    async def wrong(self, call: str, argument: str, value: Any) -> str:
+        """What is wrong with how a call refuses this value; "" if nothing."""
+        name, method = call.split(".")
+        given, _ = CALLS[call]
+        named = {a: self.made.get(v, v) if isinstance(v, str) else v for a, v in given.items()}
+        named.update(value if argument in ("fields", "properties", "changes") else {argument: value})
+        try:
+            answer = await told(getattr(self.made[name], method)(**named))
+        except MqError as error:
+            text = str(error)
+            return "" if 10 < len(text) < 600 and not text.startswith("Traceback") else f"says {text[:80]!r}"
+        except Exception as error:  # noqa: BLE001 - just what must not come
+            return f"raises {error!r:.120}"
+        return f"answers {answer!r:.80}"
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("call", WITH)
+def test_what_a_call_does_not_take(redis_server, face, call):
+    """Nothing is written by any of it, and each refusal is an error of ours with a text that a person can read."""
+    loop = asyncio.new_event_loop()
+    run = loop.run_until_complete
+    raw = redis_server.client()
+    bench = Bench(raw, "every-call")
+    bench.qm.create_queue("topic", topic=True)
+    connect = mqredis.connect if face == "sync" else twin.connect
+    objects = run(Objects.on(connect, redis_server.url, bench.manager))
+    before = bench.keys()
+    found = []
+    for argument, kind in CALLS[call][1].items():
+        for value in KINDS[kind]:
+            if value is None and f"{call}.{argument}" in OPTIONAL:
+                continue
+            complaint = run(objects.wrong(call, argument, value))
+            if complaint:
+                found.append(f"{argument}={value!r:.40} {complaint}")
+        if bench.keys() != before:
+            found.append(f"{argument}: something was written")
+            before = bench.keys()
+    run(told(objects.made["QueueManager"].close()))
+    loop.close()
+    bench.qm.close()
+    raw.close()
+    assert not found, "\n".join(found)
