@@ -8,9 +8,9 @@
 -- ARGV[4] bound  14 hex digits: count up to this SequentialID, "" all
 -- ARGV[5] bands  "1": also tell how many messages of each priority there are up to the bound
 -- ARGV[6] after  14 hex digits: count only what has a later SequentialID, "" all
--- RETURNS OK generation, available messages up to the bound, all messages, bytes of all, last SequentialID given out,
+-- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of all, last SequentialID given out,
 --   arrival of the first available message in ms or "", now in ms, locked, delayed timers, the claim's text or "",
---   "1" if the process of that claim is connected, then the eight counts if asked
+--   "1" if the process of that claim is connected, "1" if groups take turns (lib/turn), then the eight counts if asked
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -37,13 +37,15 @@ if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
     available = available + bands[band + 1]
   end
 end
+local turns = ARGV[3] ~= "" and claim.turns(q, ARGV[4])
+if turns then available = math.min(available, turns) end
 local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
 local first = redis.call("ZRANGE", q.a, 0, 0)[1]
 local rec = first and redis.call("HGET", q.m, first)
 reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(frame.seq)),
   rec and string.sub(rec, 1, 13) or "", frame.now, redis.call("ZCARD", q.l), redis.call("ZCARD", q.t),
   ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
-  c and claim.alive(c) and 1 or 0 }
+  c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end
 quota.save(q)
 reply = frame.close(reply)

@@ -28,7 +28,8 @@ local more = due.serve(q)
 reply = frame.missing
 if not reply then
   local member, rung = wake.member(ARGV[5], ""), ARGV[5] ~= "" and wake.handed() ~= nil
-  if rung and ARGV[6] ~= "" or #claim.ids(q, 1, ARGV[4], "") > 0 then
+  local turns = ARGV[4] == "" and claim.turns(q, "")
+  if rung and ARGV[6] ~= "" or (turns or #claim.ids(q, 1, ARGV[4], "")) > 0 then
     if ARGV[5] ~= "" then wake.drop(q, member, "") end
     reply = { status.OK, "", 0 }
   else

@@ -1,4 +1,6 @@
 --- require "lib/frame"
+--- require "lib/queue"
+--- require lazy "lib/index"
 -- Claims: a data pipeline's locks, which never lapse (docs/decisions/0020). Field "claim:<owner>" of the queue's hash:
 --
 --   lineage committed seq number wanted count bytes sealed since_ms
@@ -59,6 +61,23 @@ function claim.ids(q, count, after, bound)
     if #ids == count then break end
   end
   return ids
+end
+
+-- How many messages of a queue with turns (lib/turn) a claim would take: one of each group that could go on and whose
+-- first message is not behind `bound`. Nothing for a queue without turns.
+function claim.turns(q, bound)
+  if q.parent or not queue.is(q, "x") then return end
+  local count = redis.call("ZLEXCOUNT", q.i, "[h", "(i")
+  if bound == "" or count == 0 then return count end
+  index.load()
+  -- Of more groups than one call may look at the rest counts.
+  local heads = redis.call("ZRANGEBYLEX", q.i, "[h", "(i", "LIMIT", 0, claim.run)
+  count = count - #heads
+  for n = 1, #heads do
+    local first = index.range(q, "g", string.sub(heads[n], 4), "", 1)[1]
+    if first and string.sub(first, 3) <= bound then count = count + 1 end
+  end
+  return count
 end
 
 -- Those of these entries that are between two SequentialIDs.

@@ -28,7 +28,8 @@ function claim_plain.take(q, c, most_bytes, after, bound)
   local ids, first = claim_plain.ids(q, count, after, bound)
   if #ids == 0 then return false end
   local recs = redis.call("HMGET", q.m, unpack(ids))
-  local olds = redis.call("EXISTS", q.s) == 1 and redis.call("HMGET", q.s, unpack(ids))
+  -- Each locked message has a state. If nothing else has one, none of these has, and none is looked for.
+  local olds = redis.call("HLEN", q.s) ~= redis.call("ZCARD", q.l) and redis.call("HMGET", q.s, unpack(ids))
   local bytes, states, scores, score = 0, {}, {}, claim.score(c)
   local tail = " CN " .. c.owner .. " " .. string.format("%.0f", c.seq)
   local texts, full = {}, #ids < count or c.count + #ids == c.wanted

@@ -61,7 +61,7 @@ class Backlog:
     """What a pipeline plans with."""
 
     generation: str
-    available: int
+    available: int  # for an owner: what its claim could take, of groups that take turns one message each
     messages: int
     bytes: int
     last: str  # SequentialID given out last, 14 hex digits
@@ -71,6 +71,7 @@ class Backlog:
     timers: int
     claim: Claim | None
     alive: bool  # is the process of that claim connected?
+    turns: bool  # one active message for each group (group_exclusive)
     bands: list[int]  # available messages by the first byte of their id, if asked
 
 
@@ -94,7 +95,8 @@ def look(
             number(payload[8]),
             Claim.parse(claim) if claim else None,
             number(payload[10]) == 1,
-            [number(item) for item in payload[11:]],
+            number(payload[11]) == 1,
+            [number(item) for item in payload[12:]],
         )
 
     args: list[Arg] = [keys.encode(owner), bound, "1" if bands else "0", after]

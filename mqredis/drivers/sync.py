@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as rx
@@ -18,7 +18,7 @@ from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, greeted, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
+from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
@@ -173,9 +173,17 @@ class Driver:
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
+        return self._plain(lambda link: link.command(*args))
+
+    def fields(self, verb: str, key: str, fields: Sequence[bytes]) -> Any:
+        """The same for a command with thousands of fields, such as HMGET."""
+        request = pack_fields(verb, key, fields)
+        return self._plain(lambda link: link.exchange([request]))
+
+    def _plain(self, ask: Callable[[Link], Any]) -> Any:
         link = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = link.command(*args)
+            reply = ask(link)
         except BaseException as error:
             if fault_of(error) is Fault.LOST:
                 self.backend.discard(link)

@@ -4,7 +4,7 @@ pickles readers and writers, so nothing that is connected may live in them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -75,6 +75,12 @@ def run(manager: QueueManager, operation: Operation[R]) -> R:
 def command(manager: QueueManager, *args: str | bytes | int) -> Any:
     """Run a plain read-only command."""
     return manager._driver.command(*args)
+
+
+def fields(manager: QueueManager, key: str, names: Sequence[bytes]) -> list[bytes | None]:
+    """Thousands of fields of a hash."""
+    found: list[bytes | None] = manager._driver.fields("HMGET", key, names)
+    return found
 
 
 def address(manager: QueueManager, path: str, generation: str) -> Address:

@@ -16,7 +16,7 @@ from mqredis.client import QueueManager
 from mqredis.keys import QUEUE_PARTS
 from mqredis.selector import Selector, header_of
 from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
-from mqredis.spark.connection import SourceError, command, context_of
+from mqredis.spark.connection import SourceError, command, context_of, fields
 
 #: Rows of one record batch at most: Spark's own limit.
 BATCH = 10_000
@@ -61,7 +61,7 @@ class Reader:
         records: Sequence[bytes] = ()
         states: Sequence[bytes | None] | None = None
         if builder.with_records or not strict:
-            found: list[bytes | None] = command(self.manager, "HMGET", self._messages, *ids)
+            found = fields(self.manager, self._messages, ids)
             if strict:
                 if None in found:
                     raise SourceError(
@@ -74,13 +74,13 @@ class Reader:
                 if not ids:
                     return None
         if builder.with_states:
-            states = command(self.manager, "HMGET", self._states, *ids)
+            states = fields(self.manager, self._states, ids)
         large: dict[bytes, bytes] = {}
         if builder.with_body and any_large(flags(records)):
             apart = [lid for lid, record in zip(ids, records, strict=True) if any_large(record[13:14])]
             for at in range(0, len(apart), 64):  # each up to megabytes
                 some = apart[at : at + 64]
-                bodies = command(self.manager, "HMGET", self._messages, *[b"^" + lid for lid in some])
+                bodies = fields(self.manager, self._messages, [b"^" + lid for lid in some])
                 large.update((lid, body) for lid, body in zip(some, bodies, strict=True) if body is not None)
         return builder.build(Rows(ids, records, states, large, self.place.manager, self.place.path, state))
 

@@ -50,7 +50,7 @@ from mqredis.spark.crash import point
 from mqredis.spark.fetch import Place, Reader
 from mqredis.spark.offsets import Offset, Plan, sequential
 from mqredis.spark.options import Options
-from mqredis.spark.watch import Beacon, Idle
+from mqredis.spark.watch import Beacon, Beside, Idle
 from mqredis.steps import perform
 
 
@@ -64,6 +64,13 @@ class ClaimSlice(InputPartition):
     sequence: int
     offset: int
     count: int
+
+
+class Tools:
+    """What this process keeps open for the query."""
+
+    def __init__(self) -> None:
+        self.beacon, self.idle, self.beside = Beacon(), Idle(), Beside()
 
 
 class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -80,7 +87,8 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
         self.match = Filter(programs=[chosen.program], hints=hints).text() if chosen else b""
-        self._open: tuple[Beacon, Idle] | None = None
+        self.turns: dict[str, bool] = {}  # do groups take turns in this queue?
+        self._open: Tools | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
@@ -133,12 +141,16 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun = Offset.parse(start)
             queues = planned(self.options, begun.queues)
             self._hold(begun)
-            for key, plan in begun.queues.items():
-                self._receive(begun, key, plan)
+            self._begin_receiving(begun)
             seen = self._look(begun, queues)
+            if not _any(begun, seen) and self._tools().beside.settle():
+                seen = self._look(begun, queues)
             if self.bounds is None and not _any(begun, seen) and self._wait(begun, queues, seen):
                 seen = self._look(begun, queues)
-            return self._next(start, begun, seen, limit)
+            offset = self._next(start, begun, seen, limit)
+            if offset is start:  # no claim follows, which would wait for it
+                self._tools().beside.settle()
+            return offset
 
     def _wait(self, begun: Offset, queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]) -> bool:
         """Wait in the broker for a message. True: look again."""
@@ -151,7 +163,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan = begun.queues.get(key) or Plan()
             # With a selector everything up to the last id was looked at and did not match.
             waiting.setdefault(name, []).append((queue, each.last if self.match else plan.after))
-        return self._tools()[1].wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
+        return self._tools().idle.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
     def _next(
         self, start: dict[str, Any], begun: Offset, seen: dict[str, Backlog], limit: ReadLimit
@@ -207,6 +219,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun, ending = Offset.parse(start), Offset.parse(end)
             planned(self.options, ending.queues)
             self._hold(ending)
+            self._tools().beside.settle()
             found: list[InputPartition] = []
             for key, plan in ending.queues.items():
                 before = begun.queues.get(key)
@@ -242,6 +255,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Receive everything up to this offset, or move it to the journal where the queue keeps one."""
         with told():
             offset = Offset.parse(end)
+            self._tools().beside.settle()
             point("before-commit")
             for key, plan in offset.queues.items():
                 self._receive(offset, key, plan)
@@ -279,10 +293,29 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- helpers ---------------------------------------------------------------------------------
 
-    def _tools(self) -> tuple[Beacon, Idle]:
+    def _tools(self) -> Tools:
         if self._open is None:
-            self._open = (Beacon(), Idle())
+            self._open = Tools()
         return self._open
+
+    def _begin_receiving(self, begun: Offset) -> None:
+        """Receive what is done, while Spark writes its log and plans; what is next to be claimed waits for the end.
+
+        At once where it decides what can be claimed: where groups take turns, and before the first look.
+        """
+        for key, plan in begun.queues.items():
+            if self.turns.get(key, True):
+                self._receive(begun, key, plan)
+        late = [
+            (key, plan) for key, plan in begun.queues.items() if plan.sequence > self._received(key, plan)
+        ]
+
+        def receive() -> None:
+            for key, plan in late:
+                self._receive(begun, key, plan)
+
+        if late:
+            self._tools().beside.start(receive)
 
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
@@ -291,11 +324,11 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self.options.consumerName!r}; use the same name, or a new checkpoint"
             )
         for name in self.options.managers:
-            self._tools()[0].hold(manager_of(self.options.address, name), offset.owner, offset.lineage)
+            self._tools().beacon.hold(manager_of(self.options.address, name), offset.owner, offset.lineage)
 
     def _receive(self, offset: Offset, key: str, plan: Plan, upto: int | None = None) -> None:
         sequence = plan.sequence if upto is None else upto
-        if sequence <= max(plan.first, self.received.get(key, 0)):
+        if sequence <= self._received(key, plan):
             return
         name, _, path = key.partition("/")
         manager = manager_of(self.options.address, name)
@@ -307,6 +340,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self.options.failOnDataLoss:
                 raise
         self.received[key] = sequence
+
+    def _received(self, key: str, plan: Plan) -> int:
+        return max(plan.first, self.received.get(key, 0))
 
     def _look(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
         seen: dict[str, Backlog] = {}
@@ -326,6 +362,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise
                 continue
             seen[key] = each
+            self.turns[key] = each.turns
             now = max(now, each.now_ms)
             if each.oldest_ms is not None:
                 oldest = each.oldest_ms if oldest is None else min(oldest, each.oldest_ms)

@@ -1,10 +1,10 @@
 """What a streaming query keeps open in the driver's Python process: the subscription that shows that it
-lives, and the long poll of an idle query."""
+lives, the long poll of an idle query, and what it does while Spark writes its logs and plans."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -66,6 +66,29 @@ class Idle:
             if future in done:
                 del self._waits[name]
         return any(future.result() for future in done)
+
+
+class Beside:
+    """One piece of work in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._work: Future[None] | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin it, once the one before is done. Raises what that one raised."""
+        self.settle()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1)
+        self._work = self._pool.submit(work)
+
+    def settle(self) -> bool:
+        """Wait for the end of it; False if there was nothing. Raises what it raised."""
+        work, self._work = self._work, None
+        if work is None:
+            return False
+        work.result()
+        return True
 
 
 def _wait(manager: QueueManager, queues: Sequence[tuple[Address, str]], seconds: float) -> bool:

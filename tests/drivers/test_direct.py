@@ -11,7 +11,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.direct import Line
-from mqredis.drivers.wire import digits
+from mqredis.drivers.wire import digits, pack_fields
 from tests.drivers.kit import add
 from tests.support.server import RedisServer
 
@@ -142,3 +142,10 @@ async def test_a_cancelled_call_leaves_the_connection_to_the_others(
 
 def test_numbers_are_packed_as_text() -> None:
     assert digits(("a", b"b", 7, True)) == ("a", b"b", b"7", b"1")
+
+
+def test_fields_are_packed_as_any_command_is() -> None:
+    equal, different = [b"%016x" % n for n in range(50)], [b"a", b"", b"longer\r\n"]
+    for fields in (equal, different, equal[:1]):
+        wanted: tuple[str | bytes, ...] = ("HMGET", "mq:{a}:m", *fields)
+        assert pack_fields("HMGET", "mq:{a}:m", fields) == hiredis.pack_command(wanted)  # type: ignore[arg-type]

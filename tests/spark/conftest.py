@@ -50,6 +50,22 @@ def qm(redis_server: RedisServer) -> Iterator[mqredis.QueueManager]:
         yield manager
 
 
+@pytest.fixture
+def clocked(redis_server: RedisServer) -> Iterator[mqredis.QueueManager]:
+    """A client of a manager whose clock the test moves."""
+    name = f"clocked{next(_numbers)}"  # a process keeps its clients, and a flushed manager's is of no use
+    with mqredis.connect(
+        redis_server.url, manager=name, settings=mqredis.Settings(test_clock=True)
+    ) as manager:
+        yield manager
+
+
+@pytest.fixture(params=["receive", "browse"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """How a streaming read reads."""
+    return str(request.param)
+
+
 _numbers = iter(range(1, 1_000_000))
 
 

@@ -1,0 +1,150 @@
+"""What a claim takes, and what is received of it when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+import mqredis
+from mqredis.models import Outgoing
+from mqredis.spark import claims, release
+from mqredis.spark.browse import BrowseReader
+from mqredis.spark.receive import ReceiveReader
+from tests.spark.calls import make, rows, take
+
+pytestmark = pytest.mark.spark
+
+
+def mixed(number: int) -> Outgoing:
+    """Messages of every kind that a claim treats in its own way."""
+    body = b"%d" % number
+    more: dict[str, Any] = {}
+    if number % 11 == 3:
+        more["correlation_id"] = f"c{number}"
+    if number % 13 == 5:
+        body = body.ljust(9000)
+    if number % 17 == 7:
+        more["time_to_be_received"] = 3600.0
+    return Outgoing(body=body, priority=number % 5, **more)
+
+
+@pytest.mark.parametrize("kinds", ["plain", "mixed"])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_claims_of_all_kinds_of_messages(options, qm, kinds, bounded):
+    qm.create_queue("orders")
+    queue = qm.open("orders")
+    build: Callable[[int], Outgoing] = mixed if kinds == "mixed" else lambda n: Outgoing(body=b"%d" % n)
+    for at in range(0, 2500, 500):
+        queue.send_many([build(n) for n in range(at, at + 500)])
+    queue.lock(0).abort()  # one was delivered before
+    before = {m.lookup_id: (m.body, m.delivery_count) for m in queue.browse()}
+    assert sum(count for _, count in before.values()) == 1
+    reader: ReceiveReader | BrowseReader = make(options, queue="orders", minPartitions="3")
+    if bounded:
+        reader.prepareForTriggerAvailableNow()
+        queue.send_many([Outgoing(body=b"late", priority=7)] * 3)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(2200))
+    ids = rows(reader, start, end, "lookup_id")
+    assert ids == sorted(before)[:2200]
+    assert rows(reader, start, end) == [before[lid][0] for lid in ids]
+    assert rows(reader, start, end, "delivery_count") == [before[lid][1] + 1 for lid in ids]
+    assert qm.doctor().findings == ()
+    info = qm.queue_info("orders")
+    assert info.locked == 2200
+    start, end = end, reader.latestOffset(end, ReadMaxRows(2200))
+    assert rows(reader, start, end, "lookup_id") == sorted(before)[2200:]
+    reader.commit(end)
+    assert qm.doctor().findings == ()
+    assert qm.queue_info("orders").messages == (3 if bounded else 0)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_a_limit_of_bytes_that_ends_with_a_page(options, qm, count, bounded):
+    """The call behind a full page finds no room for one more message: it takes none, and loses none."""
+    qm.create_queue("orders")
+    for _ in range(5):
+        qm.open("orders").send_many(
+            [Outgoing(body=b"x" * 85)] * 500
+        )  # 100 bytes with what stands before the body
+    reader = make(options, queue="orders", maxBytesPerTrigger=str(count * 100 + 50))
+    if bounded:
+        reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert len(rows(reader, start, end)) == count
+    info = qm.queue_info("orders")
+    assert (info.locked, info.ready) == (count, 2500 - count)
+    assert qm.doctor().findings == ()
+
+
+def test_a_claim_wakes_nobody_and_what_it_gives_back_does(options, qm, fill):
+    queue = fill(count=1500)
+    reader = make(options, queue="orders")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.partitions(start, end)
+    with pytest.raises(mqredis.IoTimeout):
+        queue.receive(0)
+    assert release(qm, "orders", claims(qm)[0].owner) == 1500
+    assert queue.receive(0).body == b"0"
+    assert qm.doctor().findings == ()
+
+
+def test_groups_that_take_turns_make_no_empty_batches(options, qm):
+    qm.create_queue("orders", group_exclusive=True)
+    queue = qm.open("orders")
+    for n in range(9):
+        queue.send(b"%d" % n, group_id="abc"[n % 3])
+    held = queue.lock(0)  # a reader elsewhere has the group a
+    reader = make(options, queue="orders")
+    batches, end = [], reader.initialOffset()
+    while (upto := reader.latestOffset(end, ReadAllAvailable())) != end:
+        batches.append(rows(reader, end, upto))
+        end = upto
+    assert batches == [[b"1", b"2"], [b"4", b"5"], [b"7", b"8"]]
+    assert reader.reportLatestOffset()["backlog"] == 0
+    held.abort()
+    end, bodies = take(reader, end)
+    assert bodies == [b"0"]
+    bounded = make(options, queue="orders")
+    bounded.prepareForTriggerAvailableNow()
+    assert bounded.latestOffset(end, ReadAllAvailable()) != end  # b"3" could come
+    held = queue.lock(0)
+    assert held.message.body == b"3"
+    queue.send(b"later", group_id="b")
+    assert (
+        bounded.latestOffset(end, ReadAllAvailable()) == end
+    )  # b"6" has to wait, b"later" is behind the end
+    held.abort()
+    assert qm.doctor().findings == ()
+
+
+def test_what_is_done_is_received_before_the_next_claim(options, qm, fill):
+    fill(count=4000)
+    reader = make(options, queue="orders")
+    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(2500))
+    upto = reader.latestOffset(end, ReadMaxRows(1000))
+    assert len(rows(reader, end, upto)) == 1000
+    info = qm.queue_info("orders")
+    assert (info.messages, info.locked) == (1500, 1000)
+    end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1000))
+    reader.commit(end)
+    info = qm.queue_info("orders")
+    assert (info.messages, info.locked) == (500, 0)
+    assert qm.doctor().findings == ()
+
+
+def test_a_claim_that_cannot_be_received_ends_the_query(options, qm, fill):
+    fill(count=3000)
+    reader = make(options, queue="orders")
+    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(1000))
+    release(qm, "orders", claims(qm)[0].owner)
+    upto = reader.latestOffset(end, ReadMaxRows(1000))  # by another thread, which cannot say so here
+    with pytest.raises(Exception, match="an operator released this claim"):
+        reader.partitions(end, upto)
+    assert qm.queue_info("orders").ready == 3000

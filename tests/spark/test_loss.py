@@ -1,0 +1,84 @@
+"""Queues, messages and checkpoints that are not what they were."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from tests.spark.calls import make, rows, take
+
+pytestmark = pytest.mark.spark
+
+
+def test_data_loss_stops_a_query_unless_it_is_told_to_go_on(mode, options, fill, qm):
+    fill("a", 5)
+    fill("b", 5)
+    strict = make(options, queues="a,b", readMode=mode)
+    careless = make(options, queues="a,b", readMode=mode, failOnDataLoss="false")
+    end, bodies = take(careless, careless.initialOffset())
+    assert len(bodies) == 10
+    if mode == "receive":
+        careless.commit(end)
+    qm.delete_queue("b")
+    fill("a", 2)
+    with pytest.raises(Exception, match="has no queue 'b'"):
+        strict.latestOffset(end, ReadAllAvailable())
+    end, bodies = take(careless, end)
+    assert len(bodies) == 2
+    fill("b", 4)
+    end, bodies = take(careless, end)
+    assert len(bodies) == (4 if mode == "receive" else len(bodies))
+    with pytest.raises(Exception, match="without"):
+        take(make(options, queue="a", readMode=mode, failOnDataLoss="false"), end)
+
+
+def test_lost_messages_stop_a_query_unless_it_is_told_to_go_on(options, fill, qm, redis_server):
+    fill(count=10)
+    reader = make(options, queue="orders")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = reader.partitions(start, end)
+    with redis_server.client() as client:  # what a failover may lose
+        stem = f"mq:{{{qm.name}}}:q:orders:"
+        client.hdel(stem + "m", client.hkeys(stem + "m")[0])
+    with pytest.raises(Exception, match="1 claimed messages of queue 'orders' are gone"):
+        [batch for part in parts for batch in reader.read(part)]
+    careless = make(options, queue="orders", failOnDataLoss="false")
+    assert len(rows(careless, start, end)) == 9
+
+
+def test_a_checkpoint_of_another_query_is_refused(options, fill):
+    fill(count=5)
+    fill("other", 5)
+    receive = make(options, queue="orders")
+    end = receive.latestOffset(receive.initialOffset(), ReadAllAvailable())
+    browse = make(options, queue="orders", readMode="browse")
+    seen = browse.latestOffset(browse.initialOffset(), ReadAllAvailable())
+    named = make(options, queue="orders", consumerName="lake")
+    for call, text in [
+        (lambda: make(options, queue="other").partitions(end, end), "without .*/orders and with .*/other"),
+        (lambda: browse.latestOffset(end, ReadAllAvailable()), "readMode=receive, not browse"),
+        (lambda: receive.latestOffset(seen, ReadAllAvailable()), "readMode=browse, not receive"),
+        (
+            lambda: named.latestOffset(end, ReadAllAvailable()),
+            "belongs to owner .* but consumerName is 'lake'",
+        ),
+        (lambda: receive.latestOffset({"v": 2}, ReadAllAvailable()), "this version cannot read"),
+    ]:
+        with pytest.raises(Exception, match=text):
+            call()
+
+
+def test_a_checkpoint_older_than_the_queue_is_refused(options, fill, qm):
+    """A checkpoint was restored from a copy: what it would read was received long ago."""
+    fill(count=30)
+    reader = make(options, queue="orders")
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        end, _ = take(reader, offsets[-1], ReadMaxRows(10))
+        offsets.append(end)
+    reader.commit(offsets[-1])
+    restored = make(options, queue="orders")
+    with pytest.raises(Exception, match="received already"):
+        restored.partitions(offsets[1], offsets[2])
+    assert qm.queue_info("orders").messages == 0
