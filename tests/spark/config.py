@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 R = TypeVar("R")
 
-#: What makes a small session start fast: one JIT, one collector, no UI, few shuffle partitions.
+#: What makes a small session start fast: one JIT, one collector, classes taken as they are, no UI, few shuffle
+#: partitions.
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -15,7 +20,8 @@ CONFIG = {
     "spark.default.parallelism": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
@@ -28,6 +34,27 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
 }
+
+
+#: For the little JVM that finds out how to start the real one.
+LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # removed when this process ends
+
+
+@cache
+def spark_home() -> str:
+    """PySpark's own folder without the zip of its sources, for SPARK_HOME. Spark puts that zip first on the path of its
+    Python processes, and each of them would compile all that it imports; so they find what is installed."""
+    package = find_spec("pyspark")
+    assert package is not None
+    assert package.origin is not None
+    _folders.append(tempfile.TemporaryDirectory(prefix="spark-home-"))
+    folder = Path(_folders[-1].name)
+    for each in Path(package.origin).parent.iterdir():
+        if each.name != "python":
+            (folder / each.name).symlink_to(each)
+    return str(folder)
 
 
 def patiently(work: Callable[[], R]) -> R:

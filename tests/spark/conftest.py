@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from tests.spark.config import CONFIG, SMALL
+from tests.spark.config import CONFIG, LAUNCHER, SMALL, spark_home
 from tests.support.server import RedisServer
 
 # `make test` runs without PySpark, and then these files cannot even be read; `make test-spark` brings it.
@@ -24,14 +24,20 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def environment() -> dict[str, str]:
     """What drivers and workers need to find this checkout."""
     path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": LAUNCHER,
+    }
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    os.environ.update(environment())
+    os.environ.update(environment(), SPARK_HOME=spark_home())
     builder = SparkSession.builder.master("local[2]").appName("mqredis tests")
     for name, value in {**CONFIG, **SMALL}.items():
         builder = builder.config(name, value)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 import mqredis
 from mqredis.spark.crash import VARIABLE
+from tests.spark.config import spark_home
 from tests.spark.conftest import CHECKOUT, environment
 
 #: Places in the driver and in its tasks where it may die (mqredis/spark/crash.py).
@@ -91,7 +92,8 @@ class Pipeline:
                         queue.send_many(bodies[at : at + 400])
 
     def run(self, crash: str = "", kill_after: float = 0) -> bool:
-        """Start it once; True if it ended well. ``crash``: it dies at this place; ``kill_after`` seconds otherwise."""
+        """Start it once; True if it ended well. ``crash``: it dies at this place; ``kill_after``: so many seconds after
+        its session was there."""
         if crash:
             (self.folder / "next").write_text(crash)
         (self.folder / "pids").unlink(missing_ok=True)
@@ -99,13 +101,15 @@ class Pipeline:
         with (self.folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.driver", str(self.folder / "plan.json")],
-                env={**environment(), VARIABLE: str(self.folder)},
+                env={**environment(), "SPARK_HOME": spark_home(), VARIABLE: str(self.folder)},
                 cwd=CHECKOUT,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
             try:
+                if kill_after:
+                    self._session(process)
                 code = process.wait(kill_after or 600)
             except subprocess.TimeoutExpired:
                 assert kill_after, self.log()
@@ -117,9 +121,18 @@ class Pipeline:
         assert code in (0, -signal.SIGKILL), self.log()
         return code == 0
 
+    def _session(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the driver has a session: what comes before is not ours, and takes its time."""
+        for _ in range(6000):
+            if (self.folder / "pids").exists():
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+                return
+        raise AssertionError(f"no session: {self.log()}")
+
     def _kill(self, process: subprocess.Popen[bytes]) -> int:
-        pids = self.folder / "pids"
-        for pid in pids.read_text().split() if pids.exists() else [str(process.pid)]:
+        for pid in (self.folder / "pids").read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         return process.wait()

@@ -20,5 +20,5 @@ def test_named_places_and_a_random_moment(qm, redis_server, tmp_path):
     for place in SLICE:
         pipeline.die(place)
     pipeline.feed(2)
-    pipeline.run(kill_after=Random(SEED).uniform(6, 12))
+    pipeline.run(kill_after=Random(SEED).uniform(2, 8))
     pipeline.verify()
