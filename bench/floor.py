@@ -17,9 +17,9 @@ def queue_keys(queue: str) -> list[str]:
     return [f"{_PLACE}q:{queue}:{part}" for part in _PARTS]
 
 
-#: As our scripts name them: the manager, the sessions, the transactions, then the queue.
-KEYS = [f"{_PLACE}{part}" for part in ("meta", "sessions", "txs")] + queue_keys("bench")
-TARGET_KEYS = KEYS[:3] + queue_keys("target")
+#: As our scripts name them: the manager, the transactions, then the queue.
+KEYS = [f"{_PLACE}{part}" for part in ("meta", "txs")] + queue_keys("bench")
+TARGET_KEYS = KEYS[:2] + queue_keys("target")
 BELL = f"{_PLACE}bell:1"
 #: A token: slot and number of the call, number of the session.
 TOKEN = ("1.1", "17", "1")
@@ -29,15 +29,13 @@ _COMMON = """
 local call
 local function begin(k)
     call = redis.call
-    call("HMGET", k[1], "brief", "history", "seq", "messages", "bytes")
+    call("HMGET", k[1], "brief", "counts", "1", "1.1")
     call("TIME")
-    call("HMGET", k[2], "1", "1.1")
-    call("HMGET", k[4], "brief", "messages", "bytes", "gone", "due", "waiting")
+    call("HMGET", k[3], "brief", "counts")
 end
 local function finish(k, reply)
-    call("HSET", k[4], "messages", "1001", "bytes", "300001")
-    call("HSET", k[1], "history", "1001", "seq", "1001", "messages", "1001", "bytes", "300001")
-    call("HSET", k[2], "1.1", reply)
+    call("HSET", k[3], "counts", "1001 300001 17 -1 0 0")
+    call("HSET", k[1], "counts", "1001 1001 1001 300001", "1.1", reply)
 end
 """
 
@@ -62,15 +60,15 @@ local function put(k, argv)
         ids[n - 3], put[at], put[at + 1] = new, new, argv[n]
         places[at], places[at + 1], names[at], names[at + 1] = "0", new, "0", NAME .. new
     end
-    call("HSET", k[7], unpack(put))
-    call("ZADD", k[11], unpack(names))
+    call("HSET", k[6], unpack(put))
+    call("ZADD", k[10], unpack(names))
     return ids, places
 end
 
 local function send(k, argv)
     begin(k)
     local ids, places = put(k, argv)
-    call("ZADD", k[5], unpack(places))
+    call("ZADD", k[4], unpack(places))
     local text = table.concat(ids)
     finish(k, REPLY .. text)
     return { 0, argv[2], text }
@@ -78,35 +76,35 @@ end
 
 local function ring(k, argv)
     local reply = send(k, argv)
-    call("SADD", k[12], "1")
-    call("DEL", k[12])
+    call("SADD", k[11], "1")
+    call("DEL", k[11])
     return reply
 end
 
 -- Take so many of what is available: their ids, their records, what is written about each.
 local function lock(k, size, state)
-    local ids = call("ZRANGE", k[5], "0", size - 1)
+    local ids = call("ZRANGE", k[4], "0", size - 1)
     if #ids == 0 then
         return ids, ids
     end
-    local records = call("HMGET", k[7], unpack(ids))
-    call("HMGET", k[8], unpack(ids))
+    local records = call("HMGET", k[6], unpack(ids))
+    call("HMGET", k[7], unpack(ids))
     local states, leases, names = {}, {}, {}
     for n = 1, #ids do
         local new, at = ids[n], 2 * n - 1
         states[at], states[at + 1], leases[at], leases[at + 1], names[n] = new, state, UNTIL, new, NAME .. new
     end
-    call("ZREM", k[11], unpack(names))
-    call("ZREM", k[5], unpack(ids))
-    call("ZADD", k[6], unpack(leases))
-    call("HSET", k[8], unpack(states))
+    call("ZREM", k[10], unpack(names))
+    call("ZREM", k[4], unpack(ids))
+    call("ZADD", k[5], unpack(leases))
+    call("HSET", k[7], unpack(states))
     return ids, records
 end
 
 local function remove(k, ids)
-    call("ZREM", k[6], unpack(ids))
-    call("HDEL", k[8], unpack(ids))
+    call("ZREM", k[5], unpack(ids))
     call("HDEL", k[7], unpack(ids))
+    call("HDEL", k[6], unpack(ids))
 end
 
 -- ARGV: the token, how many to lock, "1" to settle those locked before. Answers ids and records.
@@ -115,7 +113,7 @@ local function receive(k, argv)
     if argv[5] == "1" and first <= last then
         local ids = held[first]
         held[first], first = nil, first + 1
-        call("HMGET", k[8], unpack(ids))
+        call("HMGET", k[7], unpack(ids))
         remove(k, ids)
     end
     local ids, records = {}, {}
@@ -126,7 +124,7 @@ local function receive(k, argv)
         last = last + 1
         held[last] = ids
     else
-        call("ZADD", k[10], "1", "D")
+        call("ZADD", k[9], "1", "D")
     end
     local text = table.concat(ids)
     finish(k, REPLY .. text)
@@ -136,32 +134,32 @@ end
 -- A transaction: take (KEYS of one queue), send on (of the other), commit (of both).
 local function tx_receive(k, argv)
     begin(k)
-    call("HGET", k[3], "t1.1")
+    call("HGET", k[2], "t1.1")
     local ids, records = lock(k, 1, STATE)
-    call("HSET", k[3], "t1.1:1", "R bench " .. ids[1], "t1.1", "1763676030000 17 1 1")
+    call("HSET", k[2], "t1.1:1", "R bench " .. ids[1], "t1.1", "1763676030000 17 1 1")
     finish(k, REPLY .. ids[1])
     return { 0, argv[2], ids[1], records[1] }
 end
 
 local function tx_send(k, argv)
     begin(k)
-    call("HGET", k[3], "t1.1")
+    call("HGET", k[2], "t1.1")
     local ids = put(k, argv)
-    call("HSET", k[3], "t1.1:2", "S target " .. ids[1], "t1.1", "1763676030000 17 2 1")
+    call("HSET", k[2], "t1.1:2", "S target " .. ids[1], "t1.1", "1763676030000 17 2 1")
     finish(k, REPLY .. ids[1])
     return { 0, argv[2], ids[1] }
 end
 
 local function tx_commit(k, argv)
     begin(k)
-    call("HMGET", k[12], "brief", "messages", "bytes", "gone", "due", "waiting")
-    local log = call("HMGET", k[3], "t1.1", "t1.1:1", "t1.1:2")
+    call("HMGET", k[11], "brief", "counts")
+    local log = call("HMGET", k[2], "t1.1", "t1.1:1", "t1.1:2")
     local taken = { log[2]:sub(9) }
-    call("HMGET", k[8], unpack(taken))
+    call("HMGET", k[7], unpack(taken))
     remove(k, taken)
-    call("ZADD", k[13], "0", log[3]:sub(10))
-    call("HDEL", k[3], "t1.1", "t1.1:1", "t1.1:2")
-    call("HSET", k[12], "messages", "1001", "bytes", "300001")
+    call("ZADD", k[12], "0", log[3]:sub(10))
+    call("HDEL", k[2], "t1.1", "t1.1:1", "t1.1:2")
+    call("HSET", k[11], "counts", "1001 300001 17 -1 0 0")
     finish(k, REPLY)
     return { 0, argv[2] }
 end
@@ -185,14 +183,12 @@ LOAD: list[str | bytes] = ["FUNCTION", "LOAD", _LIBRARY]
 def setting() -> list[list[str | bytes]]:
     """Commands that put there what the functions read. A long element in what stays short keeps it out of the compact
     form, which is searched from its front."""
-    fields = [word for name in ("brief", "history", "seq", "messages", "bytes") for word in (name, "1")]
     commands: list[list[str | bytes]] = [
-        ["HSET", KEYS[0], *fields],
-        ["HSET", KEYS[1], "1", "60000 4", "1.1", "x" * 65],
+        ["HSET", KEYS[0], "brief", "1", "counts", "1 1 1 1", "1", "60000 4", "1.1", "x" * 65],
     ]
     for queue in ("bench", "target"):
         properties, _, locked, _, states = queue_keys(queue)[:5]
-        commands.append(["HSET", properties, *fields, "gone", "0", "due", "", "waiting", ""])
+        commands.append(["HSET", properties, "brief", "1", "counts", "1 1 1 -1 0 0"])
         commands.append(["ZADD", locked, "0", "z" * 65])
         commands.append(["HSET", states, "z" * 65, ""])
     return commands

@@ -135,7 +135,7 @@ def floor(server: Server) -> dict[str, float]:
         "raw list: `LMOVE` and `LREM`": server.count(one, 200, 1),
         "raw list: `LPUSH` of 100": server.count(lambda: client.lpush("list", *[record] * 100), 10, 100),
         "raw list: `LMOVE` and `LREM`, 100 in a pipeline": server.count(life, 8, 100),
-        "a function that does nothing, 11 keys and 5 arguments": server.count(function("return 0"), 200, 1),
+        "a function that does nothing, 10 keys and 5 arguments": server.count(function("return 0"), 200, 1),
         "the same with 10 `GET` of nothing": server.count(
             function("for _ = 1, 10 do call('GET', KEYS[9]) end return 0"), 200, 1
         ),

@@ -11,11 +11,11 @@
 --- require "lib/frame"
 --- require "lib/audit"
 -- Not frame.open: a manager whose own fields are damaged must still be shown.
-local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "history", "clock")
+local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + (tonumber(meta[4] or "") or 0)
-local history = tonumber(meta[3] or "") or 0
+local history = tonumber(string.match(meta[3] or "", "^%d+")) or 0
 local reply = { status.OK, meta[2] or "", history, "", now, history }
 local at, cursor = string.match(ARGV[3], "^%+?(%d+) (%d+)$")
 at, cursor = tonumber(at or 1), cursor or "0"

@@ -16,7 +16,7 @@
 --- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.w, 0, -1)
 for n = 1, #waiting do
@@ -24,7 +24,7 @@ for n = 1, #waiting do
   if tag == ARGV[4] then
     frame.touch()
     redis.call("ZREM", q.w, waiting[n])
-    redis.call("HSET", KEYS[2], slot .. "!", "c " .. ARGV[5])
+    redis.call("HSET", KEYS[1], slot .. "!", "c " .. ARGV[5])
     reply = frame.close({ status.OK })
     ring.one(slot, mode)
     return reply

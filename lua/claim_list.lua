@@ -10,7 +10,7 @@
 --- require "lib/claim"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0, frame.now }
 for _, field in ipairs(redis.call("HKEYS", q.q)) do

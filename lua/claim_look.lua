@@ -22,9 +22,9 @@
 --- require "lib/claim"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 3)
+queue.join(q, 2)
 due.serve(q)
 if frame.missing then return frame.close(frame.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}

@@ -22,9 +22,9 @@
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 3)
+queue.join(q, 2)
 due.serve(q)
 reply = frame.missing
 if not reply then

@@ -17,7 +17,7 @@
 --- require "lib/claim"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
 local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"

@@ -23,9 +23,9 @@
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 3)
+queue.join(q, 2)
 local c = claim.open(q, ARGV[3])
 if not c then return frame.close({ status.STATUS_NOT_FOUND }) end
 due.serve(q)

@@ -21,7 +21,7 @@ local reply = frame.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local text = redis.call("HGET", KEYS[3], ARGV[3])
+local text = redis.call("HGET", KEYS[2], ARGV[3])
 if not text then return frame.close({ status.TRANSACTION_SEQUENCE }) end
 local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
 if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end

@@ -11,8 +11,8 @@
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
-for n = 1, (#KEYS - 3) / 8 do
-  local q = queue.open(n, 3)
+for n = 1, (#KEYS - 2) / 8 do
+  local q = queue.open(n, 2)
   -- The queue's hint is never too late; only when it is due the timers themselves are looked at.
   local soon = q and (not q.due and -1 or q.due > frame.now and q.due - frame.now or due.next(q)) or 0
   reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.a) > 0) and "1" or "0"

@@ -12,7 +12,7 @@
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if q then
   local kind, hint = wake.handed()
   if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 then

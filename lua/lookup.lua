@@ -12,7 +12,7 @@
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
 -- ARGV[10] held  fence of a lock on the message that this call takes over, "" none
--- RETURNS OK fence, deadline in ms, now in ms, 0, then id, state, record
+-- RETURNS OK fence, deadline in ms, now in ms, 0, then messages (lib/message)
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
 -- RETURNS TRANSACTION_USAGE
@@ -33,15 +33,15 @@
 --- require lazy "lib/turn"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
-  for _, e in ipairs(q and position.read(q, ids) or {}) do message.append(q, frame.again.reply, e) end
+  message.all(q, frame.again.reply, q and position.read(q, ids) or {})
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 3)
+queue.join(q, 2)
 due.serve(q)
 if ARGV[5] == "current" then
   for lid in string.gmatch(ARGV[6], "[^,]+") do due.one(q, lid) end
@@ -122,7 +122,7 @@ elseif t then
   position.lock(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
   tx.add(t, q, "R", ids)
 end
-for n = 1, #entries do message.append(q, reply, entries[n]) end
+message.all(q, reply, entries)
 if mode == "take" then position.delete(q, entries, "receive") end
 if mode == "lock" or t then return finish(reply, 7, table.concat(ids, ",")) end
 return finish(reply)

@@ -16,9 +16,9 @@
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 3)
+queue.join(q, 2)
 local more = due.all(q)
 quota.save(q)
 reply = frame.close(frame.missing or { more and status.CONTINUE or status.OK })

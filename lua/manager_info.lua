@@ -2,17 +2,21 @@
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
 -- KEYS admin
--- RETURNS OK queues, sessions, open transactions, then fields and values
+-- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
+--   throttled, quota_messages, quota_bytes
 -- FLAGS allow-oom
 --- require "lib/frame"
 local reply = frame.open()
 if reply then return reply end
-local fields, open = redis.call("HGETALL", KEYS[1]), 0
-local units = redis.call("HGETALL", KEYS[3])
+local open = 0
+local units = redis.call("HGETALL", KEYS[2])
 for n = 1, #units, 2 do -- "<id>:<k>" are operations (lib/tx)
   local deadline = not string.find(units[n], ":", 1, true) and string.match(units[n + 1], "^%d+")
   if deadline and tonumber(deadline) > frame.now then open = open + 1 end
 end
-reply = { status.OK, "", 0, redis.call("HLEN", KEYS[4]), redis.call("ZCARD", KEYS[6]), open }
-for n = 1, #fields do reply[#reply + 1] = fields[n] end
+reply = { status.OK, "", 0, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, frame.messages,
+  frame.bytes, frame.incarnation, frame.history }
+for _, value in ipairs(redis.call("HMGET", KEYS[1], "schema", "throttled", "quota_messages", "quota_bytes")) do
+  reply[#reply + 1] = value or ""
+end
 return frame.close(reply)

@@ -33,8 +33,8 @@ if reply then return reply end
 local queues = txlog.queues()
 local q, target
 for _, found in pairs(queues) do
-  if found.q == KEYS[4] then q = found end
-  if found.q == KEYS[12] then target = found end
+  if found.q == KEYS[3] then q = found end
+  if found.q == KEYS[11] then target = found end
 end
 if not q or not target or q.generation ~= ARGV[3] or target.generation ~= ARGV[4] then
   return frame.close({ status.QUEUE_NOT_AVAILABLE })

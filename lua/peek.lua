@@ -11,7 +11,7 @@
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
 -- ARGV[8] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (lib/filter)
--- RETURNS OK now in ms, then id, state, record of each
+-- RETURNS OK now in ms, then messages (lib/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
 -- RETURNS MATCH_OPTIONS
@@ -28,14 +28,15 @@
 --- require "lib/seek"
 --- require "lib/position"
 --- require "lib/message"
+--- require "lib/record"
 --- require "lib/quota"
 --- require "lib/wake"
 --- require lazy "lib/search"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 3)
+queue.join(q, 2)
 local more = due.serve(q)
 
 local function finish(code)
@@ -60,6 +61,7 @@ if ARGV[7] ~= "" then
   if ARGV[8] ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
+    if record.flag(rec, 8) then reply[8] = "" end -- its body is with it already
     wake.drop(q, waiter, ARGV[9])
     return finish(reply)
   end
@@ -88,12 +90,8 @@ elseif from ~= "end" then
 end
 if #entries > 0 then
   if ARGV[7] ~= "" then wake.drop(q, waiter, ARGV[9]) end
-  local size = 0
-  for n = 1, #entries do
-    size = size + position.size(q, entries[n])
-    if n > 1 and size > 1048576 and not entries.whole then break end
-    message.append(q, reply, entries[n])
-  end
+  seek.fit(q, entries)
+  message.all(q, reply, entries)
   return finish(reply)
 end
 local ticket = ARGV[8]

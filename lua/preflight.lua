@@ -8,7 +8,7 @@
 -- FLAGS allow-oom
 local refused = { status.OK, "", 0 }
 if not redis.acl_check_cmd then return refused end
-local hash, zset = KEYS[1], KEYS[6]
+local hash, zset = KEYS[1], KEYS[5]
 for _, try in ipairs({
   { "hget", hash, "f" }, { "hmget", hash, "f" }, { "hset", hash, "f", "v" }, { "hdel", hash, "f" },
   { "hincrby", hash, "f", "1" }, { "hexists", hash, "f" }, { "hlen", hash }, { "hkeys", hash },

@@ -14,12 +14,12 @@
 local reply = frame.open()
 if reply then return reply end
 frame.touch()
-local name = string.match(KEYS[7], ":q:([^:]+):q$")
+local name = string.match(KEYS[6], ":q:([^:]+):q$")
 local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "|"
-redis.call("ZREMRANGEBYLEX", KEYS[5], "[" .. stem, "(" .. stem .. "~")
-local q = queue.open(1, 6)
-if q and #KEYS > 14 and q.messages == 0 and #handle.all(name) == 0 then
+redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
+local q = queue.open(1, 5)
+if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 then
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
-  redis.call("HDEL", KEYS[4], ARGV[3])
+  redis.call("HDEL", KEYS[3], ARGV[3])
 end
 return frame.close({ status.OK })

@@ -11,9 +11,9 @@
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
-if queue.open(1, 6) then return frame.close({ status.QUEUE_EXISTS }) end
+if queue.open(1, 5) then return frame.close({ status.QUEUE_EXISTS }) end
 frame.touch()
 local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-queue.create(KEYS[7], generation, unpack(ARGV, 4))
-redis.call("HSET", KEYS[4], ARGV[3], generation)
+queue.create(KEYS[6], generation, unpack(ARGV, 4))
+redis.call("HSET", KEYS[3], ARGV[3], generation)
 return frame.close({ status.OK, "", 0, generation, frame.now })

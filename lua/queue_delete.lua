@@ -20,22 +20,22 @@
 --- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
-local first = queue.open(1, 6)
+local first = queue.open(1, 5)
 if not first then return frame.close({ status.QUEUE_NOT_FOUND }) end
-if #ARGV == 3 then queue.join(first, 6) end
+if #ARGV == 3 then queue.join(first, 5) end
 local names, removed = {}, 0
 for n = 3, #ARGV do names[ARGV[n]] = true end
-for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
+for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
   if string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";" and not names[name] then frame.lack(side.encode(name)) end
 end
 if frame.missing then return frame.close(frame.missing) end
 local going = {}
-for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 6) end
+for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once.
 for n = 1, #going do
   local q = going[n]
-  local entries = redis.call("HGET", q.q, "hooked") and sweep.doomed(q) or {}
+  local entries = q.hooked and sweep.doomed(q) or {}
   if not position.may_leave(q, entries, "queue_deleted") then return frame.close(frame.missing) end
   if #entries > 0 then
     position.delete(q, entries, "queue_deleted")
@@ -52,13 +52,13 @@ for n = 1, #going do
   quota.add(q, -q.messages, -q.bytes)
   quota.save(q)
 end
-for n = 3, #ARGV do redis.call("HDEL", KEYS[4], ARGV[n]) end
+for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
 reply = frame.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
   -- A queue of this name that is created later has nothing to do with the handles on this one.
-  redis.call("ZREMRANGEBYLEX", KEYS[5], "[" .. queue.name(q) .. "|", "(" .. queue.name(q) .. "}")
+  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. queue.name(q) .. "|", "(" .. queue.name(q) .. "}")
   ring.all(q)
   redis.call("UNLINK", q.w)
 end

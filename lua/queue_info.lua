@@ -11,8 +11,8 @@
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
-for n = 1, (#KEYS - 6) / 8 do
-  local q = queue.open(n, 6)
+for n = 1, (#KEYS - 5) / 8 do
+  local q = queue.open(n, 5)
   if not q then
     reply[#reply + 1] = ""
   else

@@ -8,5 +8,5 @@
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
-for n, name in ipairs(redis.call("HKEYS", KEYS[4])) do reply[n + 3] = name end
+for n, name in ipairs(redis.call("HKEYS", KEYS[3])) do reply[n + 3] = name end
 return frame.close(reply)

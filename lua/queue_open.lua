@@ -17,9 +17,9 @@
 --- require "lib/handle"
 local reply = frame.open()
 if reply then return reply end
-local q, parent = queue.open(1, 6), queue.open(2, 6)
-if not parent and (not q or #KEYS > 14) then return frame.close({ status.QUEUE_NOT_FOUND }) end
-local name = string.match(KEYS[7], ":q:([^:]+):q$")
+local q, parent = queue.open(1, 5), queue.open(2, 5)
+if not parent and (not q or #KEYS > 13) then return frame.close({ status.QUEUE_NOT_FOUND }) end
+local name = string.match(KEYS[6], ":q:([^:]+):q$")
 local open = handle.all(name)
 for n = 1, #open do
   if not handle.allows(open[n], ARGV[5], ARGV[6]) then return frame.close({ status.SHARING_VIOLATION }) end
@@ -27,11 +27,11 @@ end
 frame.touch()
 if not q then
   local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-  queue.create(KEYS[7], generation, "flags", parent.flags, "max_bytes", parent.max_bytes)
-  redis.call("HSET", KEYS[4], ARGV[3], generation)
-  q = queue.open(1, 6)
+  queue.create(KEYS[6], generation, "flags", parent.flags, "max_bytes", parent.max_bytes)
+  redis.call("HSET", KEYS[3], ARGV[3], generation)
+  q = queue.open(1, 5)
 end
 queue.under(q, parent)
 local session = string.match(ARGV[1], "^%d+")
-redis.call("ZADD", KEYS[5], 0, name .. "|" .. session .. "|" .. ARGV[4] .. "|" .. ARGV[5] .. "|" .. ARGV[6])
+redis.call("ZADD", KEYS[4], 0, name .. "|" .. session .. "|" .. ARGV[4] .. "|" .. ARGV[5] .. "|" .. ARGV[6])
 return frame.close({ status.OK, "", 0, q.generation, q.flags, q.max_bytes })

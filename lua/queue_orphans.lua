@@ -8,8 +8,8 @@
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
-for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
+for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
   local owner = string.match(name, "^reply%$%.(%d+)%.%d+$")
-  if owner and redis.call("HEXISTS", KEYS[2], owner) == 0 then reply[#reply + 1] = name end
+  if owner and redis.call("HEXISTS", KEYS[1], owner) == 0 then reply[#reply + 1] = name end
 end
 return frame.close(reply)

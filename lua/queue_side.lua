@@ -22,11 +22,11 @@ for n = 1, #ARGV - 2 do
     flags = parent and (part == "journal" and "s" or parent.flags)
     limit = parent and part ~= "journal" and parent.max_bytes or limit
   end
-  if flags and not queue.open(n, 6) then
+  if flags and not queue.open(n, 5) then
     frame.touch()
     local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-    queue.create(KEYS[6 + n * 8 - 7], generation, "flags", flags, "max_bytes", limit)
-    redis.call("HSET", KEYS[4], name, generation)
+    queue.create(KEYS[5 + n * 8 - 7], generation, "flags", flags, "max_bytes", limit)
+    redis.call("HSET", KEYS[3], name, generation)
   end
 end
 return frame.close({ status.OK })

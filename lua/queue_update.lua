@@ -15,7 +15,7 @@
 --- require "lib/ring"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 6)
+local q = queue.open(1, 5)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 frame.touch()
 local flags = ""

@@ -15,7 +15,7 @@
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
 -- ARGV[13+] settlement  three for each run: action, fence, ids (lib/settle)
--- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then id, state, record each
+-- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then messages (lib/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
 -- RETURNS MATCH_OPTIONS
@@ -43,7 +43,7 @@
 --- require lazy "lib/turn"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
@@ -51,7 +51,7 @@ if frame.again then
   return frame.again.reply
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 3)
+queue.join(q, 2)
 local more = due.serve(q)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
@@ -85,7 +85,7 @@ if ARGV[9] ~= "" then
 end
 local cursor, from = "", ""
 if ARGV[8] ~= "" then cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2) end
-local turns, entries, place = queue.is(q, "x") and not q.parent, nil, nil
+local turns, entries, place, ids, recs = queue.is(q, "x") and not q.parent, nil, nil, nil, nil
 if turns then turn.load() end
 if cursor == "R" then
   entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
@@ -116,10 +116,10 @@ elseif from == "end" then
 elseif cursor == "" and turns then
   entries = turn.take(q, count)
 else
-  entries = seek.available(q, from, count)
+  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"))
 end
 
-if #entries == 0 then
+if not ids and #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
   if wake.leaving(ticket) then
@@ -134,37 +134,30 @@ if #entries == 0 then
 end
 
 -- apply ------------------------------------------------------------------------------------------
-local size, ids = 0, { nil }
-for n = 1, #entries do
-  local e = entries[n]
-  if #entries > 1 then size = size + (e.st and e.st.size or position.size(q, e)) end
-  if n > 1 and size > 1048576 and not entries.whole then
-    for k = #entries, n, -1 do entries[k] = nil end
-    break
-  end
-  ids[n] = e.lid
-end
+if not recs then ids = seek.fit(q, entries) end
 if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
 if ARGV[9] ~= "" then wake.drop(q, waiter, ARGV[11]) end
 frame.touch()
-local deadline = ""
-reply = { status.OK, "", 0, "", "", frame.now, #lost, nil, nil, nil }
-for n = 1, #lost do reply[n + 7] = lost[n] end
-local upto = 7 + #lost
+local kind, owner, fence, deadline = "", "", "", ""
 if mode == "lock" then
-  deadline = string.format("%d", frame.now + ARGV[7])
-  reply[4] = string.format("%d", frame.history)
-  position.lock(q, entries, "L", ARGV[1], reply[4], deadline)
+  kind, owner = "L", ARGV[1]
+  fence, deadline = string.format("%d", frame.history), string.format("%d", frame.now + ARGV[7])
 elseif t then
-  deadline = t.deadline
-  reply[4] = t.fence
-  position.lock(q, entries, "R", t.id, t.fence, deadline)
-  tx.add(t, q, "R", ids)
+  kind, owner, fence, deadline = "R", t.id, t.fence, t.deadline
 end
-reply[5] = deadline
-message.all(q, reply, entries)
+reply = { status.OK, "", 0, fence, deadline, frame.now, #lost, nil, nil, nil }
+for n = 1, #lost do reply[n + 7] = lost[n] end
+local upto = #reply
+if recs then
+  position.grant(q, ids, recs, kind, owner, fence, deadline)
+  message.plain(reply, ids, recs)
+else
+  if mode ~= "take" then position.lock(q, entries, kind, owner, fence, deadline) end
+  message.all(q, reply, entries)
+end
 if mode == "take" then
   position.delete(q, entries, "receive")
   return finish(reply)
 end
+if t then tx.add(t, q, "R", ids) end
 return finish(reply, upto, table.concat(ids, ","))

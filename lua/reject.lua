@@ -21,7 +21,7 @@ local reply = frame.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], ARGV[4])
 if not t then return frame.close({ code }) end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 local e = q and position.read(q, { ARGV[5] })[1]
 if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
@@ -31,7 +31,7 @@ local ops, name = txlog.operations(t), queue.name(q)
 local why = ARGV[6] ~= "" and "  " .. ARGV[6] or ""
 for k = 1, #ops do
   if ops[k].lid == e.lid and ops[k].queue == name then
-    redis.call("HSET", KEYS[3], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. why)
+    redis.call("HSET", KEYS[2], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. why)
   end
 end
 frame.touch()

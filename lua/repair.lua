@@ -9,9 +9,25 @@
 -- RETURNS CONTINUE nothing was done: the store has changed meanwhile
 -- FLAGS allow-oom
 --- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/quota"
 local reply = frame.open()
 if reply then return reply end
 if string.format("%.0f", frame.history) ~= ARGV[3] then return frame.close({ status.CONTINUE, "", 0, frame.history }) end
+
+-- One of the numbers in a queue's `counts`. Where they cannot be read all begin anew, and the next call looks at all.
+local function recount(q, element, value)
+  if not q then return end
+  if not q.messages then q.messages, q.bytes, q.gone, q.due, q.waiting, q.hooked = 0, 0, 0, 0, true, true end
+  if element == "waiting" then
+    q.waiting = value == "1"
+  else
+    q[element] = tonumber(value)
+  end
+  q.changed = true
+  quota.write(q)
+end
+
 frame.touch()
 for n = 4, #ARGV, 4 do
   local what, key, element, value = ARGV[n], KEYS[tonumber(ARGV[n + 1])], ARGV[n + 2], ARGV[n + 3]
@@ -27,10 +43,10 @@ for n = 4, #ARGV, 4 do
     redis.call("UNLINK", key)
   elseif what == "persist" then
     redis.call("PERSIST", key)
-  elseif element == "messages" then
-    frame.messages, frame.bytes = tonumber(value), tonumber(frame.bytes)
-  elseif element == "bytes" then
-    frame.messages, frame.bytes = tonumber(frame.messages), tonumber(value)
+  elseif key == KEYS[1] then
+    frame[element] = value
+  else
+    recount(queue.open((tonumber(ARGV[n + 1]) - 6) / 8 + 1, 5), element, value)
   end
   -- Made anew from the fields, if it was made from what is wrong.
   if what == "hset" or what == "hdel" then redis.call("HDEL", key, "brief") end

@@ -10,19 +10,19 @@
 --- require "lib/replay"
 local reply = frame.open()
 if reply then return reply end
-local kept = redis.call("HMGET", KEYS[2], string.match(ARGV[3], "^%d+"), ARGV[3])
+local kept = redis.call("HMGET", KEYS[1], string.match(ARGV[3], "^%d+"), ARGV[3])
 if not kept[1] then return frame.close({ status.OK, "", 0, "expired" }) end
 local last, ids, stored = string.match(kept[2] or "0 0 - 0 0 ", "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
 if tonumber(last) < tonumber(ARGV[4]) then
   frame.touch()
-  redis.call("HSET", KEYS[2], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
+  redis.call("HSET", KEYS[1], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
     .. string.format("%.0f %.0f ", status.OPERATION_CANCELLED, frame.history))
   -- The slot may be higher than all that ever wrote: its session has to know it.
   local session = string.match(ARGV[3], "^%d+")
   local mine = session == string.match(ARGV[1], "^%d+") and frame.enlist
   local text = frame.highest(mine or kept[1], ARGV[3])
   if text then
-    redis.call("HSET", KEYS[2], session, text)
+    redis.call("HSET", KEYS[1], session, text)
     if mine then frame.enlist = frame.highest(text, ARGV[1]) end
   end
   return frame.close({ status.OK, "", 0, "never" })

@@ -15,18 +15,17 @@
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/session"
-local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "seq", "terms")
+local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "brief", "", "history", 0, "seq", 0, "messages", 0, "bytes", 0, "schema", "1",
-    "incarnation", ARGV[7], "clock", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
-    "test", ARGV[6], "run_id", ARGV[5])
+  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", "2", "incarnation", ARGV[7], "clock", 0,
+    "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
   frame.brief()
-  kept = { "1", ARGV[6], ARGV[5], "0" }
+  kept = { "2", ARGV[6], ARGV[5] }
 end
 -- Here the field itself counts, and not what a brief says of it: whoever changed it may know nothing of briefs.
-if kept[1] ~= "1" then redis.call("HDEL", KEYS[1], "brief") end
+if kept[1] ~= "2" then redis.call("HDEL", KEYS[1], "brief") end
 local reply = frame.open()
 if reply then return reply end
 session.sweep()
@@ -35,19 +34,19 @@ session.units()
 -- issued again, so the counter jumps. 2^21 restarts fit before it leaves the exact range of a double.
 if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
   if kept[3] ~= "" then frame.seq = frame.seq + 4294967296 end
-  kept[5] = session.term(kept[5] or "")
-  redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[5])
+  kept[4] = session.term(kept[4] or "")
+  redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[4])
   frame.touch()
 end
 local number, highest = ARGV[8], ""
 if number == "" then
   number = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "sessno", 1))
 else
-  local text = redis.call("HGET", KEYS[2], number)
+  local text = redis.call("HGET", KEYS[1], number)
   if not text then return frame.close({ status.SESSION_EXPIRED }) end
   highest = string.match(text, "^%d+(.*)$")
 end
 frame.touch()
-redis.call("HSET", KEYS[2], number, ARGV[4] .. highest)
-redis.call("ZADD", KEYS[6], frame.now + tonumber(ARGV[4]), number)
-return frame.close({ status.OK, "", 0, number, frame.now, kept[2], kept[5] or "" })
+redis.call("HSET", KEYS[1], number, ARGV[4] .. highest)
+redis.call("ZADD", KEYS[5], frame.now + tonumber(ARGV[4]), number)
+return frame.close({ status.OK, "", 0, number, frame.now, kept[2], kept[4] or "" })

@@ -19,9 +19,9 @@
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 3)
+queue.join(q, 2)
 due.serve(q)
 local lost = not frame.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
 reply = frame.missing or { status.OK, "", 0, frame.now }

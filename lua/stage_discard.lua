@@ -13,18 +13,18 @@
 --- require "lib/sink"
 local reply = frame.open()
 if reply then return reply end
-local s, gone = sink.open(KEYS[4], ARGV[3]), 0
+local s, gone = sink.open(KEYS[3], ARGV[3]), 0
 local kept = {}
 for name in string.gmatch(s.manifest, "[^,]+") do kept[name] = true end
 frame.touch()
 for n = 6, #ARGV do
   if not kept[ARGV[n]] then
     redis.call("UNLINK", KEYS[n])
-    gone = gone + redis.call("HDEL", KEYS[5], ARGV[n])
+    gone = gone + redis.call("HDEL", KEYS[4], ARGV[n])
   end
 end
 if ARGV[4] ~= "" then
-  redis.call("HSET", KEYS[5], "closed", ARGV[4])
-  redis.call("PEXPIRE", KEYS[5], ARGV[5])
+  redis.call("HSET", KEYS[4], "closed", ARGV[4])
+  redis.call("PEXPIRE", KEYS[4], ARGV[5])
 end
 return frame.close({ status.OK, "", 0, gone })

@@ -11,10 +11,10 @@
 --- require "lib/sink"
 local reply = frame.open()
 if reply then return reply end
-local s = sink.open(KEYS[4], ARGV[3])
+local s = sink.open(KEYS[3], ARGV[3])
 reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }
-for _, name in ipairs(redis.call("HKEYS", KEYS[5])) do
-  local stage = name ~= "closed" and sink.stage(KEYS[5], name)
+for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
+  local stage = name ~= "closed" and sink.stage(KEYS[4], name)
   if stage then
     reply[#reply + 1] = name
     reply[#reply + 1] = stage.queue

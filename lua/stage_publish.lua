@@ -34,7 +34,7 @@ local reply = frame.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local at, batch, limit = 3 + tonumber(ARGV[7]) * 8, tonumber(ARGV[4]), tonumber(ARGV[6])
+local at, batch, limit = 2 + tonumber(ARGV[7]) * 8, tonumber(ARGV[4]), tonumber(ARGV[6])
 local sinks, registry = KEYS[at + 1], KEYS[at + 2]
 local s = sink.open(sinks, ARGV[3])
 local function refuse(code, ...) return frame.close({ code, "", 0, ... }) end

@@ -13,7 +13,7 @@
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local function say(name, value)
@@ -28,7 +28,7 @@ say("waiters", redis.call("ZCARD", q.w))
 q.gone = tonumber(q.gone)
 say("left", q.gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
-  local beside = queue.open(n + 1, 3)
+  local beside = queue.open(n + 1, 2)
   say(name .. "_messages", beside and beside.messages or 0)
   say(name .. "_bytes", beside and beside.bytes or 0)
 end

@@ -12,7 +12,7 @@
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
-local q, to = queue.open(1, 6), queue.open(2, 6)
+local q, to = queue.open(1, 5), queue.open(2, 5)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "topic" }) end
 if not queue.is(q, "f") then return frame.close({ status.INVALID_PARAMETER, "", 0, "topic" }) end
 if not to and ARGV[3] ~= "" then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "subscriber" }) end
@@ -20,7 +20,7 @@ if to and queue.is(to, "f") and ARGV[3] ~= "" then
   return frame.close({ status.INVALID_PARAMETER, "", 0, "subscriber" })
 end
 frame.touch()
-local field = "sub:" .. string.match(KEYS[15], ":q:([^:]+):q$")
+local field = "sub:" .. string.match(KEYS[14], ":q:([^:]+):q$")
 if ARGV[3] == "" then
   redis.call("HDEL", q.q, field)
 else

@@ -10,7 +10,7 @@
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 6)
+local q = queue.open(1, 5)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local fields = redis.call("HGETALL", q.q)

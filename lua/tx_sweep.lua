@@ -9,7 +9,7 @@
 --- require "lib/txlog"
 local reply = frame.open()
 if reply then return reply end
-local lapsed, fields = {}, redis.call("HGETALL", KEYS[3])
+local lapsed, fields = {}, redis.call("HGETALL", KEYS[2])
 for n = 1, #fields, 2 do
   local deadline, count = string.match(fields[n + 1], "^(%d+) %d+ (%d+) ")
   if deadline and not string.find(fields[n], ":", 1, true) and tonumber(deadline) <= frame.now then

@@ -12,7 +12,7 @@
 --- require "lib/queue"
 local reply = frame.open()
 if reply then return reply end
-local q = queue.open(1, 3)
+local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 local stem = "y" .. ARGV[4] .. "\0"
 local marks = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 500)

@@ -31,9 +31,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 #: Keys of one queue, in the order in which every script receives them.
 QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
 #: Keys of the manager, in the order in which every script receives them. Scripts that work on messages
-#: declare the first three; those that create, open or delete queues declare all six.
-MANAGER_PARTS = ("meta", "sessions", "txs", "queues", "handles", "idle")
-MESSAGE_SCRIPT_PARTS = 3
+#: declare the first two; those that create, open or delete queues declare all five.
+MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
+MESSAGE_SCRIPT_PARTS = 2
+#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/lib/frame, lua/lib/queue).
+META_COUNTS = ("history", "seq", "messages", "bytes")
+QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "hooked")
 
 
 def encode(name: str) -> str:

@@ -83,7 +83,7 @@ class Floor(RawFloor):
             record = self._ask(*floor.words("tx_receive", floor.KEYS))[3]
             check_envelope(record)
             self._ask(*floor.words("tx_send", floor.TARGET_KEYS, record))
-            self._ask(*floor.words("tx_commit", floor.KEYS + floor.TARGET_KEYS[3:]))
+            self._ask(*floor.words("tx_commit", floor.KEYS + floor.TARGET_KEYS[2:]))
 
 
 class FloorRedisPy(Floor):
@@ -116,9 +116,9 @@ class FloorRecords(RawFloor):
         for start in range(first, first + count, size):
             numbers = range(start, min(start + size, first + count))
             ids = [number.to_bytes(8, "big") for number in numbers]
-            self.tell("ZADD", floor.KEYS[4], *[word for one in ids for word in ("0", one)])
+            self.tell("ZADD", floor.KEYS[3], *[word for one in ids for word in ("0", one)])
             records = [word for one, n in zip(ids, numbers, strict=True) for word in (one, envelope(n))]
-            self.tell("HSET", floor.KEYS[6], *records)
+            self.tell("HSET", floor.KEYS[5], *records)
             self.hear()
             self.hear()
 

@@ -5,7 +5,7 @@
 -- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
 --
 -- Rows, each: letter, number of elements, key, more elements.
---   K key type ttl_ms        every key that exists          H key field value      meta, queues, txs, sessions, q
+--   K key type ttl_ms        every key that exists          H key field value      meta, queues, txs, q
 --   Z key member score       handles, idle, w
 --   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have
 --   B key id size            a large body without a record of its own
@@ -13,7 +13,7 @@
 --   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
 --   S key member score       an element of a or i that is not at 0: reads go by the order of equal scores
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
-local audit = { order = "qalmstwi", types = { meta = "hash", sessions = "hash", txs = "hash", queues = "hash",
+local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
   i = "zset" } }
 
@@ -59,12 +59,13 @@ function audit.page(out, at, cursor, budget)
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
   for n = 1, #items, 2 do
+    local name, value = items[n], items[n + 1]
     if part == "a" or part == "l" or part == "s" or part == "t" or part == "i" then
-      audit.element(out, at, part, items[n], items[n + 1])
+      audit.element(out, at, part, name, value)
     elseif kind == "zset" then
-      audit.row(out, "Z", key, items[n], items[n + 1])
+      audit.row(out, "Z", key, name, value)
     else
-      audit.row(out, "H", key, items[n], part == "sessions" and string.sub(items[n + 1], 1, 96) or items[n + 1])
+      audit.row(out, "H", key, name, part == "meta" and string.find(name, "^%d") and string.sub(value, 1, 96) or value)
     end
   end
   return found[1], #items / 2
@@ -113,7 +114,7 @@ end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.
 function audit.records(out, base, cursor, budget)
-  local mean = tonumber(redis.call("HGET", KEYS[base], "bytes") or "") or 0
+  local mean = tonumber(string.match(redis.call("HGET", KEYS[base], "counts") or "", "^%d+ (%d+)")) or 0
   mean = mean / math.max(1, redis.call("HLEN", KEYS[base + 3]))
   local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
   local found = redis.call("HSCAN", KEYS[base + 3], cursor, "COUNT", count)

@@ -80,7 +80,7 @@ function choose.serve(q, ids)
           if exact and kind == "P" and not string.find(parsed[member].f, "[HKCW]") then
             ring.hand(q, slot, ids[n])
           elseif exact then
-            redis.call("HSET", KEYS[2], slot .. "!", "h " .. ids[n])
+            redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[n])
           end
           taken = ring.one(slot, mode) and kind ~= "P"
           served[member] = true

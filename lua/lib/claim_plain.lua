@@ -23,7 +23,7 @@ end
 function claim_plain.take(q, c, most_bytes, after, bound)
   if queue.is(q, "x") or c.count >= c.wanted then return false end
   -- Where special messages come by, a try costs less.
-  local run = redis.call("HGET", q.q, "hooked") and claim.page or claim.run
+  local run = q.hooked and claim.page or claim.run
   local count = math.min(run, c.wanted - c.count)
   local ids, first = claim_plain.ids(q, count, after, bound)
   if #ids == 0 then return false end

@@ -113,6 +113,6 @@ function copy.revive(q, to, e)
   local head, body = copy.awake(to, e)
   local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
-  redis.call("HSET", to.q, "hooked", 1)
+  to.hooked, to.changed = true, true
   return copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
 end

@@ -25,7 +25,7 @@ function due.all(q)
   local soon = due.next(q)
   -- What is left over is due since some moment before now: 0, which is not later than that either.
   q.due = soon > 0 and frame.now + soon or soon == 0 and 0 or nil
-  q.noted = true
+  q.changed = true
   return #lapsed == due.most or #timers == due.most
 end
 

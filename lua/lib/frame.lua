@@ -2,21 +2,21 @@
 --- require lazy "lib/replay"
 -- The frame of every script: the manager, the clock, the operation token, the envelope of the reply.
 --
--- KEYS[1] meta      hash  schema, incarnation, history, seq (SequentialID), messages, bytes, quotas, throttled, clock
--- KEYS[2] sessions  hash  "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot: last sequence and reply;
---                         "<n>.<i>!" handed to a waiter
--- KEYS[3] txs       hash  "<id>" a transaction; "<id>:<k>" its k-th operation
--- ARGV[1] slot      ARGV[2] sequence of the operation token, "" for a script that changes nothing
+-- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "brief" made of them;
+--                     "counts": "history seq messages bytes" (seq: SequentialID); "<n>" a session: ttl in ms, highest
+--                     slot; "<n>.<i>" its slot: last sequence and reply; "<n>.<i>!" handed to a waiter
+-- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
+-- ARGV[1] slot  ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 --
--- Most calls want the same few of meta's fields, and each costs a search: "brief" holds them in one text, "schema
+-- Most calls want the same few of meta's properties, and each costs a search: "brief" holds them in one text, "schema
 -- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls frame.brief().
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  enlist = nil, memo = { size = 0 },
+  owner = "", enlist = nil, memo = { size = 0 },
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
@@ -34,17 +34,19 @@ end
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
 -- names messages that the entry script has to read again. seq, messages and bytes stay text until they change.
 function frame.open()
-  local meta = redis.call("HMGET", KEYS[1], "brief", "history", "seq", "messages", "bytes")
+  frame.owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
+  local meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
   local known, time = frame.memo[meta[1]] or frame.learn(meta[1]), redis.call("TIME")
   if not known.clock then return known end
-  local history, now = tonumber(meta[2]), time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
-  frame.incarnation, frame.history = known.incarnation, history
+  local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
+  local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
+  frame.incarnation, frame.history = known.incarnation, history + 0
   frame.now, frame.stamp = now, string.format("%d", now)
-  frame.seq, frame.messages, frame.bytes = meta[3], meta[4], meta[5]
+  frame.seq, frame.messages, frame.bytes = seq, messages, bytes
   if known.limited then
     frame.throttled, frame.quota_messages, frame.quota_bytes = known.throttled, known.messages, known.bytes
   end
-  if ARGV[2] ~= "" then return frame.token() end
+  if ARGV[2] ~= "" then return frame.token(meta[3], meta[4]) end
 end
 
 -- A brief taken apart; or the reply that says what is wrong.
@@ -53,7 +55,7 @@ function frame.learn(text)
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
   local schema, incarnation, clock, throttled, messages, bytes =
     string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
-  if schema ~= "1" then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
+  if schema ~= "2" then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
   messages, bytes = tonumber(messages), tonumber(bytes)
   return frame.remember(frame.memo, text, { incarnation = incarnation, clock = tonumber(clock),
     limited = throttled == "1" or messages ~= nil or bytes ~= nil, throttled = throttled == "1", messages = messages,
@@ -72,22 +74,21 @@ function frame.brief()
   redis.call("HSET", KEYS[1], "brief", frame.tell())
 end
 
-function frame.token()
-  local owner = string.match(ARGV[1], "^(%d+)%.%d+$")
-  local kept = redis.call("HMGET", KEYS[2], owner or "", ARGV[1])
-  if not kept[1] then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
-  if not kept[2] then
-    frame.enlist = frame.highest(kept[1], ARGV[1])
+-- Is the call of this token to run? Nothing if so, else the reply. What meta keeps of its session and of its slot.
+function frame.token(session, slot)
+  if not session then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
+  if not slot then
+    frame.enlist = frame.highest(session, ARGV[1])
     return
   end
-  local sequence, last = ARGV[2], string.match(kept[2], "^%d+")
+  local sequence, last = ARGV[2], string.match(slot, "^%d+")
   -- Both as they were made from numbers, so the longer or the later text is the larger number.
   if #sequence > #last or (#sequence == #last and sequence > last) then return end
   if sequence ~= last then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
-  local again, reply = string.match(kept[2], "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
+  local again, reply = string.match(slot, "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
   -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
   -- what is there already. A server that is full may refuse that; then nobody is told that the change got further.
-  redis.pcall("HSET", KEYS[2], ARGV[1], kept[2])
+  redis.pcall("HSET", KEYS[1], ARGV[1], slot)
   replay.load()
   reply = replay.decode(reply)
   if again == "-" then return reply end
@@ -138,39 +139,25 @@ function frame.lack(name)
   frame.missing[#frame.missing + 1] = name
 end
 
--- Ends a script: saves the manager, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
+-- Ends a script: saves the counters, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
 -- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function frame.close(reply, upto, ids)
-  local history = string.format("%d", frame.history)
-  if frame.changed then frame.save(history) end
-  reply[2] = frame.incarnation
-  reply[3] = frame.history
-  if ARGV[2] ~= "" then
-    local code = reply[1]
-    local kept = ARGV[2] .. " " .. frame.stamp .. " " .. (ids or "-") .. " "
-      .. (code == 0 and "0" or string.format("%d", code)) .. " " .. history .. " "
-      .. frame.encode(reply, 4, upto or #reply)
-    if frame.enlist then
-      redis.call("HSET", KEYS[2], ARGV[1], kept, string.match(ARGV[1], "^%d+"), frame.enlist)
-    else
-      redis.call("HSET", KEYS[2], ARGV[1], kept)
-    end
+  local history, format = frame.history, string.format
+  reply[2], reply[3] = frame.incarnation, history
+  local counts = frame.changed and format("%d %d %d %d", history, frame.seq, frame.messages, frame.bytes)
+  if ARGV[2] == "" then
+    if counts then redis.call("HSET", KEYS[1], "counts", counts) end
+    return reply
   end
-  return reply
-end
-
--- The history number, and what else is no text any more: it has changed.
-function frame.save(history)
-  local seq, messages, bytes, format = frame.seq, frame.messages, frame.bytes, string.format
-  local counted, issued = type(messages) == "number", type(seq) == "number"
-  if counted and issued then
-    redis.call("HSET", KEYS[1], "history", history, "seq", format("%d", seq), "messages", format("%d", messages),
-      "bytes", format("%d", bytes))
-  elseif counted then
-    redis.call("HSET", KEYS[1], "history", history, "messages", format("%d", messages), "bytes", format("%d", bytes))
-  elseif issued then
-    redis.call("HSET", KEYS[1], "history", history, "seq", format("%d", seq))
+  local code = reply[1]
+  local kept = ARGV[2] .. " " .. frame.stamp .. " " .. (ids or "-") .. " "
+    .. (code == 0 and "0" or format("%d", code)) .. " " .. format("%d", history) .. " "
+    .. frame.encode(reply, 4, upto or #reply)
+  if counts then
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
   else
-    redis.call("HSET", KEYS[1], "history", history)
+    redis.call("HSET", KEYS[1], ARGV[1], kept)
   end
+  if frame.enlist then redis.call("HSET", KEYS[1], frame.owner, frame.enlist) end
+  return reply
 end

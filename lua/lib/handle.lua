@@ -1,14 +1,14 @@
 --- require "lib/frame"
 -- Open handles (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of
--- KEYS[5], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
+-- KEYS[4], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
 local handle = {}
 
 function handle.all(name)
   local found = {}
-  local members = redis.call("ZRANGEBYLEX", KEYS[5], "[" .. name .. "|", "(" .. name .. "}")
+  local members = redis.call("ZRANGEBYLEX", KEYS[4], "[" .. name .. "|", "(" .. name .. "}")
   for n = 1, #members do
     local owner, access, share = string.match(members[n], "^[^|]*|(%d+)|[^|]*|(%l+)|(%l+)$")
-    if redis.call("HEXISTS", KEYS[2], owner) == 1 then
+    if redis.call("HEXISTS", KEYS[1], owner) == 1 then
       found[#found + 1] = { member = members[n], access = access, share = share }
     end
   end

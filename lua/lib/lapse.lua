@@ -35,16 +35,16 @@ end
 -- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned. One of
 -- the same id that was begun later has another fence: it is left alone.
 function lapse.transaction(id, granted)
-  local text = redis.call("HGET", KEYS[3], id)
+  local text = redis.call("HGET", KEYS[2], id)
   if not text then return end
   local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
   if fence ~= granted then return end
   if tonumber(deadline) > frame.now then return deadline end
-  redis.call("HDEL", KEYS[3], id)
+  redis.call("HDEL", KEYS[2], id)
   for from = 1, tonumber(count), 500 do
     local fields = {}
     for k = from, math.min(from + 499, tonumber(count)) do fields[#fields + 1] = id .. ":" .. k end
-    redis.call("HDEL", KEYS[3], unpack(fields))
+    redis.call("HDEL", KEYS[2], unpack(fields))
   end
   frame.touch()
 end

@@ -47,7 +47,7 @@ function mark.sweep(q)
     local session = first and string.match(first, "^y(%d+)%-")
     if not session then return end
     from = "[y" .. session .. "."
-    if redis.call("HEXISTS", KEYS[2], session) == 0 then
+    if redis.call("HEXISTS", KEYS[1], session) == 0 then
       local dead = redis.call("ZRANGEBYLEX", q.i, "[y" .. session .. "-", "(" .. from, "LIMIT", 0, 256)
       redis.call("ZREM", q.i, unpack(dead))
     end

@@ -1,24 +1,32 @@
 --- require "lib/record"
--- Messages inside a reply: three elements each, id, state, record with its body.
+-- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
+-- states, "deliveries aborts moves last_move_ms" or "" each, "," between them, one for all if they are alike; then each
+-- record, and behind one with flag bit 8 its body.
 local message = {}
 
 -- Deliveries of the state handed out: this reading included when it took or locked the message.
-function message.append(q, reply, e)
-  message.all(q, reply, { e })
-end
-
 function message.all(q, reply, entries)
-  local at, byte = #reply, string.byte
+  local first, at, ids, told, byte = #reply + 1, #reply + 2, {}, {}, string.byte
+  if #entries == 0 then return end
+  reply[first], reply[at] = "", ""
   for n = 1, #entries do
     local e = entries[n]
     local st, rec = e.st, e.rec
+    ids[n], told[n] = e.lid, e.seen or st and record.counts(st) or ""
+    at = at + 1
+    reply[at] = rec
     local flag = byte(rec, 14)
     if flag ~= 48 and flag ~= 104 and record.flag(rec, 8) then
-      rec = rec .. (redis.call("HGET", q.m, "^" .. e.lid) or "")
+      at = at + 1
+      reply[at] = redis.call("HGET", q.m, "^" .. e.lid) or ""
     end
-    reply[at + 1] = e.lid
-    reply[at + 2] = e.seen or st and record.counts(st) or ""
-    reply[at + 3] = rec
-    at = at + 3
   end
+  reply[first], reply[first + 1] = table.concat(ids), table.concat(told, ",")
+end
+
+-- The same of messages that position.grant has locked.
+function message.plain(reply, ids, recs)
+  local at = #reply + 2
+  reply[at - 1], reply[at] = table.concat(ids), "1 0 0 0"
+  for n = 1, #recs do reply[at + n] = recs[n] end
 end

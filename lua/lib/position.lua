@@ -26,19 +26,16 @@ function position.spread(command, key, pairs, first, second)
   end
 end
 
--- Entries of these ids; those without a record are left out.
-function position.read(q, ids)
-  local entries, size, at = { nil }, #ids, 0
-  if size == 0 then return entries end
-  if size == 1 then
-    local rec = redis.call("HGET", q.m, ids[1])
-    local text = rec and redis.call("HGET", q.s, ids[1])
-    if rec then entries[1] = { lid = ids[1], rec = rec, st = text and record.state(text) or nil, seen = nil } end
-    return entries
-  end
-  local recs = redis.call("HMGET", q.m, unpack(ids))
-  local states = redis.call("HMGET", q.s, unpack(ids))
-  for n = 1, size do
+-- Records and states of these ids, false for what there is none of.
+function position.texts(q, ids)
+  if #ids == 0 then return {}, {} end
+  return redis.call("HMGET", q.m, unpack(ids)), redis.call("HMGET", q.s, unpack(ids))
+end
+
+-- The same as entries; those without a record are left out.
+function position.entries(ids, recs, states)
+  local entries, at = { nil }, 0
+  for n = 1, #ids do
     local rec, text = recs[n], states[n]
     if rec then
       at = at + 1
@@ -47,6 +44,10 @@ function position.read(q, ids)
     end
   end
   return entries
+end
+
+function position.read(q, ids)
+  return position.entries(ids, position.texts(q, ids))
 end
 
 -- Keys of the fields that scripts must look at; "" for plain messages, and where the record was not read because there
@@ -205,56 +206,53 @@ end
 
 -- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
 function position.lock(q, entries, kind, owner, fence, deadline)
-  local ids, scores, states, named, byte = { nil }, { nil, nil }, { nil, nil }, { nil }, string.byte
+  local ids, states, named = {}, {}, {}
   local visible = string.find(kind, "V", 1, true)
   local turns = queue.is(q, "x")
-  local tail, simple = " " .. kind .. " " .. owner .. " " .. fence, " " .. kind .. "N " .. owner .. " " .. fence
-  local fresh, made, last = kind == "M" and "0 0 0 0" or "1 0 0 0", {}, 0
+  local tail = " " .. owner .. " " .. fence
   for n = 1, #entries do
     local e = entries[n]
-    local rec, lid = e.rec, e.lid
-    local text
-    local flag = byte(rec, 14)
-    if (flag == 48 or flag == 104) and not e.st and not turns then
-      -- Most messages: at most a correlation id sets this one apart, and nobody had it before.
-      local size = #rec
-      text = made[size]
-      if not text then
-        text = fresh .. " " .. size .. simple
-        made[size] = text
-      end
-      e.seen = fresh
-      if flag == 104 then
-        last = last + 1
-        named[last] = record.member(rec, lid)
-      end
-    else
-      local plain = position.begin(q, e, kind, turns)
-      text = e.seen .. " " .. e.st.size .. (plain and simple or tail)
-      if record.flag(rec, 1) then
-        position.leave(q, e, true, named, false)
-        last = #named
-      end
+    local plain = position.begin(q, e, kind, turns)
+    if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
+    ids[n] = e.lid
+    states[n * 2 - 1] = e.lid
+    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail
+    if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
+  end
+  position.hold(q, ids, states, named, deadline)
+end
+
+-- The same for messages that seek.plain found to be plain, without a table for each. Most have one of a few sizes.
+function position.grant(q, ids, recs, kind, owner, fence, deadline)
+  local states, named, last, made, byte = { nil, nil }, { nil }, 0, {}, string.byte
+  local tail = " " .. kind .. "N " .. owner .. " " .. fence
+  for n = 1, #ids do
+    local rec, lid = recs[n], ids[n]
+    local size = #rec
+    local text = made[size]
+    if not text then
+      text = "1 0 0 0 " .. size .. tail
+      made[size] = text
     end
-    ids[n] = lid
-    scores[n * 2 - 1] = deadline
-    scores[n * 2] = lid
-    states[n * 2 - 1] = lid
-    states[n * 2] = text
-    if visible then redis.call("ZADD", q.i, 0, "v" .. lid) end
+    states[n * 2 - 1], states[n * 2] = lid, text
+    if byte(rec, 14) == 104 then
+      last = last + 1
+      named[last] = record.member(rec, lid)
+    end
   end
-  if last > 0 then redis.call("ZREM", q.i, unpack(named)) end
-  queue.note(q, deadline)
-  frame.touch()
-  if #entries == 1 then
-    redis.call("ZREM", q.a, ids[1])
-    redis.call("ZADD", q.l, deadline, ids[1])
-    redis.call("HSET", q.s, ids[1], states[2])
-    return
-  end
+  position.hold(q, ids, states, named, deadline)
+end
+
+-- What both write: the states of these ids, their elements in the index go.
+function position.hold(q, ids, states, named, deadline)
+  local scores = { nil, nil }
+  for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
+  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
   redis.call("ZREM", q.a, unpack(ids))
   position.spread("ZADD", q.l, scores, "0", position.long)
   position.spread("HSET", q.s, states, position.long, position.long)
+  queue.note(q, deadline)
+  frame.touch()
 end
 
 -- One more delivery of an entry in its state. Does its end need no look at the record?

@@ -85,9 +85,9 @@ function publish.queues(count)
   side.first, side.groups = 3, {}
   local found = {}
   for n = 1, count do
-    local name = string.match(KEYS[3 + n * 8 - 7], ":q:([^:]+):q$")
+    local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
     side.groups[name] = n
-    local q = queue.open(n, 3)
+    local q = queue.open(n, 2)
     if q then
       q.due_messages, q.due_bytes = 0, 0
       found[name] = q

@@ -8,7 +8,10 @@
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
 --
 -- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|
--- quota_bytes". Whoever writes one of these calls queue.brief.
+-- quota_bytes". Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call: "messages
+-- bytes gone due waiting hooked". gone: how many have left it; due: when to look at its timers, -1 never; waiting: 1 if
+-- readers may wait; hooked: 1 once a special message came. Only lib/quota writes it; its numbers stay text until they
+-- change.
 local queue = { opened = {}, memo = { size = 0 } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
@@ -16,16 +19,19 @@ function queue.open(n, first)
   local at = first + (n - 1) * 8
   local key = KEYS[at + 1]
   if not key then return end
-  local p = redis.call("HMGET", key, "brief", "messages", "bytes", "gone", "due", "waiting")
+  if queue.opened[key] then return queue.opened[key] end  -- of two, one would write what the other does not know
+  local p = redis.call("HMGET", key, "brief", "counts")
   local known = queue.memo[p[1]] or queue.learn(key, p[1])
   if not known then return end
-  local soon = p[5]
+  local messages, bytes, gone, due, waiting, hooked =
+    string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
   local q = {
     q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
-    generation = known.generation, messages = tonumber(p[2]), bytes = tonumber(p[3]), flags = known.flags,
-    quota_messages = known.messages, quota_bytes = known.bytes, max_bytes = known.max_bytes,
-    due = soon and soon ~= "" and tonumber(soon) or nil, waiting = p[6] == "1", gone = p[4] or 0,
+    generation = known.generation, flags = known.flags, max_bytes = known.max_bytes,
+    quota_messages = known.messages, quota_bytes = known.bytes,
+    messages = messages, bytes = bytes, gone = gone, due = due and due ~= "-1" and due + 0 or nil,
+    waiting = waiting == "1", hooked = hooked == "1", changed = false,
   }
   queue.opened[key] = q
   return q
@@ -50,8 +56,7 @@ end
 
 -- A new queue, with more of its fields given in pairs. What each call reads comes first: Redis finds it first, too.
 function queue.create(key, generation, ...)
-  redis.call("HSET", key, "brief", "", "messages", 0, "bytes", 0, "gone", 0, "due", "", "waiting", "",
-    "generation", generation, "created", frame.now, "modified", frame.now, ...)
+  redis.call("HSET", key, "brief", "", "counts", "0 0 0 -1 0 0", "generation", generation, "created", frame.now, "modified", frame.now, ...)
   queue.brief(key)
 end
 
@@ -71,7 +76,7 @@ function queue.note(q, at)
   at = tonumber(at)
   if not q.due or at < q.due then
     q.due = at
-    q.noted = true
+    q.changed = true
   end
 end
 

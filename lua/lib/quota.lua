@@ -24,8 +24,8 @@ function quota.add(q, count, bytes)
   if count == 0 then return end
   q.messages = q.messages + count
   q.bytes = q.bytes + bytes
-  q.counted = true
-  if count < 0 then q.gone, q.left = q.gone - count, true end
+  if count < 0 then q.gone = q.gone - count end
+  q.changed = true
   frame.messages = frame.messages + count
   frame.bytes = frame.bytes + bytes
   if q.parent then
@@ -52,30 +52,14 @@ function quota.save(q)
 end
 
 function quota.write(q)
-  if q.parent then quota.due(q.parent) end
-  if not q.counted then return quota.due(q) end
-  local messages, bytes = string.format("%d", q.messages), string.format("%d", q.bytes)
-  if q.noted or q.hooked and q.left then
-    -- "hooked", a special message came, stays with the queue.
-    local args = { "messages", messages, "bytes", bytes, "gone", string.format("%d", q.gone), nil, nil, nil, nil }
-    if q.hooked then args[7], args[8] = "hooked", "1" end
-    if q.noted then args[#args + 1], args[#args + 2] = "due", q.due or "" end
-    redis.call("HSET", q.q, unpack(args))
-    q.noted = false
-  elseif q.left then
-    redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "gone", string.format("%d", q.gone))
-  elseif q.hooked then
-    redis.call("HSET", q.q, "messages", messages, "bytes", bytes, "hooked", "1")
-  else
-    redis.call("HSET", q.q, "messages", messages, "bytes", bytes)
-  end
   if q.parent then
-    redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
+    if q.changed and q.parent.sub_messages then
+      redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
+    end
+    quota.write(q.parent)
   end
-  q.counted, q.hooked = false, false
-end
-
-function quota.due(q)
-  if q.noted then redis.call("HSET", q.q, "due", q.due or "") end
-  q.noted = false
+  if not q.changed then return end
+  redis.call("HSET", q.q, "counts", string.format("%d %d %d %d %d %d", q.messages, q.bytes, q.gone, q.due or -1,
+    q.waiting and 1 or 0, q.hooked and 1 or 0))
+  q.changed = false
 end

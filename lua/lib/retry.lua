@@ -65,7 +65,7 @@ function retry.judge(q, entries)
         local over = frame.now + retry.rest(q, e)
         redis.call("ZADD", q.t, string.format("%.0f", over), "b" .. e.lid)
         queue.note(q, over)
-        redis.call("HSET", q.q, "hooked", 1) -- a purge must look at what the queue's timers are for
+        q.hooked, q.changed = true, true -- a purge must look at what the queue's timers are for
       end
     end
   end

@@ -1,4 +1,5 @@
 --- require lazy "lib/choose"
+--- require "lib/quota"
 -- The doorbells of waiting readers (lib/wake tells what a waiter is). Loaded only when somebody waits.
 local ring = {}
 
@@ -46,7 +47,7 @@ function ring.any(q, ids)
         ring.one(slot, mode)
       elseif ring.one(slot, mode) then
         -- Which message is meant: of two readers rung together, the one that waited longer gets the first.
-        redis.call("HSET", KEYS[2], slot .. "!", "h " .. ids[at])
+        redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[at])
         at = at + 1
         if at > #ids then break end
       end
@@ -55,7 +56,10 @@ function ring.any(q, ids)
     from = from + 64
   end
   if #rung > 0 then redis.call("ZREM", q.w, unpack(rung)) end
-  if redis.call("EXISTS", q.w) == 0 then redis.call("HSET", q.q, "waiting", "") end
+  if redis.call("EXISTS", q.w) == 0 then
+    q.waiting, q.changed = false, true
+    quota.write(q)
+  end
 end
 
 -- A copy of the message for a waiting peek, so that it sees what satisfied it.
@@ -64,7 +68,7 @@ function ring.hand(q, slot, lid)
   if not rec then return end
   local large = redis.call("HGET", q.m, "^" .. lid) or ""
   local state = redis.call("HGET", q.s, lid) or ""
-  redis.call("HSET", KEYS[2], slot .. "!", "m " .. lid .. " " .. string.match(state, "^%d* ?%d* ?%d* ?%d*")
+  redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. string.match(state, "^%d* ?%d* ?%d* ?%d*")
     .. "\n" .. rec .. large)
 end
 

@@ -4,11 +4,11 @@
 --- require lazy "lib/index"
 -- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
 -- under a cursor still has a "next".
-local seek = {}
+local seek = { most = 1048576 }
 
--- Up to `count` available entries behind `after` ("" from the front).
--- Expired ones are passed over; lib/due removes them
-function seek.available(q, after, count)
+-- Up to `count` available entries behind `after` ("" from the front); with `quick` their ids and records instead, if
+-- they are plain. Expired ones are passed over; lib/due removes them.
+function seek.available(q, after, count, quick)
   local found, page = { nil }, count
   for _ = 1, 8 do
     local ids
@@ -17,7 +17,9 @@ function seek.available(q, after, count)
     else
       ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
-    local entries, byte, kept = position.read(q, ids), string.byte, #found
+    local recs, states = position.texts(q, ids)
+    if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
+    local entries, byte, kept = position.entries(ids, recs, states), string.byte, #found
     for n = 1, #entries do
       local e = entries[n]
       local flag = byte(e.rec, 14)
@@ -30,6 +32,38 @@ function seek.available(q, after, count)
     after, page = ids[#ids], 128
   end
   return found
+end
+
+-- Most messages: at most a correlation id sets them apart, and nobody had them before. Are all of them such? What would
+-- make a reply of more than a megabyte is taken off the lists.
+function seek.plain(ids, recs, states)
+  local size, byte = 0, string.byte
+  for n = 1, #ids do
+    local rec = recs[n]
+    local flag = rec and not states[n] and byte(rec, 14)
+    if flag ~= 48 and flag ~= 104 then return false end
+    size = size + #rec
+    if size > seek.most and n > 1 then
+      for k = #ids, n, -1 do ids[k], recs[k] = nil, nil end
+      break
+    end
+  end
+  return true
+end
+
+-- The same limit for entries: those that go into one reply stay. Returns their ids.
+function seek.fit(q, entries)
+  local size, ids = 0, { nil }
+  for n = 1, #entries do
+    local e = entries[n]
+    if #entries > 1 then size = size + (e.st and e.st.size or position.size(q, e)) end
+    if n > 1 and size > seek.most and not entries.whole then
+      for k = #entries, n, -1 do entries[k] = nil end
+      break
+    end
+    ids[n] = e.lid
+  end
+  return ids
 end
 
 -- The entries that the index alone names for a filter; nothing if that takes more (lib/search).

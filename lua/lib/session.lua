@@ -1,5 +1,5 @@
 --- require "lib/frame"
--- Sessions and their slots. KEYS[6] idle: zset of session numbers, score: when to look whether one was used since.
+-- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
 local session = { chunk = 256, terms = 64 }
 
 -- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. Whoever knew
@@ -16,7 +16,7 @@ end
 
 -- Time to live in ms, and the number of its highest slot; -1 if it never used one.
 function session.read(number)
-  local ttl, highest = string.match(redis.call("HGET", KEYS[2], number) or "0", "^(%d+) ?(%d*)$")
+  local ttl, highest = string.match(redis.call("HGET", KEYS[1], number) or "0", "^(%d+) ?(%d*)$")
   return tonumber(ttl), tonumber(highest) or -1
 end
 
@@ -29,10 +29,10 @@ function session.drop(number)
       fields[#fields + 1] = number .. "." .. n
       fields[#fields + 1] = number .. "." .. n .. "!"
     end
-    redis.call("HDEL", KEYS[2], unpack(fields))
+    redis.call("HDEL", KEYS[1], unpack(fields))
   end
-  redis.call("HDEL", KEYS[2], number)
-  redis.call("ZREM", KEYS[6], number)
+  redis.call("HDEL", KEYS[1], number)
+  redis.call("ZREM", KEYS[5], number)
   frame.touch()
 end
 
@@ -42,7 +42,7 @@ function session.used(number)
   for from = 0, highest, session.chunk do
     local slots = {}
     for n = from, math.min(from + session.chunk - 1, highest) do slots[#slots + 1] = number .. "." .. n end
-    local kept = redis.call("HMGET", KEYS[2], unpack(slots))
+    local kept = redis.call("HMGET", KEYS[1], unpack(slots))
     for n = 1, #slots do
       if kept[n] then last = math.max(last, tonumber(string.match(kept[n], "^%d+ (%d+)"))) end
     end
@@ -54,26 +54,26 @@ end
 function session.handles(gone)
   local left, from = {}, 0
   repeat
-    local page = redis.call("ZRANGE", KEYS[5], from, from + 499)
+    local page = redis.call("ZRANGE", KEYS[4], from, from + 499)
     from = from + 500
     for n = 1, #page do
       if gone[string.match(page[n], "^[^|]*|(%d+)|")] then left[#left + 1] = page[n] end
     end
   until #page < 500
   for at = 1, #left, 500 do
-    redis.call("ZREM", KEYS[5], unpack(left, at, math.min(at + 499, #left)))
+    redis.call("ZREM", KEYS[4], unpack(left, at, math.min(at + 499, #left)))
   end
 end
 
 -- Drops a few sessions that nobody used for their time to live.
 function session.sweep()
-  local idle = redis.call("ZRANGEBYSCORE", KEYS[6], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
   local gone, any = {}, false
   for n = 1, #idle do
     local used, ttl = session.used(idle[n])
     local until_ms = used + ttl
     if until_ms > frame.now then
-      redis.call("ZADD", KEYS[6], until_ms, idle[n])
+      redis.call("ZADD", KEYS[5], until_ms, idle[n])
     else
       session.drop(idle[n])
       gone[idle[n]], any = true, true
@@ -86,7 +86,7 @@ end
 -- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
 function session.units()
   local place = redis.call("HGET", KEYS[1], "units") or "0"
-  local page = redis.call("HSCAN", KEYS[3], place, "COUNT", 32)
+  local page = redis.call("HSCAN", KEYS[2], place, "COUNT", 32)
   local dead = {}
   for n = 1, #page[2], 2 do
     local deadline, count = string.match(page[2][n + 1], "^(%d+) %d+ (%d+) %S+$")
@@ -96,7 +96,7 @@ function session.units()
     end
   end
   for from = 1, #dead, 500 do
-    redis.call("HDEL", KEYS[3], unpack(dead, from, math.min(from + 499, #dead)))
+    redis.call("HDEL", KEYS[2], unpack(dead, from, math.min(from + 499, #dead)))
   end
   if #dead > 0 then frame.touch() end
   if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end

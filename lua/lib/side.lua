@@ -3,7 +3,7 @@
 -- Queues beside the one a script works on: journals, dead letters, administration queues, subscribers. A script may
 -- touch only what KEYS names: what it needs besides is told by frame.missing, before anything is changed, and the
 -- client calls again with these queues appended.
-local side = { first = 3, groups = nil }
+local side = { first = 2, groups = nil }
 
 -- A queue's name as its keys spell it, and back.
 function side.encode(name)
@@ -18,7 +18,7 @@ end
 -- client is asked to.
 function side.find(name, make)
   if not side.groups then
-    side.first = string.sub(KEYS[4] or "", -7) == ":queues" and 6 or 3
+    side.first = string.sub(KEYS[3] or "", -7) == ":queues" and 5 or 2
     side.groups = {}
     for n = 1, (#KEYS - side.first) / 8 do
       local own = string.match(KEYS[side.first + n * 8 - 7], ":q:([^:]+):q$")

@@ -34,7 +34,7 @@ end
 -- fields would stop the server for 91 ms.
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
-  if #locked <= sweep.page and not redis.call("HGET", q.q, "hooked") and not queue.is(q, "r")
+  if #locked <= sweep.page and not q.hooked and not queue.is(q, "r")
     and limit == string.format("%014x", tonumber(frame.seq)) then
     return sweep.unlink(q, locked), false
   end

@@ -9,7 +9,7 @@ local tx = { most = 1000 }
 -- The open transaction, or nothing and a status. A lapsed one counts as gone. A fence "+<lease ms>" begins it with this
 -- operation: nothing is written before tx.add.
 function tx.open(id, fence)
-  local text = redis.call("HGET", KEYS[3], id)
+  local text = redis.call("HGET", KEYS[2], id)
   if string.sub(fence, 1, 1) == "+" then
     local ended, last = string.match(text or "0 0 0", "^(%d+) %d+ (%d+)")
     if tonumber(ended) > frame.now then return nil, status.TRANSACTION_SEQUENCE end
@@ -25,9 +25,9 @@ end
 
 -- Writes its record; what is left of a lapsed one with the same id goes.
 function tx.save(t)
-  for k = t.count + 1, t.stale or 0 do redis.call("HDEL", KEYS[3], t.id .. ":" .. k) end
+  for k = t.count + 1, t.stale or 0 do redis.call("HDEL", KEYS[2], t.id .. ":" .. k) end
   t.stale = nil
-  redis.call("HSET", KEYS[3], t.id, t.deadline .. " " .. t.fence .. " " .. t.count .. " " .. t.session)
+  redis.call("HSET", KEYS[2], t.id, t.deadline .. " " .. t.fence .. " " .. t.count .. " " .. t.session)
 end
 
 -- Appends one operation for each id. Room was checked by the caller.
@@ -38,6 +38,6 @@ function tx.add(t, q, op, ids, target)
     args[#args + 1] = t.id .. ":" .. t.count
     args[#args + 1] = op .. " " .. name .. " " .. ids[n] .. (target and " " .. target or "")
   end
-  redis.call("HSET", KEYS[3], unpack(args))
+  redis.call("HSET", KEYS[2], unpack(args))
   tx.save(t)
 end

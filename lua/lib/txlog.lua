@@ -10,7 +10,7 @@ function txlog.operations(t)
   for from = 1, t.count, 500 do
     local fields = {}
     for k = from, math.min(from + 499, t.count) do fields[#fields + 1] = t.id .. ":" .. k end
-    local texts = redis.call("HMGET", KEYS[3], unpack(fields))
+    local texts = redis.call("HMGET", KEYS[2], unpack(fields))
     for k = 1, #texts do
       if texts[k] then
         local op, name, lid, target, why = string.match(texts[k], "^(%S) (%S+) (%x+) ?(%S*) ?(.*)$")
@@ -23,11 +23,11 @@ end
 
 -- Forgets the transaction and its log.
 function txlog.forget(t)
-  redis.call("HDEL", KEYS[3], t.id)
+  redis.call("HDEL", KEYS[2], t.id)
   for from = 1, t.count, 500 do
     local fields = {}
     for k = from, math.min(from + 499, t.count) do fields[#fields + 1] = t.id .. ":" .. k end
-    redis.call("HDEL", KEYS[3], unpack(fields))
+    redis.call("HDEL", KEYS[2], unpack(fields))
   end
   frame.touch()
 end
@@ -36,12 +36,12 @@ end
 -- exist any more is named in `gone`.
 function txlog.queues()
   local found, gone = {}, {}
-  for n = 1, (#KEYS - 3) / 8 do
-    local q = queue.open(n, 3)
+  for n = 1, (#KEYS - 2) / 8 do
+    local q = queue.open(n, 2)
     if q then
       found[queue.name(q)] = q
     else
-      gone[string.match(KEYS[3 + (n - 1) * 8 + 1], ":q:([^:]+):q$")] = true
+      gone[string.match(KEYS[2 + (n - 1) * 8 + 1], ":q:([^:]+):q$")] = true
     end
   end
   for name, q in pairs(found) do

@@ -11,9 +11,9 @@ local wake = {}
 
 -- What was handed to this slot while it waited: kind ("h" hint, "m" message, "c" cancelled) and the rest; or nothing.
 function wake.handed()
-  local text = redis.call("HGET", KEYS[2], ARGV[1] .. "!")
+  local text = redis.call("HGET", KEYS[1], ARGV[1] .. "!")
   if not text then return end
-  redis.call("HDEL", KEYS[2], ARGV[1] .. "!")
+  redis.call("HDEL", KEYS[1], ARGV[1] .. "!")
   return string.sub(text, 1, 1), string.sub(text, 3)
 end
 
@@ -41,7 +41,7 @@ function wake.wait(q, member, ticket, text, from)
   local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
   ticket = number
   if not again then ticket = string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) end
-  if not q.waiting then redis.call("HSET", q.q, "waiting", "1") end
+  if not q.waiting then q.waiting, q.changed = true, true end
   if text == "" then
     redis.call("ZADD", q.w, "NX", ticket, member)
     return ticket

@@ -13,7 +13,7 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 #: Format of the data that this client reads and writes.
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(slots=True)
@@ -76,21 +76,23 @@ def info(manager: ManagerKeys) -> Call[ManagerInfo]:
 
     def parse(status: int, payload: Payload) -> ManagerInfo:
         check(status)
-        row = [text(item) for item in payload[3:]]
-        fields = dict(zip(row[::2], row[1::2], strict=True))
+        queues, sessions, transactions, messages, size, incarnation, history, schema, throttled, *quotas = (
+            payload
+        )
+        limits = [number(item) if item else None for item in quotas]
         return ManagerInfo(
             name=manager.manager,
-            incarnation=fields["incarnation"],
-            history=int(fields["history"]),
-            schema_version=int(fields["schema"]),
-            throttled=fields["throttled"] == "1",
-            quota_messages=int(fields["quota_messages"]) if fields["quota_messages"] else None,
-            quota_bytes=int(fields["quota_bytes"]) if fields["quota_bytes"] else None,
-            messages=int(fields["messages"]),
-            bytes=int(fields["bytes"]),
-            queues=number(payload[0]),
-            sessions=number(payload[1]),
-            transactions=number(payload[2]),
+            incarnation=text(incarnation),
+            history=number(history),
+            schema_version=number(schema),
+            throttled=throttled == b"1",
+            quota_messages=limits[0],
+            quota_bytes=limits[1],
+            messages=number(messages),
+            bytes=number(size),
+            queues=number(queues),
+            sessions=number(sessions),
+            transactions=number(transactions),
         )
 
     return Call("manager_info", manager.admin(), [], parse, changes=False)

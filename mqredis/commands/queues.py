@@ -9,7 +9,7 @@ from typing import Any
 from mqredis import keys
 from mqredis.codec import milliseconds, time_at
 from mqredis.commands.common import check, number, text
-from mqredis.keys import ManagerKeys
+from mqredis.keys import QUEUE_COUNTS, ManagerKeys
 from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -191,7 +191,7 @@ def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[QueueInfo | No
 def _info(path: str, row: list[bytes]) -> QueueInfo:
     fields = {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
     ready, locked, waiters, handles = (number(item) for item in row[-4:])
-    messages = int(fields["messages"])
+    counts = dict(zip(QUEUE_COUNTS, map(int, fields["counts"].split()), strict=True))
     values: dict[str, Any] = {name: flag in fields["flags"] for name, flag in FLAGS.items()}
     for name, stored in FIELDS.items():
         value = fields.get(stored, "")
@@ -208,9 +208,9 @@ def _info(path: str, row: list[bytes]) -> QueueInfo:
         modified_at=time_at(int(fields["modified"])),
         ready=ready,
         locked=locked,
-        delayed=messages - ready - locked,
-        messages=messages,
-        bytes=int(fields["bytes"]),
+        delayed=counts["messages"] - ready - locked,
+        messages=counts["messages"],
+        bytes=counts["bytes"],
         active=handles > 0,
         waiters=waiters,
         **values,

@@ -49,8 +49,22 @@ class Waiter:
     ticket: str = ""
 
 
+#: Flag digits (base 32) of records whose body stands behind them.
+_LARGE = frozenset(b"89abcdefopqrstuv")
+
+
 def _messages(payload: Payload, at: int) -> list[Raw]:
-    return [(payload[n], payload[n + 1], payload[n + 2]) for n in range(at, len(payload), 3)]
+    """The messages of a reply from element ``at`` on (lua/lib/message.lua)."""
+    if at == len(payload):
+        return []
+    ids, states, records = payload[at], payload[at + 1].split(b","), payload[at + 2 :]
+    count = len(ids) // 16
+    if len(records) != count:
+        rest = iter(records)
+        records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
+    if len(states) != count:
+        states *= count
+    return list(zip([ids[n : n + 16] for n in range(0, len(ids), 16)], states, records, strict=True))
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:

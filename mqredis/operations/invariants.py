@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mqredis import keys
 from mqredis.commands.doctor import Edit
-from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
+from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
 from mqredis.operations.snapshot import Store
 
 TYPES = {
-    **dict.fromkeys(("meta", "sessions", "txs", "queues", "q", "m", "s"), "hash"),
+    **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s"), "hash"),
     **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\d{1,16}")
 _OPERATIONS = ("S ", "R ", "X ", "M ")
 #: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
 NEVER = float(1 << 52)
-_META = {"schema": r"1", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META = {"schema": r"2", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
 
@@ -143,7 +143,7 @@ def sessions(store: Store) -> Faults:
     """Sessions, their slots and the list of idle ones agree."""
     kept = store.hashes.get("sessions", {})
     idle = store.zsets.get("idle", {})
-    key = store.key("sessions")
+    key = store.key("meta")
     last = int_of(store.hashes.get("meta", {}).get("sessno"))
     for name, value in kept.items():
         number, dot, place = name.partition(".")
@@ -273,7 +273,7 @@ def queue_fields(store: Store) -> Faults:
         if view.keys["q"] not in store.keys:
             continue
         for name, pattern in (
-            ("generation", r"\d+"), ("messages", r"\d+"), ("bytes", r"\d+"), ("flags", r"[a-z]*"),
+            ("generation", r"\d+"), ("flags", r"[a-z]*"), *((name, r"\d+") for name in QUEUE_COUNTS if name != "due"),
             ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"),
         ):  # fmt: skip
             # Subqueues have the limits of their queue; those that the broker makes by itself have none written down.
@@ -301,7 +301,7 @@ def queue_counters(store: Store) -> Faults:
             said = view.fields.get(name, "0" if name.startswith("sub_") else None)
             if said != str(total):
                 text = f"says {said}, there are {total}"
-                edits = (Edit("hset", view.keys["q"], name, total),)
+                edits = (Edit("count" if name in QUEUE_COUNTS else "hset", view.keys["q"], name, total),)
                 yield Fault("counter.queue", f"{view.path}: {name}", text, edits)
 
 
@@ -319,12 +319,12 @@ def hints(store: Store) -> Faults:
         times = [at for at in times if at < NEVER]
         text = view.fields.get("due", "")
         if times and (not _NUMBER.fullmatch(text) or float(text) > min(times)):
-            edit = Edit("hset", view.keys["q"], "due", f"{max(0, min(times)):.0f}")
+            edit = Edit("count", view.keys["q"], "due", f"{max(0, min(times)):.0f}")
             yield Fault(
                 "queue.due", view.path, f"its first timer is {min(times):.0f}, it says {text!r}", (edit,)
             )
         if view.waiters and view.fields.get("waiting", "0") != "1":
-            edit = Edit("hset", view.keys["q"], "waiting", "1")
+            edit = Edit("count", view.keys["q"], "waiting", "1")
             yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
 
 

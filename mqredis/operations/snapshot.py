@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mqredis.commands import doctor as commands
 from mqredis.commands import queues as queue_commands
-from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS, ManagerKeys
+from mqredis.keys import MANAGER_PARTS, META_COUNTS, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
 from mqredis.steps import Command, Operation, Refused, perform
 
 #: Queues whose keys one call brings.
@@ -63,7 +63,8 @@ class Store:
     consistent: bool = True
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
-    hashes: dict[str, dict[str, str]] = field(default_factory=dict)  # meta, queues, txs, sessions
+    #: meta, queues, txs; under "sessions" those and their slots, which stand in meta.
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
 
@@ -124,11 +125,13 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
     view, part = views.get(key), key.rpartition(":")[2]
     if view is None:
         if letter == "H":
-            store.hashes.setdefault(part, {})[_text(row[1])] = _text(row[2])
+            if part == "meta" and row[1][:1].isdigit():
+                part = "sessions"
+            _fields(store.hashes.setdefault(part, {}), row, META_COUNTS if part == "meta" else ())
         else:
             store.zsets.setdefault(part, {})[_text(row[1])] = float(row[2])
     elif letter == "H":
-        view.fields[_text(row[1])] = _text(row[2])
+        _fields(view.fields, row, QUEUE_COUNTS)
     elif letter == "Z":
         view.waiters[_text(row[1])] = float(row[2])
     elif letter == "B":
@@ -153,6 +156,16 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
             delay=_score(row[9]),
             visible=row[10] != b"",
         )
+
+
+def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:
+    """A field of a hash; the numbers in ``counts`` as fields of their own, none if there is not one for each."""
+    name, value = _text(row[1]), _text(row[2])
+    if name == "counts" and counts:
+        numbers = value.split(" ")
+        into.update(zip(counts, numbers, strict=True) if len(numbers) == len(counts) else ())
+    else:
+        into[name] = value
 
 
 def _score(data: bytes) -> float | None:

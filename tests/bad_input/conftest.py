@@ -38,7 +38,10 @@ class Bench:
     def keys(self) -> dict[bytes, Any]:
         """All that is stored, but for the sessions, which note that they were asked."""
         found = dump(self.raw, self.manager)
-        return {key: value for key, value in found.items() if not key.endswith(b":sessions")}
+        for key, (kind, content, _) in found.items():
+            if key.endswith(b":meta") and kind == b"hash":
+                found[key] = {name: value for name, value in content.items() if not name[:1].isdigit()}
+        return found
 
     @contextlib.contextmanager
     def refuses(self, *errors: type[MqError]) -> Iterator[None]:

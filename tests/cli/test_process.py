@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mqredis
+from tests.support.counts import set_count
 from tests.support.server import RedisServer
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -66,7 +67,7 @@ def test_the_doctor_tells_by_its_exit_code(start: Start, redis_server: RedisServ
     assert "durability=memory         yes: every call\n" in out
     assert "durability=replica        no: by WAIT; replicas attached: 0, needed: 1\n" in out
     with redis_server.client() as raw:
-        raw.hset(f"mq:{{{manager}}}:q:orders:q", "messages", 7)
+        set_count(raw, f"mq:{{{manager}}}:q:orders:q", "messages", 7)
     code, out, _ = end(start("doctor", "--json"))
     assert code == 7
     report = json.loads(out)

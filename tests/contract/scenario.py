@@ -34,7 +34,7 @@ def everything(qm: QueueManager, raw: Callable[..., object]) -> None:
     qm.resolve("1.1:1")
     qm.info()
     qm.queues()
-    raw("HSET", f"mq:{{{qm.name}}}:q:orders:q", "messages", "5")
+    raw("HSET", f"mq:{{{qm.name}}}:q:orders:q", "counts", "5 0 0 0 0 0")
     qm.doctor(repair=True)
     qm.advance_clock(100_000)
     qm.maintain()

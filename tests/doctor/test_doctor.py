@@ -17,6 +17,7 @@ from mqredis.reports import Finding
 from mqredis.steps import Refused
 from tests.doctor.conftest import Patient
 from tests.support.backend import Backend
+from tests.support.counts import set_count
 
 Plant = Callable[[Patient], object]
 
@@ -83,6 +84,10 @@ def _set(name: str, field: str, value: object) -> Plant:
     return lambda p: p.raw.hset(p.key(name), field, value)
 
 
+def _count(name: str, field: str, value: object) -> Plant:
+    return lambda p: set_count(p.raw, p.key(name), field, value)
+
+
 def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -> Plant:
     def plant(p: Patient) -> None:
         lid = p.id(queue, body)
@@ -129,15 +134,15 @@ GHOST = "0400000000000fff"
 
 #: what is planted, the code that must be found, whether a repair mends it
 PLANTS: list[tuple[str, Plant, str, bool]] = [
-    ("messages of a queue", _set("orders.q", "messages", 3), "counter.queue", True),
-    ("bytes of a queue", _set("orders.q", "bytes", 1), "counter.queue", True),
+    ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
+    ("bytes of a queue", _count("orders.q", "bytes", 1), "counter.queue", True),
     ("messages of subqueues", _set("orders.q", "sub_messages", 9), "counter.queue", True),
     ("bytes of subqueues", _set("orders.q", "sub_bytes", 0), "counter.queue", True),
-    ("messages of the manager", _set("meta", "messages", 99), "counter.manager", True),
-    ("bytes of the manager", _set("meta", "bytes", 1), "counter.manager", True),
+    ("messages of the manager", _count("meta", "messages", 99), "counter.manager", True),
+    ("bytes of the manager", _count("meta", "bytes", 1), "counter.manager", True),
     ("no throttle field", lambda p: p.raw.hdel(p.key("meta"), "throttled"), "meta.field", False),
-    ("text as sequence", _set("meta", "seq", "x"), "meta.field", False),
-    ("sequence behind", _set("meta", "seq", 2), "record.id", False),
+    ("text as sequence", _count("meta", "seq", "x"), "meta.field", False),
+    ("sequence behind", _count("meta", "seq", 2), "record.id", False),
     ("available ghost", lambda p: p.raw.zadd(p.key("orders.a"), {GHOST: 0}), "stray.a", True),
     ("locked ghost", lambda p: p.raw.zadd(p.key("orders.l"), {GHOST: 5}), "stray.l", True),
     ("state of a ghost", _set("orders.s", GHOST, "1 0 0 0 15 - - 0"), "stray.s", True),
@@ -251,9 +256,9 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("waiter of words", lambda p: p.raw.zadd(p.key("orders.w"), {"me": 1}), "waiter.malformed", True),
     ("waiter from the future", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 99}), "waiter.ticket", True),
     ("handle of words", lambda p: p.raw.zadd(p.key("handles"), {"open": 0}), "handle.malformed", True),
-    ("slot of nobody", _set("sessions", "99.1", "1 2 - 1:0"), "slot.orphan", True),
-    ("slot of words", _set("sessions", "1.77", "hello"), "slot.malformed", False),
-    ("session from the future", _set("sessions", "99", "1000"), "session.number", False),
+    ("slot of nobody", _set("meta", "99.1", "1 2 - 1:0"), "slot.orphan", True),
+    ("slot of words", _set("meta", "1.77", "hello"), "slot.malformed", False),
+    ("session from the future", _set("meta", "99", "1000"), "session.number", False),
     ("session never looked at", lambda p: p.raw.zrem(p.key("idle"), "1"), "session.idle", True),
     ("idle ghost", lambda p: p.raw.zadd(p.key("idle"), {"99": 5}), "session.idle", True),
     ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
@@ -261,8 +266,8 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
     ("brief of a queue", _set("orders.q", "brief", "1|t|1||"), "brief", True),
     ("brief of the manager", _quota_in_brief, "brief", True),
-    ("timers looked at too late", _set("orders.q", "due", 1 << 50), "queue.due", True),
-    ("timers never looked at", lambda p: p.raw.hdel(p.key("tx.q"), "due"), "queue.due", True),
+    ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
+    ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
     ("no flags", lambda p: p.raw.hdel(p.key("orders.q"), "flags"), "queue.field", False),
     ("quota of words", _set("orders.q", "quota_messages", "many"), "queue.field", False),
@@ -321,8 +326,9 @@ def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
 def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
     full.raw.zadd(full.key("handles"), {"orders|98|1|all|none": 0})
     full.raw.zadd(full.key("orders.w"), {"98.1 D k0 -": 1})
-    full.raw.hset(full.key("orders.q"), mapping={"tickets": 5, "waiting": 1})
-    full.raw.hset(full.key("sessions"), "98.1!", "h 0400000000000001")
+    full.raw.hset(full.key("orders.q"), "tickets", 5)
+    set_count(full.raw, full.key("orders.q"), "waiting", 1)
+    full.raw.hset(full.key("meta"), "98.1!", "h 0400000000000001")
     report = full.qm.doctor()
     left = {"handle.left", "waiter.left", "slot.left"}
     assert report.findings == ()
@@ -363,7 +369,7 @@ def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: py
         return plain(manager, paths, place, budget)
 
     monkeypatch.setattr(commands, "audit", busy)
-    full.raw.hset(full.key("orders.q"), "bytes", 1)
+    set_count(full.raw, full.key("orders.q"), "bytes", 1)
     full.raw.zadd(full.key("orders.a"), {GHOST: 0})
     report = full.qm.doctor()
     assert not report.consistent

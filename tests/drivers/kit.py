@@ -28,8 +28,8 @@ local function token()
   if redis.call('EXISTS', KEYS[1]) == 0 then return { GONE, '', 0 } end
   if ARGV[2] == '' then return end
   local number = string.match(ARGV[1], '^(%d+)%.')
-  if redis.call('HEXISTS', KEYS[2], number) == 0 then return envelope(EXPIRED) end
-  local kept = redis.call('HGET', KEYS[2], ARGV[1])
+  if redis.call('HEXISTS', KEYS[1], number) == 0 then return envelope(EXPIRED) end
+  local kept = redis.call('HGET', KEYS[1], ARGV[1])
   if not kept then return end
   local last, reply = string.match(kept, '^(%d+) (.*)$')
   if tonumber(last) == tonumber(ARGV[2]) then return envelope(0, reply, 'again') end
@@ -37,7 +37,7 @@ local function token()
 end
 local function done(reply)
   redis.call('HINCRBY', KEYS[1], 'history', 1)
-  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. reply)
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. reply)
   return envelope(0, reply)
 end
 """
@@ -55,15 +55,15 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   if present ~= '' or proposal == '' then return { GONE, '', 0 } end
   redis.call('HSET', KEYS[1], 'incarnation', proposal, 'history', 0, 'sessno', 0)
 end
-for n = 3, #KEYS do redis.call('HSET', KEYS[n], '-', '') end
+for n = 2, #KEYS do redis.call('HSET', KEYS[n], '-', '') end
 redis.call('HSET', KEYS[1], 'run_id', run)
-if present == '' or redis.call('HEXISTS', KEYS[2], present) == 0 then
+if present == '' or redis.call('HEXISTS', KEYS[1], present) == 0 then
   present = tostring(redis.call('HINCRBY', KEYS[1], 'sessno', 1))
-  redis.call('HSET', KEYS[2], present, ttl)
+  redis.call('HSET', KEYS[1], present, ttl)
 end
 return envelope(0, present)
 """,
-    "session_close": "redis.call('HDEL', KEYS[2], ARGV[3]) return envelope(0)",
+    "session_close": "redis.call('HDEL', KEYS[1], ARGV[3]) return envelope(0)",
     # Adds to a counter: what is run twice shows.
     "add": """
 local refused = token()
@@ -80,10 +80,10 @@ return envelope(0, redis.call('HGET', KEYS[1], 'counter') or '0', ARGV[3] or '')
 local refused = token()
 if refused then return refused end
 if tonumber(redis.call('HGET', KEYS[1], 'counter') or '0') > 0 then
-  redis.call('HDEL', KEYS[3], ARGV[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
   return done(tostring(redis.call('HINCRBY', KEYS[1], 'counter', -1)))
 end
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 return done('wait')
 """,
     # Adds one and rings one waiter, as the real scripts do.
@@ -92,11 +92,11 @@ local refused = token()
 if refused then return refused end
 redis.call('HINCRBY', KEYS[1], 'counter', 1)
 local reply = done('put')
-local waiters = redis.call('HGETALL', KEYS[3])
+local waiters = redis.call('HGETALL', KEYS[2])
 for n = 1, #waiters, 2 do
   if waiters[n] ~= '-' then
     local bell = string.sub(KEYS[1], 1, -5) .. 'bell:' .. waiters[n]
-    redis.call('HDEL', KEYS[3], waiters[n])
+    redis.call('HDEL', KEYS[2], waiters[n])
     if waiters[n + 1] == 'p' then
       redis.pcall('PUBLISH', '__keyspace@' .. ARGV[3] .. '__:' .. bell, 'sadd')
     else
@@ -120,13 +120,13 @@ return done('silent')
 local refused = token()
 if refused then return refused end
 local reply = envelope(0)
-for n = 4, #KEYS, 8 do
+for n = 3, #KEYS, 8 do
   reply[#reply + 1] = tonumber(redis.call('HGET', KEYS[1], 'counter') or '0') > 0 and '1' or '0'
   reply[#reply + 1] = '-1'
 end
 return reply
 """,
-    "fails": "return redis.call('INCR', KEYS[2])",
+    "fails": "return redis.call('INCR', KEYS[1])",
 }
 
 

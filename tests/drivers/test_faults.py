@@ -173,7 +173,7 @@ def test_a_session_that_expired_is_opened_again(url: str, connect: Callable[...,
     driver = connect(url)
     driver.run(add(driver.core.keys))
     before = driver.session
-    driver.command("DEL", driver.core.keys.own[1])
+    driver.command("HDEL", driver.core.keys.own[0], before)
     assert driver.run(add(driver.core.keys)) == "2"
     assert driver.session != before
 
@@ -193,7 +193,7 @@ def test_a_session_that_expired_after_a_lost_reply(
         until(lambda: proxy.calls > calls)
         client.execute_command("CLIENT", "UNPAUSE")
         until(lambda: not proxy.faults)
-        client.delete(driver.core.keys.own[1])
+        client.hdel(driver.core.keys.own[0], driver.session)
         try:
             result = future.result(30)
         except OutcomeUnknown as unknown:

@@ -6,6 +6,8 @@ import pytest
 
 import mqredis
 from mqredis import Settings
+from mqredis.keys import QUEUE_COUNTS
+from tests.support.counts import set_count
 
 
 @pytest.fixture
@@ -80,7 +82,11 @@ def test_what_is_planted_is_found(qm, redis_server, plant):
         if part.endswith(":t"):
             client.zadd(key, {name.format(first=first): score for name, score in values.items()})
         else:
-            client.hset(key, mapping=values)
+            for name, value in values.items():
+                if name in QUEUE_COUNTS:
+                    set_count(client, key, name, value)
+                else:
+                    client.hset(key, name, value)
     assert code in codes(qm)
     qm.doctor(repair=True)
     assert codes(qm) == ([] if mended else [code])

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mqredis.operations.policy_invariants import HELD
+from tests.support.counts import names, set_count
 
 GHOST = "0400000000000fff"
 #: Elements of the index that are no hints: identifiers, groups, marks for peeks.
@@ -28,9 +30,9 @@ class Corruption:
     keeps: bool = True
 
 
-_COUNTERS = {"messages", "bytes", "sub_messages", "sub_bytes"}
+_COUNTERS = {"sub_messages", "sub_bytes"}
 #: Fields of a queue that must be there and be read.
-_FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", *_COUNTERS}
+_FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", "counts", *_COUNTERS}
 
 
 def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
@@ -50,17 +52,30 @@ def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
     for field, value in sorted(raw.hgetall(key).items()):
         yield from _entry(key, part, field.decode("latin-1"), field, value)
     if part in ("q", "meta"):
+        yield from _counts(raw, key, part)
+    if part == "q":
         return
-    added = {"queues": ("ghost", "1"), "txs": ("ghost:1", f"R q {GHOST}"), "sessions": ("99.1", "1 2 x")}
+    added = {"queues": ("ghost", "1"), "txs": ("ghost:1", f"R q {GHOST}"), "meta": ("99.1", "1 2 x")}
     field, text = added.get(part, (GHOST, "1 0 0 0 15 - - 0" if part == "s" else "garbage"))
     yield Corruption(f"{key}: added {field}", lambda r: r.hset(key, field, text))
     if part == "m":
         yield Corruption(f"{key}: a body of nobody", lambda r: r.hset(key, "^" + GHOST, "x"))
-    if part == "sessions":
+    if part == "meta":
         yield Corruption(f"{key}: a session never given out", lambda r: r.hset(key, "99", "1000"))
-        yield Corruption(f"{key}: no session", lambda r: r.hset(key, "hello", "1000"))
+        yield Corruption(f"{key}: no session", lambda r: r.hset(key, "9hello", "1000"))
     if part == "txs":
         yield Corruption(f"{key}: garbage", lambda r: r.hset(key, "ghost", "once upon a time"))
+
+
+def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
+    values = dict(zip(names(key), map(int, raw.hget(key, "counts").split()), strict=True))
+    spoilt = [(f"one more {name}", name, values[name] + 1) for name in ("messages", "bytes")]
+    if part == "meta":
+        spoilt += [("seq behind", "seq", 1), ("seq beyond", "seq", 1 << 53)]
+    elif values["due"] >= 0:
+        spoilt.append(("due too late", "due", values["due"] + 10**9))
+    for what, name, value in spoilt:
+        yield Corruption(f"{key}: {what}", partial(set_count, key=key, name=name, value=value))
 
 
 def _put(key: str, field: bytes, value: bytes | str) -> Act:
@@ -71,38 +86,19 @@ def _entry(key: str, part: str, name: str, field: bytes, value: bytes) -> Iterat
     drop = Corruption(f"{key}: dropped {name}", lambda r: r.hdel(key, field), part != "m")
     garbage = Corruption(f"{key}: garbage in {name}", _put(key, field, "\x07 what"), part != "m")
     if part == "meta":
-        needed = name in {
-            "schema",
-            "incarnation",
-            "throttled",
-            "clock",
-            "seq",
-            "messages",
-            "bytes",
-            "history",
-        }
-        if needed:
+        slot = name[:1].isdigit() and "." in name
+        if name in {"schema", "incarnation", "throttled", "clock", "counts"} or (name.isdigit() and not slot):
             yield from (drop, garbage)
-        if name in _COUNTERS:
-            yield Corruption(f"{key}: one more {name}", _put(key, field, str(int(value) + 1)))
-        if name == "seq":
-            yield Corruption(f"{key}: {name} behind", _put(key, field, "1"))
-            yield Corruption(f"{key}: {name} beyond", _put(key, field, str(1 << 53)))
+        elif slot:
+            yield garbage
     elif part == "q":
         if name in _FIELDS and value and not (name.startswith("sub_") and value == b"0"):
             yield from (drop, garbage)
         if name in _COUNTERS:
             yield Corruption(f"{key}: one more {name}", _put(key, field, str(int(value) + 1)))
-        if name == "due" and value:
-            yield Corruption(f"{key}: due too late", _put(key, field, str(int(float(value)) + 10**9)))
     elif part == "queues":
         yield drop
         yield Corruption(f"{key}: generation of {name}", _put(key, field, "77"))
-    elif part == "sessions":
-        if "." in name:
-            yield garbage
-        else:
-            yield from (drop, garbage)
     elif part == "txs":
         yield from (drop, garbage)
         if re.match(rb"[SRXM] ", value):

@@ -179,7 +179,7 @@ def _shape(raw: Any) -> dict[str, int]:
     for key in raw.keys("mq:*"):
         out[key.decode()] = raw.hlen(key) if raw.type(key) == b"hash" else raw.zcard(key)
     # Properties come once and stay: a queue's hash may have some more fields after it was used in a new way.
-    return {key: 0 if key.endswith(":q") else n for key, n in out.items() if not key.endswith(":sessions")}
+    return {key: 0 if key.endswith((":q", ":meta")) else n for key, n in out.items()}
 
 
 def _memory(raw: Any) -> int:
