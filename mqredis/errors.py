@@ -250,7 +250,7 @@ class ManagerNotFound(MqError, LookupError):
 
 
 class SchemaTooNew(MqError):
-    """The data were written by a newer mqredis: upgrade this client. Or by one so old that this one cannot read them."""
+    """The data were written by a newer mqredis: upgrade this client. Or by one so old that this one cannot read it."""
 
     status = Status.SCHEMA_TOO_NEW
 
