@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redis import exceptions as rx
@@ -66,14 +66,56 @@ def direct(conn: Any) -> Direct | None:
     reader, sock = _reader(conn), getattr(conn, "_sock", None)
     if reader is None or not isinstance(sock, socket.socket):
         return None
+    _hand_over_time(sock)
+    return Direct(sock, reader)
+
+
+def _hand_over_time(sock: socket.socket) -> bool:
+    """Let the system keep the time, where it can: Python would ask poll() before each send and each read."""
+    if not _POSIX or type(sock) is not socket.socket:
+        return False
     seconds = sock.gettimeout()
-    if _POSIX and seconds and type(sock) is socket.socket:
-        # The system keeps the time: Python would ask poll() before each send and each read.
+    if seconds:
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         sock.settimeout(None)
-    return Direct(sock, reader)
+    return seconds is None or seconds > 0
+
+
+class Ear:
+    """The socket of a blocking connection's subscription: what has come, without waiting."""
+
+    __slots__ = ("_buffer", "_reader", "_sock", "number")
+
+    def __init__(self, sock: socket.socket, reader: Any) -> None:
+        self._sock = sock
+        self._reader = reader
+        self._buffer = bytearray(4096)
+        #: To be polled.
+        self.number = sock.fileno()
+
+    def take(self) -> Iterator[Any]:
+        """The messages that have come, errors of the server among them. Raises ConnectionError when it is closed."""
+        try:
+            count = self._sock.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        if not count:
+            raise rx.ConnectionError("the server closed the connection")
+        self._reader.feed(self._buffer, 0, count)
+        while (message := self._reader.gets()) is not False:
+            yield message
+
+
+def ear(conn: Any) -> Ear | None:
+    """The short way to hear what comes over a connected blocking connection, if there is one: not through TLS, whose
+    layer may hold back what the system no longer has, nor where another library has put its sockets in Python's place.
+    """
+    reader, sock = _reader(conn), getattr(conn, "_sock", None)
+    if reader is None or not isinstance(sock, socket.socket) or type(sock).__module__ != "socket":
+        return None
+    return Ear(sock, reader) if _hand_over_time(sock) else None
 
 
 class Line(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""The hub: all waits of the threads of one driver, woken by one subscription."""
+"""The hub: all waits of the threads of one driver, woken by one subscription, which they read in turns (``shift``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from mqredis.drivers.bells import (
     choose,
     letter,
 )
+from mqredis.drivers.direct import Ear, ear
 from mqredis.drivers.session import Run, Slot, raw
+from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
 from mqredis.keys import KeySet
@@ -35,12 +37,14 @@ log = logging.getLogger("mqredis")
 
 
 class Hub:
-    """Waits of threads. One thread reads the subscription, one looks for all waits now and then."""
+    """Waits of threads. One thread keeps the subscription, one looks for all waits now and then."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._settings = driver.settings
-        self.board = Board(driver.settings, threading.Event)
+        self._lost = threading.Event()
+        self._shift = Shift(self._heard, self._lost.set)
+        self.board = Board(driver.settings, self._shift.alarm)
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._closed = threading.Event()
@@ -64,13 +68,15 @@ class Hub:
             bell = self._bell(run.slot)
             bell.rung.clear()
             run.flag = bell.rung
-            if not bell.confirmed.is_set() and not bell.confirmed.wait(self._settings.reply_timeout_seconds):
+            if not bell.confirmed.is_set() and not self._shift.sleep(
+                bell.confirmed, self._settings.reply_timeout_seconds
+            ):
                 bell.late = True  # its confirmation will ring, since something may have been missed
             if self.board.denied:
                 mode = self.mode_name = "poll"
         run.polling = mode == "poll"
         if run.polling:
-            run.flag = threading.Event()
+            run.flag = self._shift.alarm()
         return Ringer(letter(mode), run.slot.name, self._driver.backend.database)
 
     def follow(self, run: Run, old: Slot) -> None:
@@ -88,13 +94,13 @@ class Hub:
         board = self.board
         flag = run.flag
         if flag is None:
-            flag = run.flag = threading.Event()
+            flag = run.flag = self._shift.alarm()
         nap, silent = board.nap(step, run.polling)
         with self._lock:
             board.waits[run] = (step, flag)
         try:
             over = self._closed.is_set() or board.journal.since(run.mark, step.scopes)
-            rung = over or flag.wait(nap)
+            rung = over or self._shift.sleep(flag, nap)
         finally:
             with self._lock:
                 board.waits.pop(run, None)
@@ -125,10 +131,16 @@ class Hub:
         end = time.monotonic() + LEAVE_SECONDS
         while self.board.listeners and time.monotonic() < end:
             time.sleep(0.002)  # they take back their registrations
-        self._send("PING")  # its answer lets the reader see that it is over
+        self._send("PING")  # its answer lets a thread that reads see that it is over
+        self._lost.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(1.0)
+        self._shift.close()
+
+    def after_fork(self) -> None:
+        """This is a child, and another hub serves it."""
+        self._shift.forget()
 
     # ---- how to be woken -------------------------------------------------------------------------
 
@@ -175,7 +187,7 @@ class Hub:
             bell, _ = self.board.bell(name, channel)
         self._subscribe(channel)
         try:
-            if not bell.confirmed.wait(self._settings.reply_timeout_seconds):
+            if not self._shift.sleep(bell.confirmed, self._settings.reply_timeout_seconds):
                 return None
             if self.board.denied:
                 return False
@@ -184,7 +196,7 @@ class Hub:
             else:
                 self._driver.command("SADD", keys.bell(name), "1")
                 self._driver.command("DEL", keys.bell(name))
-            return bool(bell.rung.wait(PROBE_SECONDS))
+            return self._shift.sleep(bell.rung, PROBE_SECONDS)
         except rx.ResponseError:
             return False
         except (*REDIS_ERRORS, MqError):
@@ -215,7 +227,7 @@ class Hub:
         if not self._threads:
             with self._lock:
                 if not self._threads and not self._closed.is_set():
-                    for name, target in (("bells", self._read_for_ever), ("recheck", self._recheck_for_ever)):
+                    for name, target in (("bells", self._keep_for_ever), ("recheck", self._recheck_for_ever)):
                         self._threads.append(
                             threading.Thread(target=target, name=f"mqredis-{name}", daemon=True)
                         )
@@ -230,26 +242,32 @@ class Hub:
                 try:
                     self._conn.send_command(*command, check_health=False)
                 except (*REDIS_ERRORS, AttributeError):
-                    return  # the reader finds out
+                    self._lost.set()
 
-    def _read_for_ever(self) -> None:
+    def _keep_for_ever(self) -> None:
         pause = self._settings.retry_pause_seconds
         while not self._closed.is_set():
             try:
+                self._lost.clear()
                 conn = self._driver.backend.pubsub_connection()
+                own = ear(conn)
                 try:
                     with self._lock:
                         for some in self.board.channels():
                             conn.send_command("SUBSCRIBE", *some, check_health=False)
                         self._conn = conn
                     pause = self._settings.retry_pause_seconds
-                    self._read(conn)
+                    if own is None:
+                        self._read(conn)
+                    else:
+                        self._keep(own)
                 finally:
                     with self._lock:
                         self._conn = None
+                    self._shift.detach()
                     conn.disconnect()
             # A send of another thread that fails closes the connection under the reader, and then redis-py may stumble
-            # over anything it has set to None. A reader that ended would leave this client deaf.
+            # over anything it has set to None. A keeper that ended would leave this client deaf.
             except Exception as error:  # noqa: BLE001
                 if isinstance(error, (rx.AuthenticationError, rx.NoPermissionError)):
                     self.board.deny(str(error))
@@ -259,14 +277,38 @@ class Hub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
+    def _heard(self, message: Any) -> None:
+        if not isinstance(message, Exception):
+            self.board.heard(message)
+        elif isinstance(message, rx.ResponseError):
+            self.board.deny(str(message))
+        else:
+            raise message
+
+    def _keep(self, own: Ear) -> None:
+        """See to it that the connection lives while those who sleep read it in turns."""
+        self._shift.attach(own)
+        asked, news = False, self._shift.news
+        while not self._closed.is_set() and not self._lost.wait(HEALTH_SECONDS):
+            self._shift.glean()
+            if news != self._shift.news:
+                asked = False
+            elif asked:
+                raise rx.ConnectionError("no sign of life")
+            else:
+                asked = True
+                self._send("PING")
+            news = self._shift.news
+
     def _read(self, conn: Any) -> None:
+        """Read a connection that threads cannot share: through TLS, in fakeredis, without hiredis."""
         asked = False
         while not self._closed.is_set():
             if conn.can_read(timeout=HEALTH_SECONDS):
                 try:
-                    self.board.heard(conn.read_response())
+                    self._heard(conn.read_response())
                 except rx.ResponseError as error:
-                    self.board.deny(str(error))
+                    self._heard(error)
                 asked = False
             elif asked:
                 raise rx.ConnectionError("no sign of life")

@@ -58,6 +58,7 @@ class Driver:
         """A child opens its own session and connections; the parent's are left alone."""
         self.backend.after_fork()
         self.core.after_fork()
+        self._hub.after_fork()
         self._setup()
 
     # ---- what the faces use ----------------------------------------------------------------------
