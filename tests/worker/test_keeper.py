@@ -1,0 +1,55 @@
+"""The thread that renews leases: waked only for what is due before it looks by itself."""
+
+from __future__ import annotations
+
+import threading
+
+from mqredis.worker.keeper import Held, Keeper
+from tests.drivers.kit import until
+
+
+class Counted(threading.Condition):
+    """Counts its wakes."""
+
+    wakes = 0
+
+    def notify(self, n: int = 1) -> None:
+        self.wakes += 1
+        super().notify(n)
+
+
+def held(lease: float) -> Held:
+    return Held(lambda: None, lease, max_hold=3600, time_limit=None, on_cancel=lambda: None)
+
+
+def test_only_what_is_due_sooner_wakes_it():
+    keeper, counted = Keeper(), Counted()
+    keeper._changed = counted
+    try:
+        first = held(600)
+        keeper.add(first)
+        until(lambda: keeper._looks == first.due())
+        for _ in range(3):
+            later = held(601)
+            keeper.add(later)
+            keeper.remove(later)
+        assert counted.wakes == 0
+        sooner = held(300)
+        keeper.add(sooner)
+        assert counted.wakes == 1
+        until(lambda: keeper._looks == sooner.due())
+    finally:
+        keeper.close()
+
+
+def test_one_that_holds_nothing_is_waked_by_the_next():
+    keeper = Keeper()
+    renewed = threading.Event()
+    keeper.add(first := held(0.03))
+    keeper.remove(first)
+    try:
+        until(lambda: keeper._looks == float("inf"))
+        keeper.add(Held(renewed.set, 0.03, max_hold=3600, time_limit=None, on_cancel=lambda: None))
+        assert renewed.wait(30)
+    finally:
+        keeper.close()
