@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
@@ -12,6 +12,7 @@ from mqredis.asyncio.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.errors import MqError
+from mqredis.fields import MessageFields, QueueFields
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
@@ -51,7 +52,7 @@ class QueueManager:
 
     # ---- queues ----------------------------------------------------------------------------------
 
-    async def create_queue(self, name: str, **properties: Any) -> QueueInfo:
+    async def create_queue(self, name: str, **properties: Unpack[QueueFields]) -> QueueInfo:
         """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties. Raises QueueExists, InvalidName."""
         return await self._run(queue.create(self._context, name, properties))
 
@@ -59,7 +60,7 @@ class QueueManager:
         """Properties and present state of a queue. Raises QueueNotFound."""
         return await self._run(queue.info(self._context, name))
 
-    async def update_queue(self, name: str, **changes: Any) -> QueueInfo:
+    async def update_queue(self, name: str, **changes: Unpack[QueueFields]) -> QueueInfo:
         """Change properties of a queue; a new quota affects what arrives later. Raises QueueNotFound."""
         return await self._run(queue.update(self._context, name, changes))
 
@@ -148,7 +149,12 @@ class QueueManager:
         return await self._run(topics.subscriptions(self._context, topic))
 
     async def request(
-        self, queue: Queue, body: bytes | str | Outgoing = b"", *, timeout: float, **fields: Any
+        self,
+        queue: Queue,
+        body: bytes | str | Outgoing = b"",
+        *,
+        timeout: float,
+        **fields: Unpack[MessageFields],
     ) -> Message:
         """Send a request and wait for its reply; after ``timeout`` seconds the request expires, too.
 
@@ -159,7 +165,9 @@ class QueueManager:
             request.request(self._context, session, handle_of(queue), body, timeout, fields)
         )
 
-    async def reply(self, message: Message, body: bytes | str | Outgoing = b"", **fields: Any) -> Sent:
+    async def reply(
+        self, message: Message, body: bytes | str | Outgoing = b"", **fields: Unpack[MessageFields]
+    ) -> Sent:
         """Answer a message: to its response queue, correlated by its message id.
 
         Raises MessageNotFound if it names no response queue, QueueNotFound if that is gone (the deadline is over).

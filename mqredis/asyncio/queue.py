@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.asyncio.browser import Browser
 from mqredis.asyncio.cursor import Cursor
@@ -12,6 +12,7 @@ from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, MqError
+from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
@@ -50,7 +51,7 @@ class Queue:
         *,
         transaction: Transaction | None = None,
         durability: Durability | str | None = None,
-        **fields: Any,
+        **fields: Unpack[MessageFields],
     ) -> Sent:
         """Put a message into the queue (Enqueue Message, 3.1.7.1.9); ``fields`` are those of Outgoing.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
+from mqredis.fields import MemberFields
 from mqredis.models import Identifier, Sent
 from mqredis.operations import groups as operations
 from mqredis.operations.context import unit_of
@@ -39,7 +40,7 @@ class GroupWriter:
         last: bool = False,
         segment: bool = False,
         transaction: Transaction | None = None,
-        **fields: Any,
+        **fields: Unpack[MemberFields],
     ) -> Sent:
         """Send the next message; ``last`` ends the group. ``segment``: a part of a message, and more parts follow.
 

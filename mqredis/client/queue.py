@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.client.browser import Browser
 from mqredis.client.cursor import Cursor
 from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
 from mqredis.errors import IoTimeout, MqError
+from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
@@ -49,7 +50,7 @@ class Queue:
         *,
         transaction: Transaction | None = None,
         durability: Durability | str | None = None,
-        **fields: Any,
+        **fields: Unpack[MessageFields],
     ) -> Sent:
         """Put a message into the queue (Enqueue Message, 3.1.7.1.9); ``fields`` are those of Outgoing.
 

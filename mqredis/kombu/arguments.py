@@ -46,7 +46,7 @@ def declared_in(label: str) -> Declared:
         return Declared()
 
 
-def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, int]]:
+def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     """What to keep, and the quotas of the queue. Raises ChannelError (540) for what the broker does otherwise."""
     overflow = arguments.get("x-overflow")
     quotas: dict[str, int] = {}

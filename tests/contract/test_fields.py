@@ -1,0 +1,27 @@
+"""The keyword arguments that editors know are the fields that the broker takes, with the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from mqredis.fields import MemberFields, MessageFields, QueueFields
+from mqredis.models import Outgoing, PropertyValue, QueueProperties
+
+
+def types_of(model: Any) -> dict[str, Any]:
+    return {name: get_type_hints(model)[name] for name in model.model_fields}
+
+
+def test_a_message() -> None:
+    wanted = types_of(Outgoing) | {"properties": Mapping[str, PropertyValue]}
+    assert get_type_hints(MessageFields) == {name: kind for name, kind in wanted.items() if name != "body"}
+
+
+def test_a_queue() -> None:
+    assert get_type_hints(QueueFields) == types_of(QueueProperties)
+
+
+def test_what_a_group_sets_its_members_do_not_take() -> None:
+    group = {"group_id", "sequence", "offset", "last_in_group", "segment", "last_segment"}
+    assert MessageFields.__annotations__.keys() - MemberFields.__annotations__.keys() == group
