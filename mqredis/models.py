@@ -79,7 +79,7 @@ class MessageClass(IntEnum):
 
 
 class Acknowledge(IntFlag, boundary=STRICT):
-    """Which acknowledgements the sender wants (MC-MQAC 2.2.2.11)."""
+    """Which acknowledgements the sender wants (MC-MQAC 2.2.2.11), and what these and replies carry (IBM MQ MQRO)."""
 
     NONE = 0
     POSITIVE_ARRIVAL = 1
@@ -90,6 +90,10 @@ class Acknowledge(IntFlag, boundary=STRICT):
     FULL_REACH_QUEUE = 5
     NACK_RECEIVE = 12
     FULL_RECEIVE = 14
+    #: The correlation id of the original instead of its message id (MQRO_PASS_CORREL_ID).
+    PASS_CORRELATION_ID = 64
+    #: The message id of the original instead of a new one (MQRO_PASS_MSG_ID).
+    PASS_MESSAGE_ID = 128
 
 
 class Journal(IntFlag, boundary=STRICT):

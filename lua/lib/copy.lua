@@ -84,6 +84,9 @@ function copy.acknowledge(q, to, e, class)
   local stop = string.find(e.rec, "\0", 15, true)
   local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
   local head, id = "\3C" .. class .. "\3r" .. side.decode(home), copy.identity(e)
+  local wants = tonumber(record.field(e.rec, "a") or 0)
+  if id and math.floor(wants / 128) % 2 == 1 then head = head .. "\3m" .. id end
+  if math.floor(wants / 64) % 2 == 1 then id = record.field(e.rec, "c") end
   if id then head = head .. "\3c" .. id end
   if record.field(e.rec, "d") then head = head .. "\3d0" end
   if class < 0x8000 then return copy.insert(to, head, "\0", "", 1) end

@@ -14,10 +14,12 @@ from mqredis.unvalidated import PENDING, defaults_of, lazy
 _N = rb"-?\d{1,400}+"
 _ANY = rb"[^\0\1\3]*+"
 _HEX = rb"(?:[\da-f]{2})*+"
+#: Bits 1 to 8, 64 and 128; longer ones first, since what was matched is not given back.
+_ACKNOWLEDGE = rb"12[89]|13\d|14[0-3]|19[2-9]|20[0-7]|6[4-9]|7\d|1[0-5]|\d"
 _SYSTEM = (
     rb"[mcg](?:s" + _ANY + rb"|x" + _HEX + rb")|[lyrAkQTORd]" + _ANY,
     rb"[nopetbCDKSuB]" + _N,
-    rb"z[0-7]|a(?:1[0-5]|\d)|j[0-3]|I[\da-f]{1,16}+|X" + _HEX,
+    rb"z[0-7]|a(?:" + _ACKNOWLEDGE + rb")|j[0-3]|I[\da-f]{1,16}+|X" + _HEX,
     rb"[^\0-\4lyrAkQTORdmcgnopetbCDKSuBzajIX~]" + _ANY,  # of a release to come
 )
 #: A whole record up to its body. What passes is read without an error, whichever field is asked for.

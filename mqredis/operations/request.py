@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound, QueueExists, QueueNotFound
-from mqredis.models import Access, Message, Outgoing, Sent, Share
+from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.operations import checks, queue
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.receive import receive
@@ -55,7 +55,7 @@ def request(
                 reply = (yield from receive(handle, 1, left))[0]
             except IoTimeout:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s") from None
-            if reply.correlation_id == sent.message_id:
+            if reply.correlation_id == _passed(message, sent.message_id):
                 context.replies.append(handle)
                 return reply
     except GeneratorExit:
@@ -63,6 +63,11 @@ def request(
     except BaseException:
         yield from discard(context, handle)
         raise
+
+
+def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier | None:
+    """The correlation id of a reply: the message id of its request, or what the request says is to be passed."""
+    return request.correlation_id if Acknowledge.PASS_CORRELATION_ID in request.acknowledge else message_id
 
 
 def discard(context: Context, handle: Handle) -> Operation[None]:
@@ -85,8 +90,12 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
     if not checks.message(message).response_queue:
         raise MessageNotFound("the message names no response queue")
     made: Outgoing = outgoing(body, fields)
+    changes: dict[str, Any] = {}
     if made.correlation_id is None:
-        made = made.model_copy(update={"correlation_id": message.message_id})
+        changes["correlation_id"] = _passed(message, message.message_id)
+    if made.message_id is None and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
+        changes["message_id"] = message.message_id
+    made = made.model_copy(update=changes)
     handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
     try:
         sent = yield from send(handle, made, {}, None)

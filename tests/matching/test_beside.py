@@ -17,7 +17,7 @@ from mqredis import (
     RetryPolicy,
     Settings,
 )
-from tests.matching.kit import bodies, drain
+from tests.matching.kit import Pending, bodies, drain
 
 ibm = pytest.mark.ibm
 RECEIVED = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "reports"}
@@ -61,6 +61,53 @@ def test_a_confirmation_of_delivery_comes_with_the_commit(broker):
     assert report.message_class == MessageClass.ACK_RECEIVE
     assert report.correlation_id == sent.message_id
     assert drain(reports) == []
+
+
+PASSED = {
+    "the default": (Acknowledge.NONE, None, "m1"),
+    "pass-correl-id": (Acknowledge.PASS_CORRELATION_ID, None, "c1"),
+    "pass-msg-id": (Acknowledge.PASS_MESSAGE_ID, "m1", "m1"),
+    "both": (Acknowledge.PASS_MESSAGE_ID | Acknowledge.PASS_CORRELATION_ID, "m1", "c1"),
+}
+
+
+@ibm("O10")
+@pytest.mark.parametrize("passed, message_id, correlation_id", PASSED.values(), ids=PASSED.keys())
+def test_what_reports_and_replies_carry(broker, passed, message_id, correlation_id):
+    broker.queue("reports")
+    q, reports = broker.queue(), broker.qm.open("reports")
+    asked = {"message_id": "m1", "correlation_id": "c1", "response_queue": "reports"}
+    wanted = passed | Acknowledge.FULL_RECEIVE | Acknowledge.POSITIVE_ARRIVAL
+    q.send("A", acknowledge=wanted, administration_queue="reports", **asked)
+    broker.qm.reply(q.receive(0), "answer")
+    q.send("B", acknowledge=wanted, administration_queue="reports", **asked)
+    q.purge()
+    found = list(reports.browse())
+    kinds = [MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE, MessageClass.NORMAL]
+    assert [m.message_class for m in found] == [*kinds, kinds[0], MessageClass.NACK_QUEUE_PURGED]
+    assert {m.correlation_id for m in found} == {correlation_id}
+    if message_id is None:
+        assert len({m.message_id for m in found} - {"m1"}) == 5
+    else:
+        assert {m.message_id for m in found} == {message_id}
+    assert len(drain(reports, match=Match(correlation_id=correlation_id))) == 5
+
+
+def test_a_reply_that_has_no_correlation_id_to_pass(broker):
+    broker.queue("reports")
+    q, reports = broker.queue(), broker.qm.open("reports")
+    q.send("A", acknowledge=Acknowledge.PASS_CORRELATION_ID, response_queue="reports")
+    broker.qm.reply(q.receive(0), "answer")
+    assert reports.receive(0).correlation_id is None
+
+
+def test_a_request_that_passes_its_correlation_id(broker):
+    q = broker.queue()
+    asked = {"acknowledge": Acknowledge.PASS_CORRELATION_ID, "correlation_id": "c1"}
+    waiting = Pending(lambda: broker.qm.request(q, "question", timeout=30, **asked))
+    broker.qm.reply(q.receive(30), "answer")
+    reply = waiting.result()
+    assert (reply.body, reply.correlation_id) == (b"answer", "c1")
 
 
 @ibm("O13")
@@ -115,3 +162,10 @@ def test_backouts_are_counted_across_a_restart(start_server, how):
             assert t.receive(0, transaction=tx).abort_count == 2
         with pytest.raises(IoTimeout):
             t.peek(0)
+
+
+def test_every_mixture_is_read_as_it_was_sent(broker):
+    q = broker.queue()
+    wanted = [Acknowledge(bits | passed) for bits in range(16) for passed in (0, 64, 128, 192)]
+    q.send_many([Outgoing(body=b"A", acknowledge=one) for one in wanted])
+    assert [m.acknowledge for m in q.browse()] == wanted

@@ -124,10 +124,14 @@ def acknowledge(store: Store, queue: Queue, stored: Stored, number: MessageClass
     target = store.find(stored.asks.administration_queue or "")
     if target is None or target.properties.transactional or target.properties.put_inhibited:
         return
+    passed = stored.asks.acknowledge
     out = Outgoing(
+        message_id=stored.message_id if Acknowledge.PASS_MESSAGE_ID in passed else None,
         body=stored.out.body if number >= 0x8000 else b"",
         content_type=stored.out.content_type if number >= 0x8000 else Outgoing().content_type,
-        correlation_id=stored.message_id,
+        correlation_id=(
+            stored.out.correlation_id if Acknowledge.PASS_CORRELATION_ID in passed else stored.message_id
+        ),
         response_queue=queue.main.name,
         recoverable=stored.out.recoverable,
     )
