@@ -103,9 +103,10 @@ function frame.highest(text, slot)
   if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
 end
 
--- Text of the elements of a reply from `from` to `upto`, each as length:value. Most are ids, times and empty texts.
-function frame.encode(reply, from, upto)
-  local out, at, format = { nil, nil, nil, nil, nil, nil, nil, nil }, 0, string.format  -- made as large as most need it
+-- Text of the elements of a reply from `from` to `upto` behind `head`, each as length:value. Most are ids, times and
+-- empty texts. A reply may hold a megabyte, so all is put together in one go: each text of it is another copy.
+function frame.encode(head, reply, from, upto)
+  local out, at, format = { head, nil, nil, nil, nil, nil, nil, nil }, 1, string.format  -- as large as most need it
   for i = from, upto do
     local value = reply[i]
     if value == "" then
@@ -152,7 +153,7 @@ function frame.close(reply, upto, ids)
   local code = reply[1]
   local kept = ARGV[2] .. " " .. frame.stamp .. " " .. (ids or "-") .. " "
     .. (code == 0 and "0" or format("%d", code)) .. " " .. format("%d", history) .. " "
-    .. frame.encode(reply, 4, upto or #reply)
+  kept = frame.encode(kept, reply, 4, upto or #reply)
   if counts then
     redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
   else
