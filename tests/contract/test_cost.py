@@ -14,6 +14,7 @@ import pytest
 import mqredis
 from mqredis import scripts
 from mqredis.keys import ManagerKeys
+from mqredis.worker import Worker, ahead
 from tests.support.server import RedisServer, server_version
 
 #: Commands that a client sends once, or that measure.
@@ -163,3 +164,31 @@ def test_a_refusal_settles_nothing(qm: mqredis.QueueManager) -> None:
         queue.lock_many(1, 0, settle=held)
     held[0].commit()
     assert qm.queue_info("q").messages == 0
+
+
+@pytest.mark.parametrize("prefetch, each", [(1, 1.0), (8, 0.125)])
+def test_a_worker_reads_ahead_in_one_call(
+    qm: mqredis.QueueManager,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    prefetch: int,
+    each: float,
+) -> None:
+    monkeypatch.setattr(ahead, "SOON", 60.0)  # a slow machine makes no slow handler
+    queue = qm.open("q")
+
+    def run(count: int) -> float:
+        worker = Worker()
+
+        @worker.consumer("q", prefetch=prefetch)
+        def handle(message: mqredis.Message) -> None:
+            assert message.body == b"x"
+
+        def work() -> None:
+            queue.send_many([b"x"] * count)
+            assert worker.run(burst=True, manager=qm, signals=False) == count
+
+        return _cost(redis_server, work, times=1)[0]
+
+    # Beginning and end cost the same.
+    assert run(103) - run(23) == 80 * each
