@@ -121,8 +121,9 @@ def ear(conn: Any) -> Ear | None:
 class Line(asyncio.Protocol):
     """An asyncio connection's transport: requests of several tasks follow each other, and so do their replies.
 
-    What tasks send in one turn of the loop is written at once. A task that is cancelled leaves its place in the queue
-    of replies: its reply is dropped when it comes.
+    What tasks send in one turn of the loop is written at once; a task that was alone the last time does not wait for
+    the turn's end. A task that is cancelled leaves its place in the queue of replies: its reply is dropped when it
+    comes.
     """
 
     def __init__(self, transport: Any, reader: Any, patience: float) -> None:
@@ -132,6 +133,9 @@ class Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._unsent: list[bytes | memoryview] = []
+        #: How many requests came since the last write of some together, and whether that had but one.
+        self._count = 0
+        self._alone = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         #: Why the connection is of no use any more.
@@ -152,16 +156,27 @@ class Line(asyncio.Protocol):
             self._due = self._loop.time() + self._patience
             if self._timer is None:
                 self._timer = self._loop.call_at(self._due, self._late)
+            if self._alone:
+                self._waiting.append(future)
+                self._count = 1
+                self._write(request)
+                return future
+        self._alone = False
         self._waiting.append(future)
         if not self._unsent:
             self._loop.call_soon(self._flush)
+        self._count += 1
         self._unsent += request
         return future
 
     def _flush(self) -> None:
         data, self._unsent = self._unsent, []
+        self._alone, self._count = self._count == 1, 0
         if self.lost is None:
-            self._transport.write(data[0] if len(data) == 1 else b"".join(data))
+            self._write(data)
+
+    def _write(self, data: Sequence[bytes | memoryview]) -> None:
+        self._transport.write(data[0] if len(data) == 1 else b"".join(data))
 
     def _late(self) -> None:
         self._timer = None

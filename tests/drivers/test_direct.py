@@ -56,6 +56,28 @@ async def test_what_is_asked_in_one_turn_is_written_at_once_and_answered_in_orde
     assert await replies[1] == b"2"
 
 
+async def test_a_task_that_is_alone_does_not_wait_for_the_end_of_the_turn() -> None:
+    line, transport = make()
+
+    async def exchange(*requests: bytes) -> list[bytes]:
+        """What had been written before the turn was over."""
+        before = len(transport.written)
+        replies = [line.exchange([request]) for request in requests]
+        at_once = transport.written[before:]
+        await turn()
+        line.data_received(b"".join(b"+%b\r\n" % request for request in requests))
+        assert [await reply for reply in replies] == [*requests]
+        assert b"".join(transport.written[before:]) == b"".join(requests)
+        return at_once
+
+    assert await exchange(b"a") == []
+    assert await exchange(b"b") == [b"b"]
+    assert await exchange(b"c", b"d") == [b"c"], "the second shows that it is alone no more"
+    assert await exchange(b"e", b"f") == []
+    assert await exchange(b"g") == []
+    assert await exchange(b"h") == [b"h"]
+
+
 async def test_the_reply_of_a_cancelled_caller_is_dropped() -> None:
     line, transport = make()
     first, second = line.exchange([b"a"]), line.exchange([b"b"])
