@@ -21,8 +21,12 @@ def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
     for name, value in fields.items():
         kind = type(value)
         if name == "properties":
-            if kind is not dict or not _properties(value):
+            if kind is not dict:
                 return None
+            for key, item in value.items():
+                kind = type(item)
+                if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
+                    return None  # not even a number, or infinite
             value = value.copy()
             values[PENDING] = _FULL
         elif name == "body":
@@ -43,11 +47,3 @@ def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
     if "properties" not in values:
         values["properties"] = {}
     return values
-
-
-def _properties(properties: dict[Any, Any]) -> bool:
-    for key, item in properties.items():
-        kind = type(item)
-        if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
-            return False  # not even a number, or infinite
-    return True

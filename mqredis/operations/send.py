@@ -96,7 +96,8 @@ def _encoded(
             raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
         if sealed:
             message = context.sealed(message)
-        encoded = codec.encode(message, transaction)
+        fields = present(message)  # as codec.encode does: a call less for each
+        encoded = codec.encode_fields(fields if PENDING in fields else codec.fields_of(message), transaction)
         line, large = encoded
         size = len(line) + 12 if large is None else len(line) + len(large) + 12
         if size > limit:
@@ -147,13 +148,12 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
     sent: list[Sent] = []
     at = 0
     while at < len(encoded):
-        stop, size = at, 0
-        while stop < len(encoded) and stop - at < commands.BATCH:
-            line, large = encoded[stop]
-            size += len(line) if large is None else len(line) + len(large)
-            if size > CALL_BYTES and stop > at:
-                break
-            stop += 1
+        stop = min(at + commands.BATCH, len(encoded))
+        sizes = [len(line) if large is None else len(line) + len(large) for line, large in encoded[at:stop]]
+        size = sum(sizes)
+        while size > CALL_BYTES and stop > at + 1:
+            stop -= 1
+            size -= sizes[stop - at]
         owner, grant = owner_of(handle, unit)
         call = commands.send(handle.address, encoded[at:stop], owner, grant, handle.topic)
         accepted = yield from reach(handle.address, call)
