@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO
 from urllib.parse import quote
 
@@ -267,9 +268,11 @@ def run_foreground(
 
     Must be called in the main thread. ``ready`` is told when the server answers.
     """
-    stop = threading.Event()
+    stop: SimpleQueue[None] = (
+        SimpleQueue()
+    )  # an event's lock may be what the main thread holds when a signal comes
     before = {
-        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda *_: stop.put(None)) for number in (signal.SIGINT, signal.SIGTERM)
     }
     server = join(directory)
     try:
@@ -277,7 +280,7 @@ def run_foreground(
             raise BrokerUnavailable("no redis-server or valkey-server found: nothing that others could use")
         if ready is not None:
             ready(server)
-        stop.wait()
+        stop.get()
     finally:
         server.leave()
         for number, handler in before.items():

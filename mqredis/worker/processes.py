@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 log = logging.getLogger("mqredis.worker")
 
@@ -53,7 +54,8 @@ class _Supervisor:
         self._once = once
         self._own = own
         self._folder = folder
-        self._wake = threading.Event()
+        #: The handler of signals puts into it: an event's lock may be what the main thread holds just then.
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
         self._told: set[int] = set()
         self._children: list[subprocess.Popen[bytes] | None] = [None] * processes
@@ -70,7 +72,8 @@ class _Supervisor:
                     child is not None and child.poll() is not None for child in self._children
                 ):
                     break
-                self._wake.wait(_LOOK_SECONDS)
+                with suppress(Empty):
+                    self._wake.get(timeout=_LOOK_SECONDS)
                 if self._reload and (now := self._times()) != seen:
                     log.warning("the code has changed: the worker starts anew")
                     seen = now
@@ -108,7 +111,7 @@ class _Supervisor:
     def _signalled(self, *_: object) -> None:
         self._stops += 1
         self._signal(signal.SIGTERM)
-        self._wake.set()
+        self._wake.put(None)
 
     def _signal(self, number: int) -> None:
         for child in self._children:
