@@ -15,6 +15,8 @@ from mqredis import Outgoing, QueueManager, Settings, Transaction
 from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
+#: Id of a message that is not there.
+GHOST = "0400000000000fff"
 
 
 @dataclass

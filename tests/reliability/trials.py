@@ -9,6 +9,7 @@ PLAN: a JSON list of ``[name, file, number, after]``. What noticed each of them 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -27,7 +28,13 @@ from _pytest.runner import runtestprotocol
 
 from mqredis import functions, scripts
 from mqredis.drivers.session import Core
+from tests.property.matching import MatchingWalker
+from tests.property.test_matching import MatchingPair
+from tests.property.test_model import Pair
+from tests.property.walk import Walker
 from tests.reliability.ledger import Ledger
+from tests.reliability.walks import STEPS
+from tests.support.server import RedisServer
 
 #: They notice most, so they go first.
 WALKS = "tests/reliability/walks.py"
@@ -37,6 +44,7 @@ FOLDERS = (
     "tests/msmq",
     "tests/matching",
     "tests/doctor/test_doctor.py",
+    "tests/doctor/test_plants.py",
     "tests/contract/test_cost.py",
 )
 #: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
@@ -83,6 +91,7 @@ class Trials:
             self.uses, self.seconds = first.scripts, first.seconds
         else:
             self.uses, self.seconds = known["scripts"], known["seconds"]
+        self._warm()
         late = []
         for name, file, number, after in self.plan:
             change = (file, number, after)
@@ -94,6 +103,16 @@ class Trials:
         for name, change, tests in late:
             self.ledger.add(name, self._try(tests, change))
         return True
+
+    def _warm(self) -> None:
+        """What each child would make anew, imports, bundles and grammars, costs more than the test that kills it."""
+        for name in scripts.names():
+            scripts.get(name).function()
+        with RedisServer() as server:
+            for pair, walker in ((Pair, Walker), (MatchingPair, MatchingWalker)):
+                assert not pair(server.url).walk(walker(0).steps(STEPS))
+        gc.collect()
+        gc.freeze()
 
     def _try(self, chosen: list[str], change: Change) -> str:
         """The test that notices the mutant, "" if none does."""

@@ -1,0 +1,254 @@
+"""The doctor finds what is planted, and mends what loses nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.doctor.conftest import GHOST, Patient
+from tests.support.counts import set_count
+
+Plant = Callable[[Patient], object]
+
+
+def _set(name: str, field: str, value: object) -> Plant:
+    return lambda p: p.raw.hset(p.key(name), field, value)
+
+
+def _count(name: str, field: str, value: object) -> Plant:
+    return lambda p: set_count(p.raw, p.key(name), field, value)
+
+
+def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -> Plant:
+    def plant(p: Patient) -> None:
+        lid = p.id(queue, body)
+        text = p.raw.hget(p.key(f"{queue}.s"), lid)
+        assert text is not None
+        changed = re.sub(pattern, replacement, text.decode())
+        assert changed != text.decode()
+        p.raw.hset(p.key(f"{queue}.s"), lid, changed)
+
+    return plant
+
+
+def _head(body: bytes, change: Callable[[bytes], bytes]) -> Plant:
+    def plant(p: Patient) -> None:
+        lid = p.id("orders", body)
+        record = p.raw.hget(p.key("orders.m"), lid)
+        assert record is not None
+        p.raw.hset(p.key("orders.m"), lid, change(record))
+
+    return plant
+
+
+def _large(p: Patient) -> str:
+    fields: list[bytes] = p.raw.hkeys(p.key("orders.m"))
+    return next(field.decode()[1:] for field in fields if field[:1] == b"^")
+
+
+def _named(p: Patient) -> str:
+    return p.id("orders", b"named")
+
+
+def _tx(p: Patient) -> str:
+    return p.units[0].id
+
+
+def _quota_in_brief(patient: Patient) -> None:
+    key = patient.key("meta")
+    brief = patient.raw.hget(key, "brief")
+    assert brief is not None
+    patient.raw.hset(key, "brief", brief + b"9")
+
+
+#: what is planted, the code that must be found, whether a repair mends it
+PLANTS: list[tuple[str, Plant, str, bool]] = [
+    ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
+    ("bytes of a queue", _count("orders.q", "bytes", 1), "counter.queue", True),
+    ("messages of subqueues", _set("orders.q", "sub_messages", 9), "counter.queue", True),
+    ("bytes of subqueues", _set("orders.q", "sub_bytes", 0), "counter.queue", True),
+    ("messages of the manager", _count("meta", "messages", 99), "counter.manager", True),
+    ("bytes of the manager", _count("meta", "bytes", 1), "counter.manager", True),
+    ("no throttle field", lambda p: p.raw.hdel(p.key("meta"), "throttled"), "meta.field", False),
+    ("text as sequence", _count("meta", "seq", "x"), "meta.field", False),
+    ("sequence behind", _count("meta", "seq", 2), "record.id", False),
+    ("available ghost", lambda p: p.raw.zadd(p.key("orders.a"), {GHOST: 0}), "stray.a", True),
+    ("locked ghost", lambda p: p.raw.zadd(p.key("orders.l"), {GHOST: 5}), "stray.l", True),
+    ("state of a ghost", _set("orders.s", GHOST, "1 0 0 0 15 - - 0"), "stray.s", True),
+    ("timer of a ghost", lambda p: p.raw.zadd(p.key("orders.t"), {"e" + GHOST: 5}), "stray.t", True),
+    ("mark of a ghost", lambda p: p.raw.zadd(p.key("orders.i"), {"v" + GHOST: 0}), "stray.i", True),
+    ("no index entry", lambda p: p.raw.zrem(p.key("orders.i"), "csc\0" + _named(p)), "index.missing", True),
+    ("index entry of a ghost", lambda p: p.raw.zadd(p.key("orders.i"), {"csc\0" + GHOST: 0}), "stray.i", True),
+    ("index entry of another", lambda p: p.raw.zadd(p.key("orders.i"), {"csx\0" + _named(p): 0}), "stray.i", True),
+    ("a message out of its order", lambda p: p.raw.zadd(p.key("orders.a"), {p.id("orders", b"a"): 7}), "order.a", True),
+    ("an identifier out of order", lambda p: p.raw.zadd(p.key("orders.i"), {"csc\0" + _named(p): 7}), "order.i", True),
+    ("body without message", _set("orders.m", "^" + GHOST, "x"), "body.orphan", False),
+    ("lost place", lambda p: p.raw.zrem(p.key("orders.a"), p.id("orders", b"a")), "position.lost", True),
+    ("lost lock", lambda p: p.raw.zrem(p.key("orders.l"), p.id("orders", b"locked")), "position.lost", True),
+    (
+        "lost uncommitted",
+        lambda p: p.raw.zrem(p.key("tx.l"), p.id("tx", b"new")),
+        "position.lost",
+        True,
+    ),
+    (
+        "lost delay",
+        lambda p: p.raw.zrem(p.key("orders.t"), "d" + p.id("orders", b"late")),
+        "position.lost",
+        True,
+    ),
+    (
+        "locked and available",
+        lambda p: p.raw.zadd(p.key("orders.a"), {p.id("orders", b"locked"): 0}),
+        "position.double",
+        True,
+    ),
+    (
+        "available and locked",
+        lambda p: p.raw.zadd(p.key("orders.l"), {p.id("orders", b"a"): 5}),
+        "position.double",
+        True,
+    ),
+    (
+        "locked without state",
+        lambda p: p.raw.hdel(p.key("orders.s"), p.id("orders", b"locked")),
+        "position.state",
+        True,
+    ),
+    (
+        "available with a lock's state",
+        lambda p: p.raw.hset(p.key("orders.s"), p.id("orders", b"a"), "1 0 0 0 16 L 1.1 5"),
+        "position.state",
+        True,
+    ),
+    ("state of words", _state(b"locked", ".*", "what is this"), "state.malformed", False),
+    ("state of unknown kind", _state(b"locked", " LN ", " Q "), "state.malformed", False),
+    ("state with another size", _state(b"locked", r"^(\d+ \d+ \d+ \d+) \d+", r"\1 7"), "state.size", True),
+    (
+        "operation lost",
+        lambda p: p.raw.hdel(p.key("txs"), f"{_tx(p)}:1"),
+        "tx.operation",
+        False,
+    ),
+    ("operation of nobody", _set("txs", "ghost:1", f"R tx {GHOST}"), "tx.orphan", True),
+    ("transaction of words", _set("txs", "ghost", "once upon a time"), "tx.malformed", False),
+    (
+        "operation on a free message",
+        lambda p: p.raw.hset(p.key("txs"), f"{_tx(p)}:1", f"R orders {p.id('orders', b'a')}"),
+        "tx.message",
+        False,
+    ),
+    ("record too short", _head(b"a", lambda r: r[:5]), "record.malformed", False),
+    ("record without end", _head(b"a", lambda r: r.replace(b"\0", b"")), "record.malformed", False),
+    ("record without time", _head(b"a", lambda r: b"x" * 13 + r[13:]), "record.malformed", False),
+    ("head not UTF-8", _head(b"named", lambda r: r[:16] + b"\xff" + r[17:]), "record.malformed", False),
+    ("priority changed", _head(b"locked", lambda r: r.replace(b"\x03p7", b"\x03p1")), "record.priority", False),
+    ("no large body", lambda p: p.raw.hdel(p.key("orders.m"), "^" + _large(p)), "body.missing", False),
+    ("large body unflagged", lambda p: _set("orders.m", "^" + p.id("orders", b"a"), "x")(p), "body.extra", False),
+    ("id of words", _set("orders.m", "hello", "1700000000000" + "0\0x"), "record.id", False),
+    (
+        "no expiry timer",
+        lambda p: p.raw.zrem(p.key("orders.t"), "e" + p.id("orders", b"brief")),
+        "timer.expiry",
+        True,
+    ),
+    (
+        "expiry timer moved",
+        lambda p: p.raw.zadd(p.key("orders.t"), {"e" + p.id("orders", b"brief"): 5}),
+        "timer.expiry",
+        True,
+    ),
+    (
+        "expiry timer for ever",
+        lambda p: p.raw.zadd(p.key("orders.t"), {"e" + p.id("orders", b"a"): 5}),
+        "timer.expiry",
+        True,
+    ),
+    (
+        "delay timer of an available one",
+        lambda p: p.raw.zadd(p.key("orders.t"), {"d" + p.id("orders", b"a"): 5}),
+        "timer.delay",
+        True,
+    ),
+    (
+        "mark of a message nobody holds",
+        lambda p: p.raw.zadd(p.key("orders.i"), {"v" + p.id("orders", b"a"): 0}),
+        "index.visible",
+        True,
+    ),
+    (
+        "no mark of a visible one",
+        lambda p: p.raw.zrem(p.key("tx.i"), "v" + p.id("tx", b"2")),
+        "index.visible",
+        True,
+    ),
+    ("waiter of words", lambda p: p.raw.zadd(p.key("orders.w"), {"me": 1}), "waiter.malformed", True),
+    ("waiter from the future", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 99}), "waiter.ticket", True),
+    ("handle of words", lambda p: p.raw.zadd(p.key("handles"), {"open": 0}), "handle.malformed", True),
+    ("slot of nobody", _set("meta", "99.1", "1 2 - 1:0"), "slot.orphan", True),
+    ("slot of words", _set("meta", "1.77", "hello"), "slot.malformed", False),
+    ("session from the future", _set("meta", "99", "1000"), "session.number", False),
+    ("session never looked at", lambda p: p.raw.zrem(p.key("idle"), "1"), "session.idle", True),
+    ("idle ghost", lambda p: p.raw.zadd(p.key("idle"), {"99": 5}), "session.idle", True),
+    ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
+    ("generation of the list", _set("queues", "tx", "77"), "queue.generation", True),
+    ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
+    ("brief of a queue", _set("orders.q", "brief", "1|t|1||"), "brief", True),
+    ("brief of the manager", _quota_in_brief, "brief", True),
+    ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
+    ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
+    ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
+    ("no flags", lambda p: p.raw.hdel(p.key("orders.q"), "flags"), "queue.field", False),
+    ("quota of words", _set("orders.q", "quota_messages", "many"), "queue.field", False),
+    ("orphan subqueue", lambda p: p.raw.hdel(p.key("queues"), "orders"), "queue.parent", False),
+    ("queue not in the list", lambda p: p.raw.hdel(p.key("queues"), "tx"), "key.orphan", False),
+    ("list without a queue", lambda p: p.raw.zadd(p.key("ghost.a"), {GHOST: 0}), "key.orphan", True),
+    ("a key of somebody else", lambda p: p.raw.set(p.tag + "hello", "x"), "key.unknown", False),
+    ("time to live", lambda p: p.raw.expire(p.key("orders.m"), 1000), "key.ttl", True),
+    ("time to live of the manager", lambda p: p.raw.expire(p.key("txs"), 1000), "key.ttl", True),
+    (
+        "wrong type",
+        lambda p: p.raw.set(p.key("orders.w"), "x"),
+        "key.type",
+        False,
+    ),
+    ("no manager", lambda p: p.raw.delete(p.key("meta")), "meta.missing", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plant,code,mended", [row[1:] for row in PLANTS], ids=[row[0] for row in PLANTS])
+def test_what_is_planted_is_found(full: Patient, plant: Plant, code: str, mended: bool) -> None:
+    messages = full.qm.doctor().messages
+    plant(full)
+    found = full.qm.doctor()
+    assert code in {finding.code for finding in found.findings}
+    assert not found.healthy
+    assert not any(finding.repaired for finding in found.findings)
+    if code == "meta.missing":
+        return
+    report = full.qm.doctor(repair=True)
+    assert {finding.code for finding in report.findings if finding.repaired} or not mended
+    if mended:
+        assert report.healthy
+        assert full.codes() == set()
+        assert full.qm.doctor().messages == messages
+    else:
+        assert code in {finding.code for finding in report.findings if not finding.repaired}
+
+
+def test_a_mended_message_is_received_again(full: Patient) -> None:
+    lid = full.id("orders", b"a")
+    full.raw.zrem(full.key("orders.a"), lid)
+    assert full.codes(repair=True) == {"position.lost"}
+    assert full.qm.open("orders").receive_by_lookup_id(int(lid, 16)).body == b"a"
+
+
+def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
+    _state(b"1", r"\S+ (\d+)$", r"nobody \1", "tx")(full)
+    assert full.codes() == {"lock.owner", "tx.message"}
+    full.qm.doctor(repair=True)
+    full.units[0].abort()
+    assert full.qm.open("tx").peek(0).body == b"1"
+    assert full.codes() == set()
