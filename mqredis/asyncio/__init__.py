@@ -48,12 +48,12 @@ async def connect(
     keys = ManagerKeys(settings.manager)
     driver = async_driver_for(settings)(settings, keys, open_async_backend(where, settings, keys.own[0]))
     try:
-        volatile = await driver.ask(
-            safety.admit(keys, settings, driver.backend.database, driver.backend.memory)
-        )
+        await driver.ask(safety.admit(keys, settings, driver.backend.database))
         await driver.open()
     except BaseException:
         await driver.close()
         raise
-    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile, sealer)
+    context = Context(
+        keys, settings, driver.backend.database, driver.incarnation, driver.core.standing, sealer
+    )
     return QueueManager(driver, context)

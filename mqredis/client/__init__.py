@@ -50,10 +50,12 @@ def connect(
     keys = ManagerKeys(settings.manager)
     driver = driver_for(settings)(settings, keys, open_backend(where, settings, keys.own[0]))
     try:
-        volatile = driver.ask(safety.admit(keys, settings, driver.backend.database, driver.backend.memory))
+        driver.ask(safety.admit(keys, settings, driver.backend.database))
         driver.open()
     except BaseException:
         driver.close()
         raise
-    context = Context(keys, settings, driver.backend.database, driver.incarnation, volatile, sealer)
+    context = Context(
+        keys, settings, driver.backend.database, driver.incarnation, driver.core.standing, sealer
+    )
     return QueueManager(driver, context)

@@ -25,6 +25,7 @@ from mqredis.errors import (
 )
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import Durability
+from mqredis.operations.context import Standing
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Arg, Payload
@@ -148,6 +149,10 @@ class Core:
         self.unknown: list[str] = []
         self.shebang: bool | None = None
         self.functions = False
+        #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
+        self.standing = Standing()
+        self.wary = not settings.allow_volatile
+        self._vetted: str | None = None
         #: How a server (by its run_id) gets a change to a level (operations/levels).
         self.ways: dict[tuple[str, Durability], str] = {}
         self._forms: dict[str, scripts.Form] = {}
@@ -194,6 +199,17 @@ class Core:
             return False
         self._forms[name] = form
         return True
+
+    # ---- what it keeps ---------------------------------------------------------------------------
+
+    def unknown_server(self, run_id: str) -> bool:
+        """Is it to be asked whether it keeps what it takes?"""
+        return self.wary and run_id != self._vetted
+
+    def vetted(self, run_id: str, volatile: bool) -> None:
+        """It was asked."""
+        self.standing.volatile = volatile
+        self._vetted = run_id
 
     # ---- session ---------------------------------------------------------------------------------
 

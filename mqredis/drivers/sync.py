@@ -21,6 +21,7 @@ from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
+from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
 from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
 
@@ -45,6 +46,7 @@ class Driver:
         self.settings = settings
         self.backend = backend
         self.core = Core(settings, keys)
+        self.core.wary = self.core.wary and not backend.memory  # nobody expects a fake to keep anything
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
         self._setup()
@@ -345,6 +347,9 @@ class Driver:
         core = self.core
         core.reached = True
         run_id = self._ask(link, greeted, "INFO", "server")
+        if core.unknown_server(run_id):
+            asked = [self._ask(link, setting, "CONFIG", "GET", name) for name, _ in KEEPS_NOTHING]
+            core.vetted(run_id, asked == [bad for _, bad in KEEPS_NOTHING])
         if core.shebang is None:
             works = self._shebang_works(link)
             core.use_shebang(works, works and self._functions_work(link))

@@ -26,6 +26,14 @@ from mqredis.settings import Settings
 
 
 @dataclass(slots=True)
+class Standing:
+    """What is known of the server process that a client talks to; a driver asks each new one."""
+
+    #: It keeps nothing on disk, and nobody said that this is all right: it takes only what may be lost.
+    volatile: bool = False
+
+
+@dataclass(slots=True)
 class Context:
     """One client of one queue manager."""
 
@@ -33,8 +41,7 @@ class Context:
     settings: Settings
     database: int = 0
     incarnation: str = ""
-    #: The server keeps nothing on disk, and nobody said that this is all right.
-    volatile: bool = False
+    standing: Standing = field(default_factory=Standing)
     #: Seals what is sent and opens what is read.
     sealer: Sealer | None = None
     handles: int = 0

@@ -55,7 +55,7 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
     checked = _properties(properties)
-    if context.volatile and checked["transactional"]:
+    if context.standing.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     yield from perform(commands.create(context.keys, path, checked))
     return (yield from info(context, path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mqredis.commands import manager as commands
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.keys import ManagerKeys
@@ -9,12 +11,14 @@ from mqredis.operations.serverlint import ServerFacts, config_of, facts_of
 from mqredis.settings import Settings
 from mqredis.steps import Command, Operation, Refused, perform
 
+#: What a server that keeps nothing on disk answers to ``CONFIG GET`` of these: neither a log nor snapshots. One that
+#: hides CONFIG (a managed service) keeps data in a way of its own.
+KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 
-def admit(manager: ManagerKeys, settings: Settings, database: int, memory: bool) -> Operation[bool]:
+
+def admit(manager: ManagerKeys, settings: Settings, database: int) -> Operation[None]:
     """Raise BrokerRefused if this user may not run what the scripts run, UnsafeServer if the server may delete
-    messages of its own accord. Answers whether it keeps nothing on disk: then it takes only what may be lost.
-
-    ``memory``: a fake in this process, of which nobody expects that it keeps anything.
+    messages of its own accord.
     """
     refused = yield from perform(commands.preflight(manager, database))
     if refused:
@@ -24,7 +28,6 @@ def admit(manager: ManagerKeys, settings: Settings, database: int, memory: bool)
         )
     if not settings.allow_eviction:
         yield from _evicts_nothing()
-    return not (memory or settings.allow_volatile) and (yield from _keeps_nothing())
 
 
 def _evicts_nothing() -> Operation[None]:
@@ -37,10 +40,10 @@ def _evicts_nothing() -> Operation[None]:
         )
 
 
-def _keeps_nothing() -> Operation[bool]:
-    """Neither a log nor snapshots? Unknown is no: who hides CONFIG (a managed service) keeps data in its own way."""
-    log = config_of((yield Command(("CONFIG", "GET", "appendonly"))))
-    return log == "no" and config_of((yield Command(("CONFIG", "GET", "save")))) == ""
+def setting(reply: Any) -> str:
+    """The value in a reply to ``CONFIG GET``, "nothing" for an empty one."""
+    found = config_of(reply)
+    return "nothing" if found == "" else found or ""
 
 
 def refuse_volatile(what: str) -> UnsafeServer:

@@ -89,7 +89,7 @@ def _encoded(
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
     limit = min(handle.max_message_bytes, context.settings.max_message_bytes)
-    volatile, sealed = context.volatile, context.sealer is not None
+    volatile, sealed = context.standing.volatile, context.sealer is not None
     found = []
     for message in messages:
         if volatile and (message.recoverable or handle.transactional):

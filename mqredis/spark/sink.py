@@ -62,7 +62,7 @@ def check(options: Options, schema: StructType, overwrite: bool) -> None:
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
     """The queues to write to. Raises QueueNotFound, TransactionUsage."""
     manager = manager_of(options.address, options.managers[0])
-    if manager._context.volatile:
+    if manager._context.standing.volatile:
         raise refuse_volatile(f"nothing is written to {', '.join(sorted(wanted))}")
     found = {}
     for name in sorted(wanted):

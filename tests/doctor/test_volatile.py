@@ -83,6 +83,53 @@ def test_a_server_that_does_not_tell_is_believed(volatile: RedisServer) -> None:
         assert qm.queue_info("q").messages == 1
 
 
+@pytest.fixture
+def kept(start_server: Start) -> RedisServer:
+    return start_server(options={"save": "3600 1"})
+
+
+def again(server: RedisServer, save: str) -> None:
+    """The same data under another server process with other settings, as after a failover."""
+    with server.client() as raw:
+        raw.save()
+    server.options["save"] = save
+    server.restart(kill=True)
+
+
+def test_each_server_that_a_client_meets_is_asked(kept: RedisServer) -> None:
+    with mqredis.connect(kept.url) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            q.send(b"1")
+            again(kept, "")
+            assert q.peek(0).body == b"1"  # reconnects
+            with pytest.raises(UnsafeServer, match="keeps nothing"):
+                q.send(b"2")
+            q.send(b"3", recoverable=False)
+            again(kept, "3600 1")
+            assert q.receive(0).body == b"1"
+            q.send(b"4")
+            with kept.client() as raw:
+                asked = raw.info("commandstats")["cmdstat_config|get"]["calls"]
+                qm._driver.backend.suspect()  # new connections to the same server ask no more
+                q.send(b"5")
+                assert raw.info("commandstats")["cmdstat_config|get"]["calls"] == asked
+
+
+async def test_the_asyncio_face_asks_each_server_too(kept: RedisServer) -> None:
+    async with mqredis.asyncio.connect(kept.url) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as q:
+            await q.send(b"1")
+            again(kept, "")
+            assert (await q.peek(0)).body == b"1"
+            with pytest.raises(UnsafeServer, match="keeps nothing"):
+                await q.send(b"2")
+            again(kept, "3600 1")
+            assert (await q.peek(0)).body == b"1"
+            await q.send(b"4")
+
+
 def test_nobody_expects_a_fake_to_keep_anything() -> None:
     with mqredis.connect("memory://volatile") as qm:
         qm.create_queue("q")
