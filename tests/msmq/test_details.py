@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import IoTimeout, Outgoing, QueueNotFound, Seek
-from tests.msmq.kit import make
+from mqredis import IoTimeout, MessageClass, Outgoing, QueueNotFound, Seek
+from tests.msmq.kit import FULL_RECEIVE, drain, make
 
 
 def move(qm, source, target, *bodies):
@@ -40,6 +40,34 @@ def test_a_queue_goes_with_its_subqueues_and_leaves_nothing(qm):
 def test_timers_go_with_their_queue(qm):
     make(qm).send(b"x", delay=60)
     assert qm.delete_queue("q") == 1  # the doctor would find keys of a queue that nobody knows
+
+
+def test_what_is_not_due_yet_leaves_its_traces_when_its_queue_goes(qm):
+    make(qm, "admin")
+    q = make(qm)
+    for body in (b"a", b"b"):
+        q.send(body, delay=60, **FULL_RECEIVE)
+    assert qm.delete_queue("q") == 2
+    told = [message.message_class for message in drain(qm, "admin")]
+    assert told == [MessageClass.NACK_QUEUE_DELETED] * 2
+
+
+def test_what_is_not_due_yet_is_purged_behind_a_page_of_other_timers(qm):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"held", time_to_be_received=30)] * 255)
+    assert len(q.lock_many(255, 0, lease=600)) == 255
+    q.send(b"late", delay=60)
+    assert q.purge() == 1
+    assert qm.queue_info("q").messages == 255
+
+
+def test_nothing_uncommitted_is_left_of_a_queue_that_goes(qm):
+    t = make(qm, "t", transactional=True)
+    unit = qm.transaction(lease=60)
+    t.send(b"x", time_to_be_received=60, transaction=unit)
+    t.send(b"y", delay=60, transaction=unit)
+    qm.delete_queue("t")
+    assert qm.info().messages == qm.info().bytes == 0  # the doctor would find keys of a queue that nobody knows
 
 
 def test_maintenance_of_a_subqueue_counts_for_its_queue(qm):
