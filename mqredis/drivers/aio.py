@@ -45,8 +45,7 @@ class AsyncDriver:
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
         self.settings = settings
         self.backend = backend
-        self.core = Core(settings, keys)
-        self.core.wary = self.core.wary and not backend.memory  # nobody expects a fake to keep anything
+        self.core = Core(settings, keys, backend.memory)
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
         self._loop: asyncio.AbstractEventLoop | None = None

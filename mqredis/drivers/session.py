@@ -132,7 +132,7 @@ class Run:
 class Core:
     """What a driver knows about the queue manager. Shared by all threads or tasks of one driver."""
 
-    def __init__(self, settings: Settings, keys: ManagerKeys) -> None:
+    def __init__(self, settings: Settings, keys: ManagerKeys, memory: bool) -> None:
         self.settings = settings
         self.keys = keys
         self.admin = keys.admin()
@@ -151,7 +151,7 @@ class Core:
         self.functions = False
         #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
         self.standing = Standing()
-        self.wary = not settings.allow_volatile
+        self.wary = not (memory or settings.allow_volatile)  # nobody expects a fake to keep anything
         self._vetted: str | None = None
         #: How a server (by its run_id) gets a change to a level (operations/levels).
         self.ways: dict[tuple[str, Durability], str] = {}

@@ -45,8 +45,7 @@ class Driver:
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
         self.settings = settings
         self.backend = backend
-        self.core = Core(settings, keys)
-        self.core.wary = self.core.wary and not backend.memory  # nobody expects a fake to keep anything
+        self.core = Core(settings, keys, backend.memory)
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
         self._setup()

@@ -67,7 +67,9 @@ def test_nothing_uncommitted_is_left_of_a_queue_that_goes(qm):
     t.send(b"x", time_to_be_received=60, transaction=unit)
     t.send(b"y", delay=60, transaction=unit)
     qm.delete_queue("t")
-    assert qm.info().messages == qm.info().bytes == 0  # the doctor would find keys of a queue that nobody knows
+    assert (
+        qm.info().messages == qm.info().bytes == 0
+    )  # the doctor would find keys of a queue that nobody knows
 
 
 def test_maintenance_of_a_subqueue_counts_for_its_queue(qm):
