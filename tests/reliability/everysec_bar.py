@@ -16,6 +16,8 @@ from tests.support.server import RedisServer
 SETTINGS = Settings(lease_seconds=300, retry_seconds=0, connect_timeout_seconds=60, reply_timeout_seconds=60)
 #: Looks at the server before it is killed at any rate: on a fast disk the moment may not come.
 LOOKS = 3000
+#: More units than one round commits.
+ROUND = 1_000_000
 
 
 @bar(
@@ -35,7 +37,7 @@ def everysec(run: Run) -> None:
         levels = ("memory", "fsync") if _has_waitaof(server) else ("memory",)
         for number in range(rounds):
             with mqredis.connect(server.url, settings=SETTINGS) as qm:
-                writer = Writer(qm, levels[number % len(levels)], ids, b" " * 2000)
+                writer = Writer(qm, levels[number % len(levels)], ids, b" " * 2000, number * ROUND)
                 times = _load(server, writer)
                 lost, age = _after(server, writer, times, qm)
             if writer.level == "fsync":

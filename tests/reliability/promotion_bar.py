@@ -95,12 +95,17 @@ def ring_of_two() -> Iterator[Ring]:
 
 
 class Writer:
-    """Commits units of messages in two queues; remembers which were acknowledged, and every id that was issued."""
+    """Commits units of messages in two queues; remembers which were acknowledged, and every id that was issued.
 
-    def __init__(self, qm: QueueManager, level: str, ids: set[int], ballast: bytes = b"") -> None:
+    ``first``: units are numbered from the next number on.
+    """
+
+    def __init__(
+        self, qm: QueueManager, level: str, ids: set[int], ballast: bytes = b"", first: int = 0
+    ) -> None:
         self.qm, self.level, self.ids, self.ballast = qm, level, ids, ballast
         self.queues = [qm.open(name) for name in ("t", "u")]
-        self.unit = 0
+        self.unit = self.first = first
         self.acknowledged: set[int] = set()
 
     def commit(self) -> None:
@@ -120,11 +125,14 @@ class Writer:
         self.acknowledged.add(self.unit)
 
     def present(self) -> Counter[int]:
-        """How many messages of each unit there are; the queues are empty afterwards."""
+        """How many messages of each of its units there are; the queues are empty afterwards.
+
+        Those of earlier writers do not count: their purge may be among what the server forgot, in one queue or in both.
+        """
         found = Counter(int(message.body) for queue in self.queues for message in queue.browse())
         for queue in self.queues:
             queue.purge()
-        return found
+        return Counter({unit: count for unit, count in found.items() if unit > self.first})
 
 
 @bar(

@@ -12,6 +12,7 @@ from tests.reliability import promotion_bar
 from tests.reliability.bar import BARS, play
 from tests.reliability.promotion_bar import SETTINGS, Ring
 from tests.support.relay import Relay
+from tests.support.server import RedisServer
 
 
 def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +31,20 @@ def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.Mo
     monkeypatch.setattr(Ring, "in_step", patient)
     line = play(BARS["promotion"], 4340118, 0.001, output=None)
     assert line["verdict"] == "pass", line.get("why")
+
+
+def test_a_purge_that_the_server_forgot_tears_no_unit(redis_server: RedisServer) -> None:
+    """What an earlier round left in one of the two queues is none of the next round's units."""
+    with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
+        for name in ("t", "u"):
+            qm.create_queue(name, transactional=True)
+        earlier = promotion_bar.Writer(qm, "memory", set())
+        earlier.commit()
+        earlier.queues[0].purge()
+        writer = promotion_bar.Writer(qm, "memory", set(), first=100)
+        writer.commit()
+        assert writer.present() == {101: promotion_bar.PARTS}
+        assert qm.info().messages == 0
 
 
 def test_nothing_follows_a_gap_in_a_stream() -> None:
