@@ -211,6 +211,7 @@ class Attempt:
         """The script could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
         if fault not in (Fault.LOST, Fault.BUSY, Fault.MOVED) and self._no_function():
+            self.loads = 0  # that it is not there in the other form either is no failure yet
             return  # no room, no permission: the other way needs neither
         if fault is Fault.BUG and self.core.shebang:
             self.core.use_shebang(False)  # this server is older than the one that was probed

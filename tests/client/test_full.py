@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+import redis
 
 import mqredis
-from mqredis import BrokerFull
+from mqredis import BrokerFull, Settings
 from mqredis.drivers import Driver
 from tests.support.server import RedisServer
 
@@ -34,3 +37,17 @@ def test_a_full_server_is_drained(
         raw.config_set("maxmemory", 0)
         assert qm.doctor().healthy
         assert [key for key in raw.keys("*") if key.endswith(b":none")] == []
+
+
+def test_who_comes_late_to_a_full_server_needs_no_patience(redis_server: RedisServer) -> None:
+    """There is no room for functions: that the scripts are not loaded either is not the second try of the same."""
+    at_once = Settings(retry_seconds=0)
+    with mqredis.connect(redis_server.url, settings=at_once) as qm, redis_server.client() as raw:
+        qm.create_queue("q")
+        qm.open("q").send_many([b"x" * 1000] * 100)
+        raw.config_set("maxmemory", 1)
+        raw.script_flush()
+        with contextlib.suppress(redis.ResponseError):  # before Redis 7
+            raw.execute_command("FUNCTION", "FLUSH")
+        with mqredis.connect(redis_server.url, settings=at_once) as late, late.open("q") as q:
+            assert q.receive(0).body == b"x" * 1000
