@@ -37,7 +37,7 @@ def row(line: dict[str, Any]) -> str:
     )
     cells = (
         line["bar"],
-        line["promise"],
+        line.get("promise") or BARS[line["bar"]].promise,
         counts,
         line.get("commit", "unknown"),
         line["seed"],

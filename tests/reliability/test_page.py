@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability import bar, catalog
-from tests.reliability.bar import Bar, play
+from tests.reliability.bar import BARS, Bar, play
 from tools.reliability_doc import page
 
 catalog.load()
@@ -49,6 +49,14 @@ def test_a_later_line_of_a_bar_takes_the_place_of_an_earlier_one(tmp_path: Path)
     assert rows[0].endswith("| 1,200 things | aaaaaaa | 1 | 1.0 | 2.0 | pass |")
     assert rows[1].endswith("| 1,200 things | bbbbbbb | 1 | 1.0 | 3.0 | pass |")
     assert all("| all is well |" in text for text in rows)
+
+
+def test_a_line_of_an_older_run_tells_less(tmp_path: Path) -> None:
+    old = {"bar": "leaks", "seed": 1, "scale": 1.0, "counts": {}, "seconds": 1.0, "verdict": "pass"}
+    (tmp_path / "a").write_text(json.dumps(old))
+    assert f"| leaks | {BARS['leaks'].promise} |  | unknown | 1 | 1.0 | 1.0 | pass |" in page(
+        [tmp_path / "a"]
+    )
 
 
 def test_a_line_says_what_it_ran_on_and_is_added_to_the_others(tmp_path: Path) -> None:
