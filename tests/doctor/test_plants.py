@@ -252,3 +252,9 @@ def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
     full.units[0].abort()
     assert full.qm.open("tx").peek(0).body == b"1"
     assert full.codes() == set()
+
+
+def test_a_manager_whose_clock_is_gone_still_answers(full: Patient) -> None:
+    full.raw.hdel(full.key("meta"), "clock")
+    assert full.codes(repair=True) >= {"meta.field"}
+    assert len(full.qm.queues()) == 3
