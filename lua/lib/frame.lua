@@ -74,11 +74,11 @@ function frame.brief()
   redis.call("HSET", KEYS[1], "brief", frame.tell())
 end
 
--- Is the call of this token to run? Nothing if so, else the reply. What meta keeps of its session and of its slot.
-function frame.token(session, slot)
-  if not session then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
+-- Is the call of this token to run? Nothing if so, else the reply. What meta keeps: `known` of its session, `slot`.
+function frame.token(known, slot)
+  if not known then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
   if not slot then
-    frame.enlist = frame.highest(session, ARGV[1])
+    frame.enlist = frame.highest(known, ARGV[1])
     return
   end
   local sequence, last = ARGV[2], string.match(slot, "^%d+")

@@ -23,14 +23,14 @@ function queue.open(n, first)
   local p = redis.call("HMGET", key, "brief", "counts")
   local known = queue.memo[p[1]] or queue.learn(key, p[1])
   if not known then return end
-  local messages, bytes, gone, due, waiting, hooked =
+  local messages, bytes, gone, soon, waiting, hooked =
     string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
   local q = {
     q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
     generation = known.generation, flags = known.flags, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes,
-    messages = messages, bytes = bytes, gone = gone, due = due and due ~= "-1" and due + 0 or nil,
+    messages = messages, bytes = bytes, gone = gone, due = soon and soon ~= "-1" and soon + 0 or nil,
     waiting = waiting == "1", hooked = hooked == "1", changed = false,
   }
   queue.opened[key] = q
@@ -56,7 +56,8 @@ end
 
 -- A new queue, with more of its fields given in pairs. What each call reads comes first: Redis finds it first, too.
 function queue.create(key, generation, ...)
-  redis.call("HSET", key, "brief", "", "counts", "0 0 0 -1 0 0", "generation", generation, "created", frame.now, "modified", frame.now, ...)
+  redis.call("HSET", key, "brief", "", "counts", "0 0 0 -1 0 0", "generation", generation,
+    "created", frame.now, "modified", frame.now, ...)
   queue.brief(key)
 end
 

@@ -1,4 +1,4 @@
--- The two texts kept for a message. mqredis/codec.py writes and reads the same.
+-- The two texts kept for a message. mqredis/codec writes and reads the same.
 --
 -- record  arrival_ms(13) flag(1) head "\0" body     flag: digit (0-9, a-v) of 1 special, 2 first and 4 last in its
 --         transaction, 8 large body kept under "^"id, 16 named. head: "\3" key value for system fields, "\1" name "\2"
