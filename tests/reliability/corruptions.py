@@ -1,7 +1,7 @@
 """Everything that can be broken in a store, one thing at a time: dropped, altered and added, in every kind of key.
 
 What cannot be told from health is left out: another valid label or quota, other bytes in a body, a lease that ends at
-another time, the reply that a slot keeps, a delivery that was never counted.
+another time, the reply that a slot keeps, a delivery that was never counted, what a lapsed transaction has noted.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Corruption:
     keeps: bool = True
 
 
+_OPERATION = re.compile(rb"[SRXM] (\S+) ([0-9a-f]{16})")
 _COUNTERS = {"sub_messages", "sub_bytes"}
 #: Fields of a queue that must be there and be read.
 _FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", "counts", *_COUNTERS}
@@ -51,6 +52,9 @@ def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
 def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
     for field, value in sorted(raw.hgetall(key).items()):
         yield from _entry(key, part, field.decode("latin-1"), field, value)
+        if part == "txs" and _held(raw, key, value):
+            ghost = re.sub(rb"[0-9a-f]{16}", GHOST.encode(), value, count=1)
+            yield Corruption(f"{key}: {field.decode('latin-1')} names nothing", _put(key, field, ghost))
     if part in ("q", "meta"):
         yield from _counts(raw, key, part)
     if part == "q":
@@ -65,6 +69,18 @@ def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
         yield Corruption(f"{key}: no session", lambda r: r.hset(key, "9hello", "1000"))
     if part == "txs":
         yield Corruption(f"{key}: garbage", lambda r: r.hset(key, "ghost", "once upon a time"))
+
+
+def _held(raw: Any, key: str, value: bytes) -> bool:
+    """Is this an operation of a transaction whose message it holds, with a lease that is not over?"""
+    match = _OPERATION.match(value)
+    if match is None:
+        return False
+    tag = key.removesuffix("txs")
+    deadline = raw.zscore(f"{tag}q:{match[1].decode()}:l", match[2])
+    seconds, micros = raw.time()
+    now = seconds * 1000 + micros // 1000 + int(raw.hget(tag + "meta", "clock") or 0)
+    return deadline is not None and deadline > now
 
 
 def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
@@ -101,10 +117,7 @@ def _entry(key: str, part: str, name: str, field: bytes, value: bytes) -> Iterat
         yield Corruption(f"{key}: generation of {name}", _put(key, field, "77"))
     elif part == "txs":
         yield from (drop, garbage)
-        if re.match(rb"[SRXM] ", value):
-            ghost = re.sub(rb"[0-9a-f]{16}", GHOST.encode(), value, count=1)
-            yield Corruption(f"{key}: {name} names nothing", _put(key, field, ghost))
-        else:
+        if not _OPERATION.match(value):
             more = re.sub(rb"^(\d+ \d+) (\d+)", lambda m: m[1] + b" %d" % (int(m[2]) + 1), value)
             yield Corruption(f"{key}: {name} counts one more", _put(key, field, more))
     elif part == "s":
