@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
-import sys
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -17,42 +16,68 @@ from mqredis.worker import processes
 from mqredis.worker.processes import _Supervisor
 from mqredis.worker.run import Running, Signals
 
-#: What the main thread is in while it supervises.
-FILES = ("/mqredis/worker/processes.py", "/threading.py", "/queue.py")
+#: Where the signal meets the supervisor of two processes: before and behind the start of each, before and in its sleep.
+MOMENTS = ("before 1", "behind 1", "before 2", "behind 2", "asleep 1", "asleep 2", "asleep 3")
 
 
-def told_at(line: int, ready: Callable[[], bool]) -> Callable[[FrameType, str, Any], Any]:
-    """A tracer that raises SIGTERM at the so many-th line of the main thread, counted from when it is ready."""
-    lines = itertools.count(1)
+class Moments:
+    """Raises SIGTERM at one of the moments, by standing in for what the supervisor calls then."""
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.endswith(FILES):
-            return None
-        if event == "line" and ready() and next(lines) == line:
+    def __init__(self, wanted: str) -> None:
+        self.wanted, self.starts, self.sleeps, self.came = wanted, 0, 0, False
+
+    def at(self, moment: str) -> None:
+        if moment == self.wanted:
+            self.came = True
             signal.raise_signal(signal.SIGTERM)
-        return trace
 
-    return trace
+    def start(self, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        self.starts += 1
+        number = self.starts
+        self.at(f"before {number}")
+        child = real(*args, **options)
+        self.at(f"behind {number}")
+        return child
+
+    def sleep(self, real: SimpleQueue[None], timeout: float) -> None:
+        self.sleeps += 1
+        self.at(f"asleep {self.sleeps}")
+        real.get(timeout=timeout)
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("first", range(1, 61, 10))
-def test_a_supervisor_ends_wherever_the_signal_meets_it(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+class Wake:
+    """The queue on which the supervisor sleeps."""
+
+    def __init__(self, moments: Moments) -> None:
+        self.moments, self.real = moments, SimpleQueue[None]()
+
+    def put(self, item: None) -> None:
+        self.real.put(item)
+
+    def get(self, timeout: float) -> None:
+        self.moments.sleep(self.real, timeout)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_supervisor_ends_wherever_the_signal_meets_it(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     monkeypatch.setattr(processes, "_LOOK_SECONDS", 0.001)
-    for line in range(first, first + 10):
-        supervisor = _Supervisor(["sleep", "30"], {}, 2, False, False, None, Path.cwd())
-        before = signal.getsignal(signal.SIGTERM)
+    moments, popen = Moments(moment), subprocess.Popen
+    before = signal.getsignal(signal.SIGTERM)
+    supervisor = _Supervisor(["sleep", "30"], {}, 2, False, False, None, Path.cwd())
+    monkeypatch.setattr(supervisor, "_wake", Wake(moments))
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **o: moments.start(popen, *a, **o))
+    assert supervisor.run() == 0
+    assert moments.came
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert all(child is None or child.returncode == -signal.SIGTERM for child in supervisor._children)
 
-        def ready(mine: Any = supervisor._signalled) -> bool:
-            return signal.getsignal(signal.SIGTERM) == mine
 
-        sys.settrace(told_at(line, ready))
-        try:
-            assert supervisor.run() == 0
-        finally:
-            sys.settrace(None)
-        assert signal.getsignal(signal.SIGTERM) == before
-        assert all(child is None or child.returncode == -signal.SIGTERM for child in supervisor._children)
+@pytest.mark.timeout(60)
+def test_the_handler_of_a_supervisor_waits_for_nothing_that_its_sleep_holds() -> None:
+    supervisor = _Supervisor(["true"], {}, 1, False, False, None, Path.cwd())
+    # Its ``put`` may interrupt a ``get`` of the same thread (documented), unlike that of an event or another queue.
+    assert type(supervisor._wake) is SimpleQueue
 
 
 class Stage:
