@@ -131,7 +131,7 @@ class MatchingRunner(Runner):
         if how == "take":
             return browser.take(transaction=self.unit(unit, queue))
         if how == "unmark":
-            named = _Named(self.browsed[-1] if self.browsed else 1)
+            named = Message.model_construct(lookup_id=self.browsed[-1] if self.browsed else 1)
             return browser.unmark(named, asked.get("mark", Mark.HANDLE))
         return getattr(browser, how)()
 
@@ -141,13 +141,6 @@ class MatchingRunner(Runner):
             which = given["token"]
             given = given | {"token": self.tokens[-1 - which % len(self.tokens)] if self.tokens else "none-0"}
         return Match(**given) if given else None
-
-
-class _Named:
-    """All of a message that unmark looks at."""
-
-    def __init__(self, lookup_id: int) -> None:
-        self.lookup_id = lookup_id
 
 
 class MatchingWalker(Walker):
