@@ -27,7 +27,7 @@ class Settings(BaseModel):
     lease_seconds: float = Field(default=30.0, gt=0, le=86_400)
     #: How long a session may lie idle before the broker forgets its operation tokens, in seconds.
     session_ttl_seconds: float = Field(default=3_600.0, ge=1, le=604_800)
-    #: How long one call may be retried over lost connections before its outcome is unknown, in seconds.
+    #: How long one call may be retried over lost connections before its outcome is unknown, in seconds; 0: one try.
     retry_seconds: float = Field(default=10.0, ge=0, le=600)
     #: First and longest pause between two tries, in seconds.
     retry_pause_seconds: float = Field(default=0.02, gt=0, le=10)

@@ -257,7 +257,7 @@ class AsyncBackend:
 
     async def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
         conn = self.plan.connection(**kwargs)
-        patience = min(self.plan.settings.connect_timeout_seconds, max(deadline - time.monotonic(), 0.05))
+        patience = self.plan.patience(deadline - time.monotonic())
         try:
             async with asyncio.timeout(patience):
                 await conn.connect()

@@ -190,7 +190,7 @@ class Backend:
         return self._make(self.plan.current(), deadline)
 
     def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
-        patience = min(self.plan.settings.connect_timeout_seconds, max(deadline - time.monotonic(), 0.05))
+        patience = self.plan.patience(deadline - time.monotonic())
         if "socket_connect_timeout" in kwargs:
             kwargs = kwargs | {"socket_connect_timeout": patience}
         conn = self.plan.connection(**kwargs)

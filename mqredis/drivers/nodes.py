@@ -115,6 +115,14 @@ class Plan:
         """Is the server a fakeredis in this process?"""
         return self.connection.__module__.startswith("fakeredis")
 
+    def patience(self, left: float) -> float:
+        """How long a connection may take, in seconds, when the call that needs it has ``left``.
+
+        A call that is never repeated (``retry_seconds`` 0) has nothing left from the start: its one try is whole.
+        """
+        whole = self.settings.connect_timeout_seconds
+        return min(whole, max(left, 0.05)) if self.settings.retry_seconds else whole
+
     def current(self) -> dict[str, Any]:
         """Keyword arguments of a connection to the node that owns the manager."""
         return (

@@ -13,6 +13,7 @@ import redis
 import redis.asyncio
 
 from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
+from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import parse, redact
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
@@ -171,3 +172,13 @@ def test_a_used_up_pool_says_what_to_raise(redis_server: RedisServer, connect: C
         driver.run(add(driver.core.keys))
     driver.backend.release(link)
     assert driver.run(add(driver.core.keys)) == "2"
+
+
+@pytest.mark.parametrize(
+    "retry,left,seconds",
+    [(10, 8, 4), (10, 3, 3), (10, -1, 0.05), (0, 0, 4)],
+    ids=["plenty", "some", "late", "one try"],
+)
+def test_a_connection_may_take_what_its_call_has_left(retry: float, left: float, seconds: float) -> None:
+    settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
+    assert Plan(parse("redis://localhost"), settings, object, {}).patience(left) == seconds
