@@ -19,7 +19,7 @@ for name in string.gmatch(s.manifest, "[^,]+") do kept[name] = true end
 frame.touch()
 for n = 6, #ARGV do
   if not kept[ARGV[n]] then
-    redis.call("UNLINK", KEYS[n])
+    redis.call("UNLINK", KEYS[n - 1])
     gone = gone + redis.call("HDEL", KEYS[4], ARGV[n])
   end
 end
