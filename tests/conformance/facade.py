@@ -53,7 +53,13 @@ class LoopThread:
         self.loop.close()
 
 
-class Proxy:
+class Wrapped:
+    """Stands for its ``target``."""
+
+    target: Any
+
+
+class Proxy(Wrapped):
     """An object of the asyncio face that answers like its sync twin."""
 
     def __init__(self, target: Any, thread: LoopThread) -> None:
@@ -88,10 +94,10 @@ class Proxy:
 
 
 def unwrap(value: Any) -> Any:
-    """What is behind a proxy, also in a list."""
+    """What is behind all that stands for it, also in a list."""
     if isinstance(value, list):
         return [unwrap(item) for item in value]
-    return value.target if isinstance(value, Proxy) else value
+    return unwrap(value.target) if isinstance(value, Wrapped) else value
 
 
 class Pending:

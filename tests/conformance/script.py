@@ -31,7 +31,7 @@ from typing import Any
 from mqredis import errors, models
 from mqredis.errors import EnqueueRefused, MqError
 from mqredis.status import Status
-from tests.conformance.facade import Broker, Pending, Proxy
+from tests.conformance.facade import Broker, Pending, Proxy, Wrapped
 
 #: The short names of the published cases.
 NAMES = {
@@ -88,7 +88,7 @@ def cases(table: str) -> list[Case]:
     return found
 
 
-class Named:
+class Named(Wrapped):
     """A handle, cursor or browser whose reads do not wait unless they are told to."""
 
     def __init__(self, target: Any) -> None:
