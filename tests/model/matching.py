@@ -175,7 +175,8 @@ def together(queue: Queue, position: Position, wanted: Wanted) -> list[Position]
         return [position]
     if wanted.whole:
         return whole(queue, group) or [position]
-    if Grouping.COMPLETE_MESSAGE in wanted.grouping:
+    out = position.stored.out
+    if Grouping.COMPLETE_MESSAGE in wanted.grouping and (out.segment or out.last_segment):
         return joined(queue, group, place_of(position)[0]) or [position]
     return [position]
 
