@@ -111,4 +111,8 @@ FOUND: dict[str, tuple[Step, ...]] = {
     "an empty segment that is not the last": (
         _send("plain", body=b"", group_id="g", segment=True), _get("receive", "plain", _S),
     ),
+    "a message in the place of another is whole by itself": (
+        _group("plain", b"1", b"22"), _send("plain", group_id="g", sequence=1, correlation_id=b"k"),
+        Step("open_browser", ("plain", {"correlation_id": b"k"}, None, _L | _C, True)), _browser("first"),
+    ),
 }  # fmt: skip
