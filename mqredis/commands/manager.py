@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis.commands.common import Address, check, number, text
-from mqredis.errors import InvalidArgument, SessionExpired
+from mqredis.errors import InvalidArgument, InvariantBroken, SessionExpired
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import ManagerInfo
 from mqredis.status import Status
@@ -110,14 +111,22 @@ def maintain(queue: Address) -> Call[bool]:
     return Call("maintain", queue.call, [], parse)
 
 
-def glance(keys: KeySet) -> Call[list[tuple[bool, int]]]:
-    """For each queue of ``keys``: look now?, and ms until its next timer or -1."""
+def glance(manager: ManagerKeys, queues: Sequence[tuple[str, ...]]) -> Call[list[bool]]:
+    """For each of these queues, given by their keys: would a look find anything, or is it time for a timer?
 
-    def parse(status: int, payload: Payload) -> list[tuple[bool, int]]:
+    Raises whatever a refusal stands for, and InvariantBroken for an answer about fewer or more queues.
+    """
+
+    def parse(status: int, payload: Payload) -> list[bool]:
         check(status)
-        return [(payload[n] == b"1", number(payload[n + 1])) for n in range(0, len(payload), 2)]
+        if len(payload) != 2 * len(queues):
+            raise InvariantBroken(
+                f"a glance at {len(queues)} queues was answered with {len(payload)} elements"
+            )
+        return [look == b"1" for look in payload[::2]]
 
-    return Call("glance", keys, [], parse, changes=False)
+    keys = manager.call().keys + tuple(itertools.chain.from_iterable(queues))
+    return Call("glance", KeySet(keys), [], parse, changes=False)
 
 
 def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:

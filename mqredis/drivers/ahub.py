@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
 
-from mqredis import scripts
 from mqredis.drivers.alinks import hang_up
 from mqredis.drivers.bells import (
-    CHUNK,
     HEALTH_SECONDS,
     LEAVE_SECONDS,
     PROBE_SECONDS,
     Bell,
     Board,
+    Pulse,
     Ringer,
     choose,
+    glance,
     letter,
 )
-from mqredis.drivers.session import Run, Slot, raw
+from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.keys import KeySet
-from mqredis.steps import Call, Wait, Woken, perform
+from mqredis.steps import Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -209,7 +208,7 @@ class AsyncHub:
     async def _subscribe(self, channel: str) -> None:
         if not self._tasks and not self._closed.is_set():
             self._tasks = [
-                asyncio.create_task(self._read_for_ever(), name="mqredis-bells"),
+                asyncio.create_task(self._keep_for_ever(), name="mqredis-bells"),
                 asyncio.create_task(self._recheck_for_ever(), name="mqredis-recheck"),
             ]
         await self._send("SUBSCRIBE", channel)
@@ -222,7 +221,7 @@ class AsyncHub:
             except (*REDIS_ERRORS, AttributeError):
                 return  # the reader finds out
 
-    async def _read_for_ever(self) -> None:
+    async def _keep_for_ever(self) -> None:
         pause = self._settings.retry_pause_seconds
         while not self._closed.is_set():
             try:
@@ -232,7 +231,7 @@ class AsyncHub:
                     for some in self.board.channels():
                         await conn.send_command("SUBSCRIBE", *some, check_health=False)
                     pause = self._settings.retry_pause_seconds
-                    await self._read(conn)
+                    await self._keep(conn)
                 finally:
                     self._conn = None
                     await hang_up(conn)
@@ -245,23 +244,25 @@ class AsyncHub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
-    async def _read(self, conn: Any) -> None:
-        asked = False
+    async def _keep(self, conn: Any) -> None:
+        """See to it that the connection lives, until it is lost."""
+        pulse = Pulse()
         while True:
-            message = None
-            try:
-                async with asyncio.timeout(HEALTH_SECONDS):
-                    message = await conn.read_response(disconnect_on_error=False)
-            except (TimeoutError, rx.TimeoutError):
-                if asked:
-                    raise rx.ConnectionError("no sign of life") from None
-                asked = True
+            if pulse.beat(await self._read(conn)):
                 await self._send("PING")
-                continue
-            except rx.ResponseError as error:
-                self.board.deny(str(error))
-            asked = False
+
+    async def _read(self, conn: Any) -> bool:
+        """Hear the next message; did any come?"""
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                message = await conn.read_response(disconnect_on_error=False)
+        except (TimeoutError, rx.TimeoutError):
+            return False
+        except rx.ResponseError as error:
+            self.board.deny(str(error))
+        else:
             self.board.heard(message)
+        return True
 
     # ---- looking for all -------------------------------------------------------------------------
 
@@ -277,18 +278,7 @@ class AsyncHub:
         queues = self.board.queues()
         if not queues:
             return
-        if "glance" not in scripts.names():
-            self.ring_all()
-            return
-        every = list(queues)
-        for start in range(0, len(every), CHUNK):
-            some = every[start : start + CHUNK]
-            keys = KeySet(self._driver.core.keys.call().keys + tuple(key for group in some for key in group))
-            payload = await self._driver.run(perform(Call("glance", keys, (), raw, False)))
-            for group, look in zip(some, payload[::2], strict=False):
-                if look == b"1":
-                    for flag in queues[group]:
-                        flag.set()
+        await self._driver.run(glance(self._driver.core.keys, queues))
         self.glanced = time.monotonic()
 
 

@@ -6,15 +6,19 @@ subscription after the first means that something may have been missed, so it wa
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from redis import exceptions as rx
+
+from mqredis.commands import manager
 from mqredis.drivers.session import Run, Slot
-from mqredis.keys import KeySet
+from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Wait, Woken
+from mqredis.steps import Operation, Wait, Woken, perform
 
 #: How long a probe waits for its own event, in seconds.
 PROBE_SECONDS = 0.25
@@ -188,6 +192,36 @@ class Board:
         return out
 
 
+def glance(keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]]) -> Operation[None]:
+    """Look once at all these queues, and raise the flags of those where a look would find something.
+
+    Raises what the look of a wait would raise: who asked lets every wait look, so that each learns it by itself.
+    """
+    every = list(queues)
+    for start in range(0, len(every), CHUNK):
+        some = every[start : start + CHUNK]
+        found = yield from perform(manager.glance(keys, some))
+        for group in itertools.compress(some, found):
+            for flag in queues[group]:
+                flag.set()
+
+
+class Pulse:
+    """Does a subscription live? Where nothing came for a while it is asked; if nothing comes then, it is dead."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def beat(self, came: bool) -> bool:
+        """Another ``HEALTH_SECONDS`` are over, or something came before: is it to be asked? Raises ConnectionError."""
+        if self._asked and not came:
+            raise rx.ConnectionError("no sign of life")
+        self._asked = not came
+        return self._asked
+
+
 class Journal:
     """Cancellations, so that one that falls between a look and its wait is not lost."""
 
@@ -211,8 +245,6 @@ def groups(keys: KeySet | None) -> Iterable[tuple[str, ...]]:
     """The queues in the KEYS of a message script."""
     if keys is None:
         return []
-    from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
-
     names, size = keys.keys[MESSAGE_SCRIPT_PARTS:], len(QUEUE_PARTS)
     return [names[n : n + size] for n in range(0, len(names) - size + 1, size)]
 

@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
 
-from mqredis import scripts
 from mqredis.drivers.bells import (
-    CHUNK,
     HEALTH_SECONDS,
     LEAVE_SECONDS,
     PROBE_SECONDS,
     Bell,
     Board,
+    Pulse,
     Ringer,
     choose,
+    glance,
     letter,
 )
 from mqredis.drivers.direct import Ear, ear
-from mqredis.drivers.session import Run, Slot, raw
+from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.keys import KeySet
-from mqredis.steps import Call, Wait, Woken, perform
+from mqredis.steps import Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
@@ -257,10 +256,7 @@ class Hub:
                             conn.send_command("SUBSCRIBE", *some, check_health=False)
                         self._conn = conn
                     pause = self._settings.retry_pause_seconds
-                    if own is None:
-                        self._read(conn)
-                    else:
-                        self._keep(own)
+                    self._keep(conn, own)
                 finally:
                     with self._lock:
                         self._conn = None
@@ -285,36 +281,30 @@ class Hub:
         else:
             raise message
 
-    def _keep(self, own: Ear) -> None:
-        """See to it that the connection lives while those who sleep read it in turns."""
-        self._shift.attach(own)
-        asked, news = False, self._shift.news
-        while not self._closed.is_set() and not self._lost.wait(HEALTH_SECONDS):
-            self._shift.glean()
-            if news != self._shift.news:
-                asked = False
-            elif asked:
-                raise rx.ConnectionError("no sign of life")
-            else:
-                asked = True
+    def _keep(self, conn: Any, own: Ear | None) -> None:
+        """See to it that the connection lives, until it is lost."""
+        pulse = Pulse()
+        if own is not None:
+            self._shift.attach(own)
+        while not self._closed.is_set() and not self._lost.is_set():
+            if pulse.beat(self._read(conn) if own is None else self._overhear()):
                 self._send("PING")
-            news = self._shift.news
 
-    def _read(self, conn: Any) -> None:
-        """Read a connection that threads cannot share: through TLS, in fakeredis, without hiredis."""
-        asked = False
-        while not self._closed.is_set():
-            if conn.can_read(timeout=HEALTH_SECONDS):
-                try:
-                    self._heard(conn.read_response())
-                except rx.ResponseError as error:
-                    self._heard(error)
-                asked = False
-            elif asked:
-                raise rx.ConnectionError("no sign of life")
-            else:
-                asked = True
-                self._send("PING")
+    def _overhear(self) -> bool:
+        """Let those who sleep read in turns; did anything come?"""
+        self._lost.wait(HEALTH_SECONDS)
+        self._shift.glean()
+        return self._shift.fresh()
+
+    def _read(self, conn: Any) -> bool:
+        """Read a connection that threads cannot share (TLS, fakeredis, no hiredis); did anything come?"""
+        if not conn.can_read(timeout=HEALTH_SECONDS):
+            return False
+        try:
+            self._heard(conn.read_response())
+        except rx.ResponseError as error:
+            self._heard(error)
+        return True
 
     # ---- looking for all -------------------------------------------------------------------------
 
@@ -331,16 +321,5 @@ class Hub:
             queues = self.board.queues()
         if not queues:
             return
-        if "glance" not in scripts.names():
-            self.ring_all()
-            return
-        every = list(queues)
-        for start in range(0, len(every), CHUNK):
-            some = every[start : start + CHUNK]
-            keys = KeySet(self._driver.core.keys.call().keys + tuple(key for group in some for key in group))
-            payload = self._driver.run(perform(Call("glance", keys, (), raw, False)))
-            for group, look in zip(some, payload[::2], strict=False):
-                if look == b"1":
-                    for flag in queues[group]:
-                        flag.set()
+        self._driver.run(glance(self._driver.core.keys, queues))
         self.glanced = time.monotonic()

@@ -72,8 +72,9 @@ class Shift:
         self._sleepers: dict[Alarm, None] = {}
         #: The thread that is at it just now.
         self._hearing = 0
-        #: How much has been heard.
+        #: How much has been heard, and how much of it when that was last asked.
         self.news = 0
+        self._known = 0
         self._nudging = threading.RLock()  # a signal's handler may come in between
         self._pipe: tuple[int, int] | None = None
 
@@ -207,6 +208,11 @@ class Shift:
         if ear is not None:
             self._hear(ear)
         self._leave(mine)
+
+    def fresh(self) -> bool:
+        """Was anything heard since this was asked last?"""
+        known, self._known = self._known, self.news
+        return known != self._known
 
     def close(self) -> None:
         """Nobody reads any more."""

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 
 from mqredis import IoTimeout, Journal, Mark, Match, MqError, Outgoing, QueueManager, RetryPolicy, Seek, Share
+from mqredis.commands import manager
 from mqredis.models import Access
+from mqredis.steps import perform
 
 
 def everything(qm: QueueManager, raw: Callable[..., object]) -> None:
@@ -85,6 +87,9 @@ def _until_waiting(qm: QueueManager, thread: threading.Thread) -> None:
 
 def _waits(qm: QueueManager) -> None:
     orders = qm.open("orders")
+    keys = qm._driver.core.keys
+    look = manager.glance(keys, [keys.queue("turns"), keys.queue("never")])
+    assert qm._run(perform(look)) == [False, True]
     ended = []
 
     def wait(read: Callable[[], object]) -> None:
