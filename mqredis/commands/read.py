@@ -49,6 +49,11 @@ class Waiter:
     ticket: str = ""
 
 
+def behind(place: str) -> str:
+    """The cursor with which a search goes on behind this id; "" where it begins."""
+    return "A" + place if place else ""
+
+
 #: Flag digits (base 32) of records whose body stands behind them.
 _LARGE = frozenset(b"89abcdefopqrstuv")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mqredis.commands import marks, read
 from mqredis.commands.filters import Filter, Member
-from mqredis.commands.read import Found, Raw, Waiter
+from mqredis.commands.read import Raw
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -21,11 +21,12 @@ from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
+from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
 from mqredis.operations.reach import reach
-from mqredis.operations.receive import locked, settle
+from mqredis.operations.receive import locked, settle, taking
 from mqredis.operations.wait import until_found
-from mqredis.steps import Call, Operation, perform
+from mqredis.steps import Operation, perform
 
 
 @dataclass(slots=True, eq=False)
@@ -131,16 +132,10 @@ def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
     text = found.text()
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
-
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        cursor = "A" + place if place else ""
-        if call.lock:
-            return read.receive(handle.address, "lock", grant=lease, cursor=cursor, waiter=waiter, match=text)
-        return read.peek(
-            handle.address, cursor=cursor, step="after", waiter=waiter, match=text, marks=marking
-        )
-
-    kind = "D" if call.lock else "P"
+    if call.lock:
+        kind, look = "D", taking(handle, "lock", text, lease=lease)
+    else:
+        kind, look = "P", peeking(handle, text, "after", marks=marking)
     answer = yield from until_found(handle, look, kind, call.timeout, scopes=(browsing,), match=text)
     if browsing.fence:
         yield from unlock(browsing)

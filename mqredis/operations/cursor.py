@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import (
     IllegalCursorAction,
@@ -16,13 +15,14 @@ from mqredis.errors import (
 )
 from mqredis.models import Match, Message
 from mqredis.operations import checks, matching
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
+from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
-from mqredis.operations.receive import Locks, locked
+from mqredis.operations.receive import Locks, locked, taking
 from mqredis.operations.wait import until_found
 from mqredis.selector import Selector
-from mqredis.steps import Call, Operation
+from mqredis.steps import Operation
 
 
 @dataclass(slots=True, eq=False)
@@ -77,11 +77,7 @@ def peek(place: Place, step: str, timeout: float | None) -> Operation[Message]:
     place.enter()
     try:
         wanted = place.wanted(timeout, taking=False)
-
-        def look(waiter: Waiter | None, at: str = "") -> Call[Found]:
-            going = "after" if at else step
-            return read.peek(handle.address, cursor=place.text(at), step=going, waiter=waiter, match=wanted)
-
+        look = peeking(handle, wanted, step, at=place.text)
         try:
             found = yield from until_found(handle, look, "P", timeout, scopes=(place,), match=wanted)
         except MqError as error:
@@ -121,20 +117,8 @@ def _dequeue(
         wanted = place.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
-
-        def look(waiter: Waiter | None, at: str = "") -> Call[Found]:
-            owner, grant = owner_of(handle, unit)
-            wait = waiter or Waiter(ticket="nowait" if nowait else "")
-            return read.receive(
-                handle.address,
-                mode,
-                owner=owner,
-                grant=grant or lease,
-                cursor=place.text(at),
-                waiter=wait,
-                match=wanted,
-            )
-
+        idle = Waiter(ticket="nowait" if nowait else "")
+        look = taking(handle, mode, wanted, unit=unit, lease=lease, at=place.text, idle=idle)
         try:
             found = yield from until_found(handle, look, "C", timeout, tag, scopes=(place,), match=wanted)
         except MqError as error:

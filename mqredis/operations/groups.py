@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis.commands import read
 from mqredis.commands.filters import Filter, matched
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.read import Found
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
 from mqredis.operations import checks, matching, send
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
-from mqredis.operations.receive import Locks, locked
+from mqredis.operations.receive import Locks, locked, taking
 from mqredis.operations.wait import until_found
-from mqredis.steps import Call, Operation
+from mqredis.steps import Operation
 
 
 def _take(
@@ -32,13 +31,7 @@ def _take(
     matching.check_token(found.match, timeout)
     text = found.text()
 
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        owner, grant = owner_of(handle, unit)
-        cursor = "A" + place if place else ""
-        return read.receive(
-            handle.address, mode, owner=owner, grant=grant or lease, cursor=cursor, waiter=waiter, match=text
-        )
-
+    look = taking(handle, mode, text, unit=unit, lease=lease)
     answer = yield from until_found(handle, look, "D", timeout, tag, match=text)
     if unit:
         unit.touched(answer.fence, handle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import TransactionUsage
@@ -9,11 +11,30 @@ from mqredis.models import Match, Message
 from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
-from mqredis.operations.wait import until_found
+from mqredis.operations.wait import Look, until_found
 from mqredis.steps import Call, Operation
 
 #: Messages a browse fetches at once.
 PAGE = 64
+
+
+def peeking(
+    handle: Handle,
+    match: bytes = b"",
+    step: str = "current",
+    *,
+    at: Callable[[str], str] = read.behind,
+    marks: bool = False,
+) -> Look:
+    """The look of a read that shows. ``at``: the cursor, given where a search goes on; ``marks``: it marks, too."""
+
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        going = "after" if place else step
+        return read.peek(
+            handle.address, cursor=at(place), step=going, waiter=waiter, match=match, marks=marks
+        )
+
+    return look
 
 
 def peek(
@@ -28,11 +49,7 @@ def peek(
     if unit is not None:
         raise TransactionUsage("a peek takes nothing, so it cannot be part of a transaction")
     wanted = text_of(handle, match, selector, timeout)
-
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        return read.peek(handle.address, cursor="A" + place if place else "", waiter=waiter, match=wanted)
-
-    found = yield from until_found(handle, look, "P", timeout, match=wanted)
+    found = yield from until_found(handle, peeking(handle, wanted), "P", timeout, match=wanted)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
@@ -48,8 +65,7 @@ def page(
     wanted = text_of(handle, match, selector, 0)
     place = "" if after is None else f"{after:016x}"
     while True:
-        cursor = "A" + place if place else ""
-        call = read.peek(handle.address, count, cursor=cursor, step="after", match=wanted)
+        call = read.peek(handle.address, count, cursor=read.behind(place), step="after", match=wanted)
         found = yield from reach(handle.address, call)
         if found.messages or not found.place:
             return handle.context.messages(handle.path, found.messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, handle_of, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
-from mqredis.operations.wait import until_found
+from mqredis.operations.wait import Look, until_found
 from mqredis.status import Status
 from mqredis.steps import Call, Now, Operation, Payload
 
@@ -92,6 +92,43 @@ def settled(settling: Settling, locks: Sequence[Any]) -> None:
         lock._settled = lock._key not in settling.lost
 
 
+def taking(
+    handle: Handle,
+    mode: str,
+    match: bytes = b"",
+    count: int = 1,
+    *,
+    unit: UnitOfWork | None = None,
+    lease: str = "",
+    earlier: Settling | None = None,
+    at: Callable[[str], str] = read.behind,
+    idle: Waiter | None = None,
+) -> Look:
+    """The look of a read that takes (``take``), locks (``lock``) or receives in a transaction (``tx``).
+
+    ``earlier``: locks that it settles on its way. ``at``: the cursor, given where a search goes on. ``idle``: what
+    stands for the waiter in a look that registers nothing.
+    """
+
+    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        owner, grant = owner_of(handle, unit)
+        pending = earlier.pending() if earlier else ()
+        call = read.receive(
+            handle.address,
+            mode,
+            count,
+            owner=owner,
+            grant=grant or lease,
+            cursor=at(place),
+            waiter=waiter or idle,
+            match=match,
+            settle=pending,
+        )
+        return earlier.along(handle, call, len(pending)) if earlier else call
+
+    return look
+
+
 def receive(
     handle: Handle,
     count: int,
@@ -106,14 +143,7 @@ def receive(
     count = checks.count(count, "max", read.BATCH)
     wanted = text_of(handle, match, selector, timeout)
 
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        owner, grant = owner_of(handle, unit)
-        mode = "tx" if unit else "take"
-        cursor = "A" + place if place else ""
-        return read.receive(
-            handle.address, mode, count, owner=owner, grant=grant, cursor=cursor, waiter=waiter, match=wanted
-        )
-
+    look = taking(handle, "tx" if unit else "take", wanted, count, unit=unit)
     found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     if unit:
         unit.touched(found.fence, handle)
@@ -133,7 +163,7 @@ def lock(
     """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
-    lease_ms = lease_of(handle.context, lease)
+    lease_ms = str(lease_of(handle.context, lease))
     wanted = text_of(handle, match, selector, timeout)
     earlier = settling or Settling(())
     if handle.parts:
@@ -141,21 +171,7 @@ def lock(
     while len(earlier.pending()) > read.BATCH:
         yield from earlier.settle(handle)
 
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        pending = earlier.pending()
-        cursor = "A" + place if place else ""
-        call = read.receive(
-            handle.address,
-            "lock",
-            count,
-            grant=str(lease_ms),
-            cursor=cursor,
-            waiter=waiter,
-            match=wanted,
-            settle=pending,
-        )
-        return earlier.along(handle, call, len(pending))
-
+    look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
     found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
     return (yield from locked(handle, found))
 

@@ -9,11 +9,19 @@ registration back in the same look or by ``leave``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands import read
 from mqredis.commands.read import Found, Waiter
-from mqredis.errors import IoTimeout, MqError, OperationCancelled
+from mqredis.errors import (
+    BrokerUnavailable,
+    IoTimeout,
+    MqError,
+    OperationCancelled,
+    OutcomeUnknown,
+    QueueNotAvailable,
+)
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
@@ -24,6 +32,19 @@ PORTIONS = 1000
 
 #: Given the waiter and, for searches that one call did not finish, the place to go on from.
 Look = Callable[..., Call[Found]]
+#: Nobody answers: each registration to take back would be waited for as long again.
+_UNREACHABLE = (BrokerUnavailable, OutcomeUnknown)
+#: With these answers the registration in the queue that gave them is gone.
+_TAKEN_BACK = (OperationCancelled, QueueNotAvailable)
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """A queue that is read from: ``look`` asks for what passes the filter ``match``."""
+
+    handle: Handle
+    look: Look
+    match: bytes = b""
 
 
 def until_found(
@@ -41,71 +62,144 @@ def until_found(
     """
     timeout, tag = checks.timeout(timeout), checks.tag(tag)
     if not handle.waited or (timeout is not None and timeout <= 0):
-        found = yield from _look(handle, look, None)
-        # A queue that nobody touched for long is served in portions; what is behind them is there all the same.
-        for _ in range(PORTIONS):
-            if found.messages or found.due_ms != 0:
-                break
-            found = yield from _look(handle, look, None)
+        found = yield from reach(handle.address, look(None))
+        if not found.messages:
+            found = yield from _onward(handle, look, None, found)
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in queue {handle.path!r}")
-    start: float = yield Now()
-    mode: str = yield Listen()
-    waiter = Waiter()
-    if mode:
-        waiter.member = f"{kind} {mode}{handle.context.database} {keys.encode(tag) if tag else '-'}"
-    looks = 0
-    while True:
-        found = yield from _look(handle, look, waiter)
-        if found.messages:
-            handle.waited = looks > 0
-            return found
-        looks += 1
-        handle.waited = True
-        waiter.ticket = found.ticket
-        now: float = yield Now()
-        left = None if timeout is None else timeout - (now - start)
-        if left is not None and left <= 0:
-            break
-        nap = left
-        if found.due_ms >= 0:
-            nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
-        try:
-            woken = yield Wait(nap, (handle, *scopes))
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield from _leave(handle, waiter, match)
-            raise
-        if woken is Woken.CANCELLED:
-            yield from _leave(handle, waiter, match)
-            raise OperationCancelled(
-                f"the wait on queue {handle.path!r} ended: its handle or cursor was closed"
-            )
-    if waiter.member:
-        waiter.ticket = "leave" + "".join(waiter.ticket.partition(":")[1:])
-        found = yield from _look(handle, look, waiter)
-        if found.messages:
-            return found
-    raise IoTimeout(f"no message became available in queue {handle.path!r} within {timeout} s")
-
-
-def _look(handle: Handle, look: Look, waiter: Waiter | None) -> Operation[Found]:
-    """One look at the whole queue, in as many calls as it takes."""
-    found = yield from reach(handle.address, look(waiter))
-    while found.place and not found.messages:
-        if waiter is not None and not waiter.ticket.startswith("leave"):
-            waiter.ticket = found.ticket
-        found = yield from reach(handle.address, look(waiter, found.place))
+    _, found = yield from _wait((Reader(handle, look, match),), kind, timeout, tag, scopes, None)
     return found
 
 
-def _leave(handle: Handle, waiter: Waiter, match: bytes) -> Operation[None]:
-    if waiter.member:
+def until_any(
+    readers: Sequence[Reader],
+    kind: str,
+    timeout: float | None,
+    scopes: Sequence[object] = (),
+    stop: Callable[[], bool] | None = None,
+) -> Operation[tuple[int, Found]]:
+    """Look at the queues in turn until one has something; its place. Raises IoTimeout, OperationCancelled.
+
+    ``stop`` is asked before each sleep: together with a cancelled scope it lets no cancellation slip through that comes
+    before the operation listens. Set what it tells first, then cancel the scope.
+    """
+    timeout = checks.timeout(timeout)
+    at_once = len(readers) > 1 or not readers[0].handle.waited
+    if at_once or (timeout is not None and timeout <= 0):
+        for n, reader in enumerate(readers):
+            found = yield from reach(reader.handle.address, reader.look(None))
+            if not found.messages:
+                found = yield from _onward(reader.handle, reader.look, None, found)
+            if found.messages:
+                return n, found
+        if timeout is not None and timeout <= 0:
+            raise IoTimeout(f"no message is available in {_names(readers)}")
+    return (yield from _wait(readers, kind, timeout, None, scopes, stop))
+
+
+def _wait(
+    readers: Sequence[Reader],
+    kind: str,
+    timeout: float | None,
+    tag: str | None,
+    scopes: Sequence[object],
+    stop: Callable[[], bool] | None,
+) -> Operation[tuple[int, Found]]:
+    """Register in each of the queues and look whenever one rings."""
+    start: float = yield Now()
+    mode: str = yield Listen()
+    database = readers[0].handle.context.database
+    member = f"{kind} {mode}{database} {keys.encode(tag) if tag else '-'}" if mode else ""
+    waiters = [Waiter(member) for _ in readers]
+    #: Whether a reader is idle is noted of the only queue it reads.
+    only = readers[0].handle if len(readers) == 1 else None
+    scopes = (*(reader.handle for reader in readers), *scopes)
+    last, looks = False, 0
+    while True:
+        nap: float | None = None
+        for n, reader in enumerate(readers):
+            if last:
+                waiters[n].ticket = "leave" + "".join(waiters[n].ticket.partition(":")[1:])
+            try:
+                found = yield from reach(reader.handle.address, reader.look(waiters[n]))
+                if found.place and not found.messages:
+                    found = yield from _onward(reader.handle, reader.look, waiters[n], found)
+            except MqError as error:
+                if not isinstance(error, _UNREACHABLE):
+                    yield from _leave(readers, waiters, n if isinstance(error, _TAKEN_BACK) else -1)
+                raise
+            if found.messages:
+                if only is None:
+                    yield from _leave(readers, waiters, n)
+                else:
+                    only.waited = looks > 0
+                return n, found
+            if not last:
+                waiters[n].ticket = found.ticket
+            if found.due_ms >= 0:
+                nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
+        looks += 1
+        if only is not None:
+            only.waited = True
+        now: float = yield Now()
+        if timeout is not None:
+            left = timeout - (now - start)
+            if left <= 0:
+                if last or not member:
+                    raise IoTimeout(f"no message became available in {_names(readers)} within {timeout} s")
+                last = True
+                continue
+            nap = left if nap is None else min(nap, left)
+        if stop is not None and stop():
+            yield from _leave(readers, waiters)
+            raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
         try:
-            yield from perform(read.leave(handle.address, waiter.member, match))
-        except MqError:
-            # The broker skips readers that do not listen any more; what ended the wait matters more.
-            return
+            woken = yield Wait(nap, scopes)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from _leave(readers, waiters)
+            raise
+        if woken is Woken.CANCELLED:
+            yield from _leave(readers, waiters)
+            raise OperationCancelled(
+                f"the wait on {_names(readers)} ended: it was cancelled, or its handle or cursor was closed"
+            )
+
+
+def _names(readers: Sequence[Reader]) -> str:
+    paths = [repr(reader.handle.path) for reader in readers]
+    return ("queue " if len(paths) == 1 else "queues ") + ", ".join(paths)
+
+
+def _onward(handle: Handle, look: Look, waiter: Waiter | None, found: Found) -> Operation[Found]:
+    """The rest of a look that found nothing in its first call."""
+    # A queue that nobody touched for long is served in portions; what is behind them is there all the same.
+    portions = PORTIONS if waiter is None else 0
+    while not found.messages:
+        if found.place:
+            if waiter is not None and not waiter.ticket.startswith("leave"):
+                waiter.ticket = found.ticket
+            call = look(waiter, found.place)
+        elif found.due_ms == 0 and portions:
+            portions -= 1
+            call = look(waiter)
+        else:
+            break
+        found = yield from reach(handle.address, call)
+    return found
+
+
+def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) -> Operation[None]:
+    """Take the registrations back, ``but`` one. A reader that was rung already passes its wake on."""
+    for n, (reader, waiter) in enumerate(zip(readers, waiters, strict=True)):
+        if n != but and waiter.member and waiter.ticket and not waiter.ticket.startswith("leave"):
+            try:
+                yield from perform(read.leave(reader.handle.address, waiter.member, reader.match))
+            except _UNREACHABLE:
+                return
+            except MqError:
+                # The broker skips readers that do not listen any more; what ended the wait matters more.
+                continue

@@ -1,0 +1,154 @@
+"""The loop of look, sleep, look, driven by hand: what it asks, and what it takes back when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mqredis.commands.common import Address
+from mqredis.commands.read import Found, Waiter
+from mqredis.errors import (
+    BrokerUnavailable,
+    IoTimeout,
+    MqError,
+    OperationCancelled,
+    OutcomeUnknown,
+    QueueNotAvailable,
+    TransactionSequence,
+)
+from mqredis.keys import KeySet, ManagerKeys
+from mqredis.operations.wait import Reader, until_any, until_found
+from mqredis.steps import Call, Listen, Now, Wait, Woken
+
+KEYS = ManagerKeys("waits")
+#: What a queue answers to the look with this number of those that register; 0: to one that does not.
+Answer = Callable[[str, int], "Found | MqError"]
+
+
+class Queues:
+    """Queues whose looks are answered by a function, and a log of what was asked."""
+
+    def __init__(self, answer: Answer, names: str = "ab") -> None:
+        self.log: list[str] = []
+        self._answer = answer
+        self._looks = dict.fromkeys(names, 0)
+        self.readers = [Reader(self.handle(name), self.look(name)) for name in names]
+
+    def handle(self, name: str) -> Any:
+        address = Address(KEYS, name)
+        return SimpleNamespace(path=name, address=address, waited=False, context=SimpleNamespace(database=0))
+
+    def look(self, name: str) -> Callable[..., Call[Found]]:
+        def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+            self._looks[name] += waiter is not None
+            self.log.append(f"{name} {waiter.ticket if waiter else 'plain'}".rstrip())
+            answer = self._answer(name, self._looks[name])
+
+            def parse(_: int, __: object) -> Found:
+                if isinstance(answer, MqError):
+                    raise answer
+                return answer
+
+            return Call("receive", KeySet((name,)), [], parse)
+
+        return look
+
+    def run(self, operation: Any, woken: Woken = Woken.RUNG, clock: float = 0.0) -> Any:
+        """Answer its steps; each sleep takes ``clock`` seconds."""
+        now = 0.0
+        answer: Any = None
+        while True:
+            try:
+                step = operation.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(step, Call):
+                if step.script == "leave":
+                    self.log.append(f"leave {step.keys.keys[2].split(':')[-2]}")
+                answer = (0, [])
+            elif isinstance(step, Listen):
+                answer = "k"
+            elif isinstance(step, Now):
+                answer = now
+            else:
+                assert isinstance(step, Wait)
+                self.log.append("sleep")
+                now += clock
+                answer = woken
+
+
+def nothing(_name: str, number: int) -> Found:
+    return Found(ticket=f"t{number}:rest") if number else Found()
+
+
+MESSAGE = Found(messages=[(b"1", b"", b"")])
+
+
+@pytest.mark.parametrize(
+    "error, left",
+    [
+        (TransactionSequence(), ["leave a", "leave b"]),
+        (OperationCancelled(), ["leave a"]),
+        (QueueNotAvailable(), ["leave a"]),
+        (BrokerUnavailable(), []),
+        (OutcomeUnknown(), []),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_refused_look_takes_back_what_is_still_registered(error: MqError, left: list[str]) -> None:
+    queues = Queues(lambda name, number: error if (name, number) == ("b", 2) else nothing(name, number))
+    with pytest.raises(type(error)):
+        queues.run(until_any(queues.readers, "D", None))
+    assert queues.log == ["a plain", "b plain", "a", "b", "sleep", "a t1:rest", "b t1:rest", *left]
+
+
+def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
+    queues = Queues(lambda name, number: TransactionSequence() if number == 2 else nothing(name, number), "a")
+    reader = queues.readers[0]
+    with pytest.raises(TransactionSequence):
+        queues.run(until_found(reader.handle, reader.look, "D", None))
+    assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "leave a"]
+
+
+def test_the_first_look_at_each_of_several_serves_what_is_due() -> None:
+    due = Found(due_ms=0)
+    answers = iter([due, due, MESSAGE])
+    queues = Queues(lambda _name, _number: next(answers))
+    assert queues.run(until_any(queues.readers, "D", 0)) == (0, MESSAGE)
+    assert queues.log == ["a plain"] * 3
+
+
+def test_the_last_look_leaves() -> None:
+    queues = Queues(nothing)
+    with pytest.raises(IoTimeout, match="queues 'a', 'b' within 5"):
+        queues.run(until_any(queues.readers, "D", 5), clock=5.0)
+    assert queues.log[4:] == ["sleep", "a t1:rest", "b t1:rest", "a leave:rest", "b leave:rest"]
+
+
+def test_what_the_last_look_finds_leaves_the_others() -> None:
+    queues = Queues(lambda name, number: MESSAGE if (name, number) == ("a", 3) else nothing(name, number))
+    assert queues.run(until_any(queues.readers, "D", 5), clock=5.0) == (0, MESSAGE)
+    assert queues.log[-2:] == ["a leave:rest", "leave b"]
+
+
+def test_who_is_idle_registers_at_once() -> None:
+    queues = Queues(lambda name, number: MESSAGE if number in (2, 3) else nothing(name, number), "a")
+    reader = queues.readers[0]
+    assert queues.run(until_found(reader.handle, reader.look, "D", None)) is MESSAGE
+    assert reader.handle.waited
+    assert queues.run(until_any([reader], "D", None)) == (0, MESSAGE)
+    assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "a"]
+    assert not reader.handle.waited
+
+
+def test_a_cancelled_wait_leaves_all() -> None:
+    queues = Queues(nothing)
+    with pytest.raises(OperationCancelled, match="was cancelled"):
+        queues.run(until_any(queues.readers, "D", None), Woken.CANCELLED)
+    assert queues.log[-2:] == ["leave a", "leave b"]
+    with pytest.raises(OperationCancelled, match="not begun"):
+        queues.run(until_any(queues.readers, "D", None, stop=lambda: True))
+    assert queues.log[-2:] == ["leave a", "leave b"]
