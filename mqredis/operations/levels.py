@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
-from mqredis.operations.serverlint import ServerFacts, config_of
+from mqredis.operations.serverlint import LATE, ServerFacts, config_of, facts_of
 from mqredis.reports import Level
 from mqredis.steps import Command, Operation, Refused
 
@@ -44,7 +44,7 @@ def seek(level: Durability) -> Operation[Way]:
         return _refused("wait", reply) if isinstance(reply, Refused) else Way("WAIT")
     reply = yield Command(("WAITAOF", 1, 0, 1))
     if not isinstance(reply, Refused):
-        return Way("WAITAOF")
+        return (yield from _waits())
     if "unknown command" not in reply.text.lower():
         return _refused("waitaof", reply)
     if level == Durability.REPLICA_FSYNC:
@@ -59,6 +59,18 @@ def seek(level: Durability) -> Operation[Way]:
             what = "may not be read" if found is None else f"is {found}"
             return Way("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
     return Way(IMPLIED)
+
+
+def _waits() -> Operation[Way]:
+    """WAITAOF, unless it is one that does not wait; a server that hides its settings is believed."""
+    reply = yield Command(("INFO", "server"))
+    facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
+    if facts.syncs_late:
+        found = config_of((yield Command(("CONFIG", "GET", "appendfsync"))))
+        if found not in (None, "always"):
+            text = f"WAITAOF of {facts.release} answers before the disk has it ({LATE})"
+            return Way("", f"{text}: it takes `appendfsync always`, which is {found}")
+    return Way("WAITAOF")
 
 
 def _refused(command: str, reply: Refused) -> Way:

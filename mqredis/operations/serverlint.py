@@ -18,6 +18,9 @@ SETTINGS = (
 
 Version = tuple[int, ...]
 Advisories = tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...]
+#: Name of the advisory about WAITAOF, an issue of Redis that Valkey inherited.
+LATE = "redis#13793"
+_LATE = "WAITAOF answers before the log is on the disk, unless appendfsync is always"
 #: Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
 #: newer line got its fix before its first release; an older one never did.
 ADVISORIES: Advisories = (
@@ -41,6 +44,7 @@ ADVISORIES: Advisories = (
         {(6, 2): 18, (7, 2): 8, (7, 4): 3},
     ),
     ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
+    (LATE, _LATE, (7, 4), {(7, 4): 3}),
 )
 #: The same for Valkey, whose releases have numbers of their own.
 VALKEY_ADVISORIES: Advisories = (
@@ -75,6 +79,7 @@ VALKEY_ADVISORIES: Advisories = (
         {(7, 2): 9, (8, 0): 3, (8, 1): 1},
     ),
     ("CVE-2024-46981", "a script may run code on the server", (0,), {(7, 2): 8, (8, 0): 2}),
+    (LATE, _LATE, (8, 0), {}),  # 9.1.2 is the newest that was tried
 )
 
 
@@ -95,6 +100,23 @@ class ServerFacts:
     def valkey(self) -> bool:
         """Is it a Valkey?"""
         return "valkey_version" in self.info or self.info.get("server_name") == "valkey"
+
+    @property
+    def release(self) -> str:
+        """Product and release, for people."""
+        return f"{'Valkey' if self.valkey else 'Redis'} {'.'.join(map(str, self.version))}"
+
+    @property
+    def advisories(self) -> Iterator[tuple[str, str]]:
+        """Name and text of those that this release has no repair of."""
+        for name, text, since, fixed in VALKEY_ADVISORIES if self.valkey else ADVISORIES:
+            if self.version >= since and affected(self.version, fixed):
+                yield name, text
+
+    @property
+    def syncs_late(self) -> bool:
+        """Does its WAITAOF answer before the disk has it, unless each write is synced anyway?"""
+        return any(name == LATE for name, _ in self.advisories)
 
     @property
     def policy(self) -> str:
@@ -266,15 +288,14 @@ def _release(facts: ServerFacts) -> Iterator[Advice]:
             "warning",
         )
         return
-    product, advisories = ("Valkey", VALKEY_ADVISORIES) if facts.valkey else ("Redis", ADVISORIES)
     backports = "; a distribution may have repaired it without a new number"
-    for name, text, since, fixed in advisories:
-        if version >= since and affected(version, fixed):
-            yield "advisory", name, f"{product} {release}: {text}{backports}", "notice"
+    for name, text in facts.advisories:
+        if name != LATE or facts.config.get("appendfsync") != "always":
+            yield "advisory", name, f"{facts.release}: {text}{backports}", "notice"
 
 
 def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:
-    """Is this version without the fix that each of these lines got in that release?"""
+    """Is this version without the fix that each of these lines got in that release? (None got it: it is.)"""
     line, patch = (*version, 0, 0)[:2], version[2] if len(version) > 2 else 0
     own = fixed.get((line[0], line[1]))
-    return patch < own if own is not None else line < max(fixed)
+    return patch < own if own is not None else not fixed or line < max(fixed)

@@ -8,6 +8,7 @@ from mqredis.operations.serverlint import ServerFacts, lint
 
 LUA, EVICTED, FORGED = "CVE-2025-49844", "CVE-2026-23479", "CVE-2025-67733"
 OUTPUT, OLD_LUA, FREED = "CVE-2025-21605", "CVE-2024-46981", "GHSA-fq2f-crmw-q97r"
+LATE = "redis#13793"
 
 
 def advisories(info: dict[str, str]) -> dict[str, str]:
@@ -19,6 +20,9 @@ def advisories(info: dict[str, str]) -> dict[str, str]:
     [
         ("6.2.16", {LUA, FORGED, OUTPUT, OLD_LUA}),
         ("7.0.15", {LUA, FORGED, OUTPUT, OLD_LUA}),
+        ("7.2.20", {EVICTED, FORGED}),
+        ("7.4.2", {LUA, EVICTED, FORGED, OUTPUT, LATE}),
+        ("7.4.3", {LUA, EVICTED, FORGED}),
         ("7.4.9", set()),
         ("8.2.3", {EVICTED, FORGED}),
         ("8.6.3", set()),
@@ -35,19 +39,25 @@ def test_redis(release: str, names: set[str]) -> None:
     [
         ("7.2.7", {LUA, EVICTED, FORGED, OUTPUT, OLD_LUA}),
         ("7.2.13", set()),
-        ("8.0.6", {EVICTED, FORGED}),
-        ("8.1.1", {LUA, EVICTED, FORGED}),
-        ("8.1.8", set()),
-        ("9.0.0", {EVICTED, FORGED}),
-        ("9.0.4", set()),
-        ("9.1.1", {FREED}),
-        ("9.1.2", set()),
+        ("8.0.6", {EVICTED, FORGED, LATE}),
+        ("8.1.1", {LUA, EVICTED, FORGED, LATE}),
+        ("8.1.8", {LATE}),
+        ("9.0.0", {EVICTED, FORGED, LATE}),
+        ("9.0.4", {LATE}),
+        ("9.1.1", {FREED, LATE}),
+        ("9.1.2", {LATE}),
     ],
 )
 def test_valkey_has_numbers_of_its_own(release: str, names: set[str]) -> None:
     found = advisories({"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": release})
     assert set(found) == names
     assert all(text.startswith(f"Valkey {release}: ") for text in found.values())
+
+
+def test_a_late_disk_is_none_where_each_write_is_synced() -> None:
+    assert LATE not in {
+        item.where for item in lint(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
+    }
 
 
 @pytest.mark.parametrize("release, said", [("6.0.16", True), ("6.2.0", False), ("", False)])

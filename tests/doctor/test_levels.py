@@ -9,7 +9,7 @@ import pytest
 import mqredis
 from mqredis import Settings
 from mqredis.reports import Level
-from tests.support.replication import has_waitaof, with_replica
+from tests.support.replication import has_waitaof, syncs_on_demand, with_replica
 from tests.support.server import RedisServer
 
 Start = Callable[..., RedisServer]
@@ -38,7 +38,7 @@ def test_a_server_that_syncs_always(start_server: Start) -> None:
 def test_a_server_that_syncs_every_second(start_server: Start) -> None:
     server = start_server(aof=True)
     fsync = levels(server.url)["fsync"]
-    assert fsync.reachable == has_waitaof(server)
+    assert fsync.reachable == syncs_on_demand(server)
     assert fsync.reachable or "`appendfsync always`, which is everysec" in fsync.text
 
 
@@ -54,7 +54,7 @@ def test_a_server_with_a_replica(start_server: Start) -> None:
     found = levels(primary.url)
     assert found["replica"].reachable
     assert found["replica"].text == "by WAIT; replicas attached: 1, needed: 1"
-    assert found["replica-fsync"].reachable == has_waitaof(primary)
+    assert found["replica-fsync"].reachable == syncs_on_demand(primary)
     two = levels(primary.url, durability_replicas=2)
     assert not two["replica"].reachable
     assert two["replica"].text == "by WAIT; replicas attached: 1, needed: 2"

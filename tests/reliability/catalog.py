@@ -7,10 +7,13 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
+from tests.support.power import lacking
+
 MODULES = (
     "schedules_bar",
     "kills_bar",
     "everysec_bar",
+    "power_bar",
     "promotion_bar",
     "resharding_bar",
     "cuts_bar",
@@ -22,10 +25,18 @@ MODULES = (
     "mutation_bar",
 )
 
+#: Bars that cannot run here, and why.
+ABSENT: dict[str, str] = {}
+
 
 def load(spark: bool = False) -> None:
     """Register every bar; ``spark``: also those that start Spark, if it is there. They take minutes at any size."""
+    if reason := lacking():
+        ABSENT["power cut"] = reason
+        print(reason, file=sys.stderr)
     for name in MODULES:
+        if name == "power_bar" and ABSENT:
+            continue
         import_module(f"tests.reliability.{name}")
     if spark and find_spec("pyspark") and shutil.which("java"):
         import_module("tests.reliability.spark_bar")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import redis
 
@@ -11,6 +12,7 @@ import mqredis
 from mqredis import MqError, QueueManager, Settings
 from tests.reliability.bar import Run, bar
 from tests.reliability.promotion_bar import PARTS, Writer, told
+from tests.support.replication import syncs_on_demand
 from tests.support.server import RedisServer
 
 SETTINGS = Settings(lease_seconds=300, retry_seconds=0, connect_timeout_seconds=60, reply_timeout_seconds=60)
@@ -34,12 +36,12 @@ def everysec(run: Run) -> None:
         with mqredis.connect(server.url) as qm:
             for name in ("t", "u"):
                 qm.create_queue(name, transactional=True)
-        levels = ("memory", "fsync") if _has_waitaof(server) else ("memory",)
+        levels = ("memory", "fsync") if syncs_on_demand(server) else ("memory",)
         for number in range(rounds):
             with mqredis.connect(server.url, settings=SETTINGS) as qm:
                 writer = Writer(qm, levels[number % len(levels)], ids, b" " * 2000, number * ROUND)
-                times = _load(server, writer)
-                lost, age = _after(server, writer, times, qm)
+                times = load(writer, 20 if writer.level == "memory" else 1, lambda: _kill_behind(server))
+                lost, age = after(server, writer, times, qm)
             if writer.level == "fsync":
                 if lost:
                     raise AssertionError(f"{lost} units were on disk, and they are gone")
@@ -53,8 +55,11 @@ def everysec(run: Run) -> None:
     run.counts["oldest lost, ms before the kill"] = round(worst_ms)
 
 
-def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
-    """Commit until the server is killed; when each unit was acknowledged, in seconds before the end."""
+def load(writer: Writer, least: int, strike: Callable[[], object]) -> dict[int, float]:
+    """Commit until ``strike`` ends the server, which it does once more than ``least`` units are acknowledged.
+
+    :returns: when each unit was acknowledged, in seconds before the end.
+    """
     times: dict[int, float] = {}
     enough = threading.Event()
 
@@ -64,7 +69,7 @@ def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
                 writer.commit()
                 if writer.unit in writer.acknowledged:
                     times[writer.unit] = time.monotonic()
-                if len(times) > (20 if writer.level == "memory" else 1):
+                if len(times) > least:
                     enough.set()
         except MqError:
             enough.set()  # killed
@@ -73,11 +78,7 @@ def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
     thread.start()
     if not enough.wait(60):
         raise AssertionError("nothing is written")
-    with server.client() as raw:
-        for _ in range(LOOKS):
-            if _behind(raw):
-                break
-    server.kill()
+    strike()
     end = time.monotonic()
     thread.join(90)
     if thread.is_alive():
@@ -85,13 +86,13 @@ def _load(server: RedisServer, writer: Writer) -> dict[int, float]:
     return {unit: end - when for unit, when in times.items()}
 
 
-def _has_waitaof(server: RedisServer) -> bool:
+def _kill_behind(server: RedisServer) -> None:
+    """``kill -9`` when its log is behind, or at any rate after a while."""
     with server.client() as raw:
-        try:
-            raw.execute_command("WAITAOF", 0, 0, 1)
-        except redis.ResponseError:
-            return False
-    return True
+        for _ in range(LOOKS):
+            if _behind(raw):
+                break
+    server.kill()
 
 
 def _behind(raw: redis.Redis) -> bool:
@@ -100,7 +101,7 @@ def _behind(raw: redis.Redis) -> bool:
     return bool(int(state.get("aof_buffer_length", 0)) > 0 and int(state.get("aof_pending_bio_fsync", 0)) > 0)
 
 
-def _after(
+def after(
     server: RedisServer, writer: Writer, times: dict[int, float], qm: QueueManager
 ) -> tuple[int, float]:
     """How many acknowledged units are lost, and how old the oldest is, in ms."""

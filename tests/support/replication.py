@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import redis
 
+from mqredis.operations.serverlint import ServerFacts, facts_of
 from tests.support.server import RedisServer
 
 
@@ -17,6 +18,15 @@ def has_waitaof(server: RedisServer) -> bool:
         except redis.ResponseError:
             return False  # an unknown command: with these numbers it has no other way to fail
     return True
+
+
+def syncs_on_demand(server: RedisServer) -> bool:
+    """May ``durability="fsync"`` be asked of it? It syncs before it replies, or its WAITAOF waits for the disk."""
+    with server.client() as client:
+        if client.config_get("appendfsync") == {"appendfsync": "always"}:
+            return True
+        facts = ServerFacts(facts_of(client.info("server")))
+    return has_waitaof(server) and not facts.syncs_late
 
 
 def with_replica(start: Callable[..., RedisServer]) -> tuple[RedisServer, RedisServer]:

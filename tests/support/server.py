@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import redis
 
@@ -90,6 +90,8 @@ class RedisServer:
             "notify-keyspace-events": "Ks",
             **{name: str(value) for name, value in (options or {}).items()},
         }
+        #: More variables of its environment.
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -120,14 +122,18 @@ class RedisServer:
         """A plain client for looking behind the broker's back; the caller closes it."""
         return redis.Redis(unix_socket_path=str(self.socket_path), **options)
 
-    def start(self) -> RedisServer:
+    def start(self) -> Self:
         """Start the process and return when it answers; its log is in the error when it does not."""
         if self.running:
             return self
         arguments = [part for name, value in self.options.items() for part in _option(name, value)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [find_binary(), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [find_binary(), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
             )
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
@@ -168,7 +174,7 @@ class RedisServer:
         """What the process has written so far."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def __enter__(self) -> RedisServer:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(

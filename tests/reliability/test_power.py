@@ -1,0 +1,102 @@
+"""What a power cut leaves: what was synced, and no promise rests on more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import mqredis
+from mqredis import UnsafeServer
+from mqredis.models import Outgoing
+from tests.reliability.store import append_only_file
+from tests.support import power
+from tests.support.power import CompilerMissing, PowerServer, lacking
+from tests.support.replication import syncs_on_demand
+
+needs_compiler = pytest.mark.skipif(bool(lacking()), reason=lacking())
+
+
+@pytest.fixture
+def start_power() -> Iterator[Callable[[str], PowerServer]]:
+    servers: list[PowerServer] = []
+
+    def start(policy: str) -> PowerServer:
+        servers.append(PowerServer(policy))
+        return servers[-1].start()
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@needs_compiler
+@pytest.mark.parametrize("policy, cut, left", [("always", True, 1), ("no", True, 0), ("no", False, 1)])
+def test_what_was_not_synced_is_gone(
+    start_power: Callable[[str], PowerServer], policy: str, cut: bool, left: int
+) -> None:
+    server = start_power(policy)
+    with server.client() as raw:
+        raw.set("x", "1")
+    if cut:
+        server.cut()
+    else:
+        server.kill()  # what was written is in the kernel's memory, and stays
+    server.start()
+    with server.client() as raw:
+        assert raw.exists("x") == left
+    assert bool(server.gone) == (left == 0)
+
+
+@needs_compiler
+def test_a_server_that_says_synced_has_synced(start_power: Callable[[str], PowerServer]) -> None:
+    server = start_power("everysec")
+    with mqredis.connect(server.url) as qm:
+        qm.create_queue("q")
+        server.rewrite_log()
+        q = qm.open("q")
+        if not syncs_on_demand(server):
+            with pytest.raises(UnsafeServer, match="appendfsync always"):
+                q.send(b"x", durability="fsync")
+            return
+        for _ in range(2):  # the second comes soon after a sync, and has to wait for the next
+            q.send(b"x", durability="fsync")
+    server.cut()
+    server.start()
+    with mqredis.connect(server.url) as qm:
+        assert qm.info().messages == 2
+
+
+@needs_compiler
+def test_a_log_that_ends_inside_a_unit_of_work_is_rewritten(
+    start_power: Callable[[str], PowerServer],
+) -> None:
+    """Redis cuts it where the last whole command ends: left as it is, the next start would find half a unit of work."""
+    server = start_power("always")
+    with mqredis.connect(server.url) as qm:
+        qm.create_queue("q")
+        q = qm.open("q")
+        q.send(b"there")
+        file = append_only_file(server)
+        before = file.stat().st_size
+        q.send_many([Outgoing(body=b"torn")] * 3)
+        after = file.stat().st_size
+    server.kill()
+    data = file.read_bytes()
+    file.write_bytes(data[: data.rindex(b"meta", before, after)])  # inside the last of its commands
+    server.start()
+    server.rewrite_log()
+    with mqredis.connect(server.url) as qm, qm.open("q") as q:
+        q.send(b"after")
+    server.restart(kill=True)
+    with mqredis.connect(server.url) as qm, qm.open("q") as q:
+        assert [message.body for message in q.browse()] == [b"there", b"after"]
+        assert qm.doctor().healthy
+
+
+def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert "no cc on PATH" in lacking()
+    with pytest.raises(CompilerMissing, match="no cc on PATH"):
+        power._library.__wrapped__()
