@@ -11,7 +11,9 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context
+from time import monotonic
 from typing import Any
 
 from redis import exceptions as rx
@@ -118,12 +120,38 @@ def ear(conn: Any) -> Ear | None:
     return Ear(sock, reader) if _hand_over_time(sock) else None
 
 
+class Reply(asyncio.Future[Any]):
+    """What one task awaits. It goes on from where the reply was read, not in a later turn of the loop."""
+
+    #: What makes the task go on, and the context that it runs in.
+    wake: Callable[[asyncio.Future[Any]], object] | None = None
+    context: Context | None = None
+
+    def add_done_callback(
+        self, callback: Callable[[asyncio.Future[Any]], object], /, *, context: Context | None = None
+    ) -> None:
+        """The task, which is the only one to ask."""
+        self.wake, self.context = callback, context
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """The task gives up."""
+        if not super().cancel(msg):
+            return False
+        self.later()
+        return True
+
+    def later(self) -> None:
+        """Let the task go on in the next turn: it is not to run inside of another one."""
+        if self.wake is not None:
+            self.get_loop().call_soon(self.wake, self, context=self.context)
+
+
 class Line(asyncio.Protocol):
     """An asyncio connection's transport: requests of several tasks follow each other, and so do their replies.
 
     What tasks send in one turn of the loop is written at once; a task that was alone the last time does not wait for
-    the turn's end. A task that is cancelled leaves its place in the queue of replies: its reply is dropped when it
-    comes.
+    the turn's end. A task whose reply is read goes on at once, and what all of them send then is one write, too. A task
+    that is cancelled leaves its place in the queue of replies: its reply is dropped when it comes.
     """
 
     def __init__(self, transport: Any, reader: Any, patience: float) -> None:
@@ -131,48 +159,46 @@ class Line(asyncio.Protocol):
         self._reader = reader
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._waiting: deque[Reply] = deque()
         self._unsent: list[bytes | memoryview] = []
         #: How many requests came since the last write of some together, and whether that had but one.
         self._count = 0
         self._alone = False
+        #: Replies are being handed out: what is sent meanwhile is written afterwards.
+        self._reading = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         #: Why the connection is of no use any more.
         self.lost: Exception | None = None
 
-    @property
-    def load(self) -> int:
-        """How many replies are outstanding."""
-        return len(self._waiting)
-
-    def exchange(self, request: Sequence[bytes | memoryview]) -> asyncio.Future[Any]:
+    def exchange(self, request: Sequence[bytes | memoryview]) -> Reply:
         """Send a packed request; its reply is the future's result, or its exception."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future = Reply(loop=self._loop)
         if self.lost is not None:
             future.set_exception(rx.ConnectionError(str(self.lost)))
             return future
         if not self._waiting:
-            self._due = self._loop.time() + self._patience
+            self._due = monotonic() + self._patience
             if self._timer is None:
-                self._timer = self._loop.call_at(self._due, self._late)
-            if self._alone:
+                self._timer = self._loop.call_later(self._patience, self._late)
+            if self._alone and not self._reading:
                 self._waiting.append(future)
                 self._count = 1
                 self._write(request)
                 return future
-        self._alone = False
         self._waiting.append(future)
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
         self._count += 1
+        if not self._reading:
+            self._alone = False
+            if not self._unsent:
+                self._loop.call_soon(self._flush)
         self._unsent += request
         return future
 
     def _flush(self) -> None:
         data, self._unsent = self._unsent, []
         self._alone, self._count = self._count == 1, 0
-        if self.lost is None:
+        if data and self.lost is None:
             self._write(data)
 
     def _write(self, data: Sequence[bytes | memoryview]) -> None:
@@ -182,8 +208,9 @@ class Line(asyncio.Protocol):
         self._timer = None
         if not self._waiting:
             return
-        if self._loop.time() < self._due:
-            self._timer = self._loop.call_at(self._due, self._late)
+        left = self._due - monotonic()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._late)
         else:
             self._lose(rx.TimeoutError(_SILENT))
 
@@ -198,15 +225,22 @@ class Line(asyncio.Protocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(type(error)(str(error)))
+                future.later()
 
     # ---- called by the event loop ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
+        self._due = monotonic() + self._patience
+        # No task runs while the loop calls us; who calls us from a task has the others wait for the next turn.
+        at_once = asyncio.current_task(self._loop) is None
+        self._reading = True
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
                 if not self._waiting:
+                    if self.lost is not None:
+                        return  # a task that went on has closed it
                     raise rx.InvalidResponse("a reply that nobody has asked for")
                 future = self._waiting.popleft()
                 if future.done():
@@ -215,10 +249,19 @@ class Line(asyncio.Protocol):
                     future.set_exception(reply)
                 else:
                     future.set_result(reply)
+                if at_once and future.wake is not None:
+                    future.context.run(future.wake, future)  # type: ignore[union-attr]
+                else:
+                    future.later()
         except rx.RedisError as error:
             self._lose(error)
-        else:
-            self._due = self._loop.time() + self._patience
+        except BaseException:
+            self._loop.call_soon(self.data_received, b"")  # a task has ended the loop: the others are still to be told
+            raise
+        finally:
+            self._reading = False
+            if self._unsent:
+                self._flush()
 
     def eof_received(self) -> bool:
         """The server closed the connection."""
