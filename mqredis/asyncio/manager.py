@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
@@ -211,8 +211,8 @@ class QueueManager:
                 await self._run(rundown.rundown(self._context))
         await self._driver.close()
 
-    async def _run(self, operation: Operation[R]) -> R:
-        return await self._driver.run(operation)
+    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        return self._driver.run(operation)
 
     async def __aenter__(self) -> Self:
         return self

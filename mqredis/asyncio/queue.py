@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.asyncio.browser import Browser
@@ -353,8 +353,8 @@ class Queue:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))
 
-    async def _run(self, operation: Operation[R]) -> R:
-        return await self._manager._run(operation)
+    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

@@ -64,9 +64,12 @@ class Address:
         return (self.path, parent) if semicolon and not keys.own_quota(self.path) else (self.path,)
 
 
+_OK = int(Status.OK)
+
+
 def check(status: int, message: str = "") -> None:
     """Raise the exception that stands for a refusal."""
-    if status != Status.OK:
+    if status != _OK:
         raise error_for(status, message)
 
 

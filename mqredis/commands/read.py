@@ -54,6 +54,7 @@ def behind(place: str) -> str:
     return "A" + place if place else ""
 
 
+_NOBODY = Waiter()
 #: Flag digits (base 32) of records whose body stands behind them.
 _LARGE = frozenset(b"89abcdefopqrstuv")
 
@@ -64,6 +65,8 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
         return []
     ids, states, records = payload[at], payload[at + 1].split(b","), payload[at + 2 :]
     count = len(ids) // 16
+    if count == len(records) == len(states) == 1:
+        return [(ids, states[0], records[0])]
     if len(records) != count:
         rest = iter(records)
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
@@ -110,19 +113,22 @@ def receive(
     settle: Sequence[Settlement] = (),
 ) -> Call[Found]:
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
-    wait = waiter or Waiter()
+    wait = waiter or _NOBODY
     args: list[Arg] = [
-        queue.generation, mode, count, owner, grant, cursor, wait.member, wait.ticket, match
+        queue.generation, mode, str(count), owner, grant, cursor, wait.member, wait.ticket, match
     ]  # fmt: skip
-    settled = runs(settle)
-    args.append(len(settled) // 3)
-    args += settled
+    if settle:
+        settled = runs(settle)
+        args.append(str(len(settled) // 3))
+        args += settled
+    else:
+        args.append("0")
     return Call("receive", queue.call, args, _parse_receive)
 
 
 def settles(args: Sequence[Arg]) -> bool:
     """Do the arguments of receive bring settlements?"""
-    return args[9] != 0
+    return args[9] != "0"
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:
@@ -177,6 +183,8 @@ def lookup(
 
 def runs(settlements: Sequence[Settlement]) -> list[str]:
     """Settlements as the scripts take them: action, fence and the ids, put together, of each run of the same two."""
+    if len(settlements) == 1:
+        return [*settlements[0]]
     found: list[str] = []
     for (action, fence), run in groupby(settlements, key=itemgetter(0, 1)):
         found += action, fence, "".join(map(itemgetter(2), run))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import Address, check, text
+from mqredis.commands.common import Address, check
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
@@ -30,11 +30,14 @@ def send(
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
     args: list[Arg] = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
     for line, large in messages:
-        args += (line[1:],) if large is None else (line[1:], large)
+        args.append(line[1:])
+        if large is not None:
+            args.append(large)
+    return Call("publish" if topic else "send", queue.call, args, _parse)
 
-    def parse(status: int, payload: Payload) -> Accepted:
-        check(status)
-        ids = text(payload[0])
-        return Accepted([ids[n : n + 16] for n in range(0, len(ids), 16)], text(payload[1]))
 
-    return Call("publish" if topic else "send", queue.call, args, parse)
+def _parse(status: int, payload: Payload) -> Accepted:
+    check(status)
+    ids = payload[0].decode()
+    several = [ids] if len(ids) == 16 else [ids[n : n + 16] for n in range(0, len(ids), 16)]
+    return Accepted(several, payload[1].decode())

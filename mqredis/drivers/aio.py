@@ -15,8 +15,8 @@ from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
-from mqredis.drivers.attempt import Attempt, Next
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, greeted, raw
+from mqredis.drivers.attempt import DONE, Attempt, Next
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
@@ -135,7 +135,7 @@ class AsyncDriver:
                     answer = await self._command(step)
                     continue
                 attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                while (then := await self._try(attempt)) is not Next.DONE:
+                while (then := await self._try(attempt)) is not DONE:
                     await self._prepare(attempt, then)
                 answer = attempt.result
         except StopIteration as stop:
@@ -148,7 +148,9 @@ class AsyncDriver:
         if loop is not self._loop:
             self._adopt(loop)
         try:
-            run = Run(await self._take())
+            while (session := self.core.session) is None:
+                await self.open()
+            run = Run(session.take())
             answer: Any = None
             error: BaseException | None = None
             try:
@@ -160,7 +162,12 @@ class AsyncDriver:
                         return result
                     answer = error = None
                     try:
-                        answer = await self._perform(step, run)
+                        if type(step) is Call:
+                            answer = await self._call(step, run)
+                        elif type(step) is Now:
+                            answer = time.monotonic()
+                        else:
+                            answer = await self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
                         run.ending = run.ending or not isinstance(raised, Exception)
@@ -219,16 +226,7 @@ class AsyncDriver:
 
     # ---- steps -----------------------------------------------------------------------------------
 
-    async def _take(self) -> Slot:
-        session = self.core.session
-        if session is None:
-            await self.open()
-            return await self._take()
-        return session.take()
-
     async def _perform(self, step: Any, run: Run) -> Any:
-        if type(step) is Call:
-            return await self._call(step, run)
         if type(step) is Wait:
             return await self._hub.wait(run, step)
         if type(step) is Listen:
@@ -237,8 +235,6 @@ class AsyncDriver:
             return await durable.acarry(self, step, run)
         if type(step) is Command:
             return await self._command(step)
-        if type(step) is Now:
-            return time.monotonic()
         raise TypeError(f"an operation yielded {step!r}")
 
     async def _command(self, step: Command) -> Any:
@@ -263,7 +259,7 @@ class AsyncDriver:
         try:
             while True:
                 step = await self._try(attempt)
-                if step is Next.DONE:
+                if step is DONE:
                     return attempt.result
                 await self._prepare(attempt, step)
         except BrokerUnavailable as error:
@@ -292,7 +288,7 @@ class AsyncDriver:
                 await link.command("ASKING")
             reply = None
             step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
-            if step is Next.DONE:
+            if step is DONE:
                 request = attempt.packed()
                 attempt.sent = True
                 reply = await link.exchange(request)
@@ -306,7 +302,7 @@ class AsyncDriver:
             raise
         if not backend.give(link):
             await backend.discard(link)
-        return attempt.answered(reply) if step is Next.DONE else step
+        return attempt.answered(reply) if step is DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -394,7 +390,7 @@ class AsyncDriver:
         attempt.deadline = deadline
         while True:
             step = await self._try(attempt)
-            if step is not Next.DONE:
+            if step is not DONE:
                 await self._prepare(attempt, step)
             elif self.core.adopt(attempt.result[1], attempt.server):
                 return

@@ -27,6 +27,9 @@ MAX_RENEWALS = 3
 # "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
 _FCALL = re.compile("'fcall'", re.IGNORECASE)
 
+#: The session is over, or the slot has been used by another.
+_ENDED = frozenset((EXPIRED, REUSED))
+
 _NO_SEQUENCE = bulk(b"")
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
@@ -42,28 +45,33 @@ class Next(Enum):
     TOUCH = auto()  # the server was restarted or replaced: show it the session, then try again
 
 
+#: By itself, since each look into an enumeration costs as much as a call.
+DONE = Next.DONE
+
+
 class Attempt:
     """All tries of one call, from the first to a known outcome."""
 
-    __slots__ = (
-        "ack",
-        "call",
-        "core",
-        "deadline",
-        "detour",
-        "floor",
-        "loads",
-        "lost",
-        "maybe",
-        "pause",
-        "rediscover",
-        "renewals",
-        "result",
-        "run",
-        "sent",
-        "server",
-        "where",
-    )  # fmt: skip
+    # Most calls need but one try, and none of these.
+    floor = 0
+    renewals = 0
+    #: How often the server did not have the script: the first time is no failure that patience must cover.
+    loads = 0
+    #: How long to wait before the next try; 0.0: as the settings say.
+    pause = 0.0
+    #: The request of the present try may have left this process.
+    sent = False
+    #: An earlier try may have been carried out.
+    maybe = False
+    #: The last try lost its connection: other idle connections are suspect.
+    lost = False
+    #: The node must be looked up again before the next try.
+    rediscover = False
+    #: The node that holds the keys of a slot that is just moving there: the next try asks it.
+    detour: tuple[str, int] | None = None
+    #: run_id of the server that took the call; only for opening a session.
+    server = ""
+    result: tuple[int, Payload] = (0, [])
 
     def __init__(
         self, core: Core, call: Call[Any], run: Run | None, now: float, where: str, ack: Ack | None = None
@@ -72,37 +80,21 @@ class Attempt:
         self.call = call
         self.run = run
         self.where = where
-        self.deadline = now + core.settings.retry_seconds
-        self.pause = core.settings.retry_pause_seconds
-        self.floor = 0
-        self.renewals = 0
-        #: How often the server did not have the script: the first time is no failure that patience must cover.
-        self.loads = 0
-        #: The request of the present try may have left this process.
-        self.sent = False
-        #: An earlier try may have been carried out.
-        self.maybe = False
-        #: The last try lost its connection: other idle connections are suspect.
-        self.lost = False
-        #: The node must be looked up again before the next try.
-        self.rediscover = False
-        #: The node that holds the keys of a slot that is just moving there: the next try asks it.
-        self.detour: tuple[str, int] | None = None
-        #: run_id of the server that took the call; only for opening a session.
-        self.server = ""
-        self.result: tuple[int, Payload] = (0, [])
+        self.deadline = now + core.patience
         #: What its change has to wait for behind the script, on the same connection.
         self.ack = ack
 
     def ready(self, run_id: str) -> Next:
         """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
-        self.server = run_id
-        if self.run is None:
-            return Next.DONE
-        if run_id != self.core.run_id:
+        core, run = self.core, self.run
+        if run is None:
+            self.server = run_id
+            return DONE
+        if run_id != core.run_id:
+            self.server = run_id
             self._count_renewal()
             return Next.TOUCH
-        return Next.DONE if self.run.slot.session is self.core.session else Next.RENEW
+        return DONE if run.slot.session is core.session else Next.RENEW
 
     def _count_renewal(self) -> None:
         self.renewals += 1
@@ -122,36 +114,36 @@ class Attempt:
     def packed(self) -> list[bytes | memoryview]:
         """The request. To be called for each try, immediately before it is sent."""
         core, call, run = self.core, self.call, self.run
-        form = core.script(call.script)
         if run is None:
             token = _NO_TOKEN
             if call.script == "session_open":
                 call.args = core.open_args(self.server)
         elif call.changes:
-            sequence = b"%d" % (run.slot.last + 1)
-            token = b"%b$%d\r\n%b\r\n" % (run.slot.packed, len(sequence), sequence)
+            slot = run.slot
+            sequence = b"%d" % (slot.last + 1)
+            token = b"%b$%d\r\n%b\r\n" % (slot.packed, len(sequence), sequence)
         else:
             token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
+        request = pack(call.keys, core.forms.get(call.script) or core.script(call.script), token, call.args)
         if self.ack is not None and self.ack.early:
-            return [*pack(call.keys, form, token, call.args), self.ack.request()]
-        return pack(call.keys, form, token, call.args)
+            request.append(self.ack.request())
+        return request
 
     def answered(self, reply: Any) -> Next:
         """A reply came."""
-        core, call, run = self.core, self.call, self.run
+        call, run = self.call, self.run
         if run is None:
             self.result = (0, reply)
-            return Next.DONE
-        status, payload = core.accept(reply, self.floor)
-        if status in (EXPIRED, REUSED):
+            return DONE
+        self.result = found = self.core.accept(reply, self.floor)
+        if found[0] in _ENDED:
             return self._expired(run)
         if call.changes:
             run.slot.last += 1
-        self.result = (status, payload)
-        return Next.DONE
+        return DONE
 
     def _expired(self, run: Run) -> Next:
         self.core.drop_session(run.slot.session)
@@ -223,15 +215,18 @@ class Attempt:
         return self.core.no_function(self.call.script)
 
     def _in_time(self, error: BaseException, now: float) -> None:
-        if now + self.pause < self.deadline:
+        if now + self._pause() < self.deadline:
             return
         if self.maybe and self.call.changes:
             raise self._unknown(redact(error))
         raise self.unavailable(error)
 
+    def _pause(self) -> float:
+        return self.pause or self.core.settings.retry_pause_seconds
+
     def next_pause(self) -> float:
         """Seconds to wait now; the next pause is twice as long."""
-        pause = self.pause
+        pause = self._pause()
         self.pause = min(pause * 2, self.core.settings.retry_pause_max_seconds)
         return pause
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 from redis import exceptions as rx
@@ -35,7 +35,7 @@ class Link:
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
-        self.used = time.monotonic()
+        self.used = monotonic()
 
     def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         self.conn.send_packed_command(request, check_health=False)
@@ -99,14 +99,11 @@ class Backend:
                 link = self._idle.pop()
             except IndexError:
                 return self._open(deadline)
-            if link.epoch != self._epoch or not self._usable(link):
-                self.discard(link)
-                continue
-            return link
+            if link.epoch == self._epoch and (monotonic() - link.used < IDLE_CHECK or self._usable(link)):
+                return link
+            self.discard(link)
 
     def _usable(self, link: Link) -> bool:
-        if time.monotonic() - link.used < IDLE_CHECK:
-            return True
         try:
             # Readable while idle means closed by the server, or a reply that is not ours.
             return not link.conn.can_read(0)
@@ -118,7 +115,7 @@ class Backend:
         if link.epoch != self._epoch or self._closed:
             self.discard(link)
             return
-        link.used = time.monotonic()
+        link.used = monotonic()
         self._idle.append(link)
         if self._waiting:
             with self._cond:
@@ -149,7 +146,7 @@ class Backend:
 
     def pubsub_connection(self) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled."""
-        return self._connect(time.monotonic() + self.plan.settings.connect_timeout_seconds)
+        return self._connect(monotonic() + self.plan.settings.connect_timeout_seconds)
 
     def close(self) -> None:
         """Close what is idle now and the rest when it comes back."""
@@ -164,7 +161,7 @@ class Backend:
             while self._count >= self._limit and not self._idle:
                 self._waiting += 1
                 try:
-                    if not self._cond.wait(deadline - time.monotonic()):
+                    if not self._cond.wait(deadline - monotonic()):
                         raise BrokerUnavailable(
                             f"all {self._limit} connections are busy; raise max_connections"
                         )
@@ -190,7 +187,7 @@ class Backend:
         return self._make(self.plan.current(), deadline)
 
     def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
-        patience = self.plan.patience(deadline - time.monotonic())
+        patience = self.plan.patience(deadline - monotonic())
         if "socket_connect_timeout" in kwargs:
             kwargs = kwargs | {"socket_connect_timeout": patience}
         conn = self.plan.connection(**kwargs)
@@ -209,7 +206,7 @@ class Backend:
 
     def _locate(self) -> None:
         plan, errors = self.plan, []
-        deadline = time.monotonic() + plan.settings.connect_timeout_seconds
+        deadline = monotonic() + plan.settings.connect_timeout_seconds
         for node in plan.candidates():
             try:
                 conn = self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)

@@ -112,21 +112,20 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    __slots__ = ("ending", "flag", "keys", "listening", "mark", "polling", "slot")
+    #: It has subscribed to the bell of its slot.
+    listening = False
+    #: What rings when it waits; KEYS of its last call since it listens.
+    flag: Any = None
+    keys: KeySet | None = None
+    #: Nobody can ring for it.
+    polling = True
+    #: It was cancelled or interrupted: what it still calls to clean up is tried once.
+    ending = False
+    #: Position in the journal of cancellations when the present look began.
+    mark = 0
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
-        #: It has subscribed to the bell of its slot.
-        self.listening = False
-        #: What rings when it waits; KEYS of its last call since it listens.
-        self.flag: Any = None
-        self.keys: KeySet | None = None
-        #: Nobody can ring for it.
-        self.polling = True
-        #: It was cancelled or interrupted: what it still calls to clean up is tried once.
-        self.ending = False
-        #: Position in the journal of cancellations when the present look began.
-        self.mark = 0
 
 
 class Core:
@@ -134,6 +133,8 @@ class Core:
 
     def __init__(self, settings: Settings, keys: ManagerKeys, memory: bool) -> None:
         self.settings = settings
+        #: Seconds that a call may take with all its repetitions.
+        self.patience = settings.retry_seconds
         self.keys = keys
         self.admin = keys.admin()
         self.session: Session | None = None
@@ -155,7 +156,8 @@ class Core:
         self._vetted: str | None = None
         #: How a server (by its run_id) gets a change to a level (operations/levels).
         self.ways: dict[tuple[str, Durability], str] = {}
-        self._forms: dict[str, scripts.Form] = {}
+        #: Scripts by name, in the form this server takes, as far as they were asked for.
+        self.forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
         #: The driver was closed: waits end, nothing new begins.
         self.closed = False
@@ -171,11 +173,11 @@ class Core:
 
     def script(self, name: str) -> scripts.Form:
         """A script in the form this server takes."""
-        found = self._forms.get(name)
+        found = self.forms.get(name)
         if found is None:
             script = scripts.get(name)
             found = script.function() if self.functions else script.form(bool(self.shebang))
-            self._forms[name] = found
+            self.forms[name] = found
         return found
 
     def use_shebang(self, works: bool, functions: bool = False) -> None:
@@ -183,21 +185,21 @@ class Core:
         if works != self.shebang or functions != self.functions:
             self.shebang = works
             self.functions = functions
-            self._forms = {}
+            self.forms = {}
 
     def no_function(self, name: str) -> bool:
         """The server does not load or call this one as a function; False: it was none."""
         if self.script(name).verb != "FCALL":
             return False
-        self._forms[name] = scripts.get(name).form(bool(self.shebang))
+        self.forms[name] = scripts.get(name).form(bool(self.shebang))
         return True
 
     def no_room(self, name: str) -> bool:
         """The server is full, and the script did not run; False: there is no other form of it for such a server."""
         form = None if self.shebang else scripts.get(name).draining()
-        if form is None or form == self._forms.get(name):
+        if form is None or form == self.forms.get(name):
             return False
-        self._forms[name] = form
+        self.forms[name] = form
         return True
 
     # ---- what it keeps ---------------------------------------------------------------------------
@@ -309,7 +311,8 @@ class Core:
             if reply[1] == self._incarnation:
                 history = int(reply[2])
                 if history >= floor:
-                    self.history = max(self.history, history)
+                    if history > self.history:
+                        self.history = history
                     return status, reply[3:]
         except (TypeError, ValueError, IndexError):
             raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None

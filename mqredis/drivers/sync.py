@@ -13,10 +13,10 @@ from redis import exceptions as rx
 
 from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
-from mqredis.drivers.attempt import Attempt, Next
+from mqredis.drivers.attempt import DONE, Attempt, Next
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, Slot, greeted, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
@@ -128,7 +128,7 @@ class Driver:
                     answer = self._command(step)
                     continue
                 attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                while (then := self._try(attempt)) is not Next.DONE:
+                while (then := self._try(attempt)) is not DONE:
                     self._prepare(attempt, then)
                 answer = attempt.result
         except StopIteration as stop:
@@ -138,7 +138,9 @@ class Driver:
     def run(self, operation: Operation[R]) -> R:
         """Run an operation to its end in this thread."""
         try:
-            run = Run(self._take())
+            while (session := self.core.session) is None:
+                self.open()
+            run = Run(session.take())
             answer: Any = None
             error: BaseException | None = None
             try:
@@ -150,7 +152,12 @@ class Driver:
                         return result
                     answer = error = None
                     try:
-                        answer = self._perform(step, run)
+                        if type(step) is Call:
+                            answer = self._call(step, run)
+                        elif type(step) is Now:
+                            answer = time.monotonic()
+                        else:
+                            answer = self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
                         run.ending = run.ending or not isinstance(raised, Exception)
@@ -217,16 +224,7 @@ class Driver:
 
     # ---- steps -----------------------------------------------------------------------------------
 
-    def _take(self) -> Slot:
-        session = self.core.session
-        if session is None:
-            self.open()
-            return self._take()
-        return session.take()
-
     def _perform(self, step: Any, run: Run) -> Any:
-        if type(step) is Call:
-            return self._call(step, run)
         if type(step) is Wait:
             return self._hub.wait(run, step)
         if type(step) is Listen:
@@ -235,8 +233,6 @@ class Driver:
             return durable.carry(self, step, run)
         if type(step) is Command:
             return self._command(step)
-        if type(step) is Now:
-            return time.monotonic()
         raise TypeError(f"an operation yielded {step!r}")
 
     def _command(self, step: Command) -> Any:
@@ -261,7 +257,7 @@ class Driver:
         try:
             while True:
                 step = self._try(attempt)
-                if step is Next.DONE:
+                if step is DONE:
                     return attempt.result
                 self._prepare(attempt, step)
         except BrokerUnavailable as error:
@@ -285,7 +281,7 @@ class Driver:
                 link.command("ASKING")
             reply = None
             step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
-            if step is Next.DONE:
+            if step is DONE:
                 request = attempt.packed()
                 attempt.sent = True
                 reply = link.exchange(request)
@@ -298,7 +294,7 @@ class Driver:
             self.backend.discard(link)
             raise
         self.backend.release(link)
-        return attempt.answered(reply) if step is Next.DONE else step
+        return attempt.answered(reply) if step is DONE else step
 
     def _put_away(self, link: Link, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -386,7 +382,7 @@ class Driver:
         attempt.deadline = deadline
         while True:
             step = self._try(attempt)
-            if step is not Next.DONE:
+            if step is not DONE:
                 self._prepare(attempt, step)
             elif self.core.adopt(attempt.result[1], attempt.server):
                 return

@@ -93,8 +93,13 @@ def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
     return b"*%d\r\n%b%b%b" % (len(fields) + 2, bulk(verb.encode()), bulk(key.encode()), rest)
 
 
+_TEXTS = frozenset((str, bytes))
+
+
 def digits(args: Sequence[Arg]) -> tuple[Arg, ...]:
     """Arguments with numbers as text: hiredis (3.5) crashes when a signal's handler raises while it packs a number."""
+    if _TEXTS.issuperset(map(type, args)):
+        return tuple(args)
     return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 

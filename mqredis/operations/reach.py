@@ -18,6 +18,8 @@ from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
 
 R = TypeVar("R")
+#: By itself: a look into an enumeration costs as much as a call.
+_KEYS_CHANGED = int(Status.KEYS_CHANGED)
 #: Each round names more queues, so a few are enough; more would be a circle.
 ROUNDS = 16
 
@@ -32,7 +34,7 @@ def reach(address: Address, call: Call[R]) -> Operation[R]:
     """Run a script on the queues of ``address``, with as many others as it asks for."""
     for _ in range(ROUNDS):
         status, payload = yield call
-        if status != Status.KEYS_CHANGED:
+        if status != _KEYS_CHANGED:
             return call.parse(status, payload)
         paths = [keys.decode(text(item)) for item in payload]
         yield from provide(address.manager, paths)

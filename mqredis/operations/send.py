@@ -88,7 +88,7 @@ def _encoded(
 ) -> list[tuple[bytes, bytes | None]]:
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
-    limit = min(handle.max_message_bytes, context.settings.max_message_bytes)
+    limit = min(handle.max_message_bytes, context.max_message_bytes)
     volatile, sealed = context.standing.volatile, context.sealer is not None
     found = []
     for message in messages:
@@ -118,7 +118,7 @@ def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWo
     accepted = yield from reach(handle.address, call)
     if unit:
         unit.touched(accepted.fence, handle)
-    return _sent(handle, (message,), accepted.lookup_ids)[0]
+    return _answer_to(message, handle.context.incarnation, accepted.lookup_ids[0])
 
 
 def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
@@ -166,14 +166,17 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
 
 def _sent(handle: Handle, messages: Sequence[Outgoing], lookup_ids: Sequence[str]) -> list[Sent]:
     incarnation = handle.context.incarnation
-    found = []
-    for message, lookup_id in zip(messages, lookup_ids, strict=True):
-        fields = present(message)
-        names = fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id
-        sent = new(Sent)  # as lazy does: a call less for each
-        put(sent, {PENDING: (_whole, _one, names)})
-        found.append(sent)
-    return found
+    return [
+        _answer_to(message, incarnation, lookup_id)
+        for message, lookup_id in zip(messages, lookup_ids, strict=True)
+    ]
+
+
+def _answer_to(message: Outgoing, incarnation: str, lookup_id: str) -> Sent:
+    fields = present(message)
+    sent = new(Sent)  # as lazy does: a call less for each
+    put(sent, {PENDING: (_whole, _one, (fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id))})
+    return sent
 
 
 def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:
