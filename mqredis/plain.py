@@ -12,7 +12,6 @@ DEFAULTS: dict[str, Any] = {}
 _FULL, _BARE = rest(DEFAULTS), rest(DEFAULTS, "properties")
 #: Fields that may be any text.
 _TEXTS = frozenset(("correlation_id", "message_id", "group_id", "response_queue", "dedup_key"))
-_NAMES = frozenset((str,))
 _VALUES = frozenset((str, int, float, bool, bytes, type(None)))
 
 
@@ -24,13 +23,10 @@ def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
         if name == "properties":
             if kind is not dict:
                 return None
-            kinds = {*map(type, value.values())}
-            if not (_VALUES.issuperset(kinds) and _NAMES.issuperset(map(type, value))):
-                return None
-            if float in kinds:
-                for item in value.values():
-                    if type(item) is float and item - item != 0.0:
-                        return None  # not even a number, or infinite
+            for key, item in value.items():
+                kind = type(item)
+                if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
+                    return None  # not even a number, or infinite
             value = value.copy()
             values[PENDING] = _FULL
         elif name == "body":

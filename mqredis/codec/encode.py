@@ -85,11 +85,9 @@ def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes,
     if properties := fields.get("properties"):
         if len(properties) > MAX_PROPERTIES:
             raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
+        known = _stems
         for name, value in properties.items():
-            try:
-                stem = _stems[name]
-            except KeyError:
-                stem = _stem(name)
+            stem = known.get(name) or _stem(name)
             kind = type(value)
             if kind is str:
                 head += f"{stem}s{value if value.isprintable() else escape(value)}"

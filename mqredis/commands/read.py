@@ -76,9 +76,10 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
-    if payload[at] == b"0":
+    count = number(payload[at])
+    if not count:
         return [], at + 1
-    stop = at + 1 + number(payload[at])
+    stop = at + 1 + count
     return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
 
 

@@ -119,9 +119,7 @@ class Attempt:
             if call.script == "session_open":
                 call.args = core.open_args(self.server)
         elif call.changes:
-            slot = run.slot
-            sequence = b"%d" % (slot.last + 1)
-            token = b"%b$%d\r\n%b\r\n" % (slot.packed, len(sequence), sequence)
+            token = run.slot.packed + bulk(b"%d" % (run.slot.last + 1))
         else:
             token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:

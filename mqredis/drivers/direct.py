@@ -124,11 +124,11 @@ class Reply(asyncio.Future[Any]):
     """What one task awaits. It goes on from where the reply was read, not in a later turn of the loop."""
 
     #: What makes the task go on, and the context that it runs in.
-    wake: Callable[[asyncio.Future[Any]], object] | None = None
+    wake: Callable[[Any], object] | None = None
     context: Context | None = None
 
     def add_done_callback(
-        self, callback: Callable[[asyncio.Future[Any]], object], /, *, context: Context | None = None
+        self, callback: Callable[[Any], object], /, *, context: Context | None = None
     ) -> None:
         """The task, which is the only one to ask."""
         self.wake, self.context = callback, context
@@ -256,7 +256,9 @@ class Line(asyncio.Protocol):
         except rx.RedisError as error:
             self._lose(error)
         except BaseException:
-            self._loop.call_soon(self.data_received, b"")  # a task has ended the loop: the others are still to be told
+            self._loop.call_soon(
+                self.data_received, b""
+            )  # a task has ended the loop: the others are still to be told
             raise
         finally:
             self._reading = False

@@ -33,9 +33,16 @@ LARGE = 16_384
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
+#: How most requests and most texts in them begin: formatting a number costs as much as a call.
+_KEPT = 64
+_COUNTS = [b"*%d\r\n" % number for number in range(_KEPT)]
+_SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
+
+
 def bulk(data: bytes) -> bytes:
     """One bulk string."""
-    return b"$%d\r\n%b\r\n" % (len(data), data)
+    size = len(data)
+    return (_SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
 
 
 def _head(keys: KeySet, form: Form) -> bytes:
@@ -53,14 +60,18 @@ def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[by
     head = keys.packed.get(form.name)
     if head is None:
         head = keys.packed[form.name] = _head(keys, form)
-    count = b"*%d\r\n" % (len(keys.keys) + 5 + len(args))
+    number = len(keys.keys) + 5 + len(args)
+    count = _COUNTS[number] if number < _KEPT else b"*%d\r\n" % number
     if hiredis is not None:
         try:
-            rest = memoryview(hiredis.pack_command(digits(args)))
+            rest = hiredis.pack_command(digits(args))
         except (TypeError, UnicodeError):
             pass  # a subclass of str or bytes, which our own loop takes
         else:
-            rest = rest[len(b"*%d\r\n" % len(args)) :]
+            begin = 4 if len(args) < 10 else len(b"*%d\r\n" % len(args))
+            if len(rest) < LARGE:
+                return [b"".join((count, head, token, rest[begin:]))]
+            rest = memoryview(rest)[begin:]
             small = len(rest) < JOINED
             return [b"".join((count, head, token, rest))] if small else [count + head + token, rest]
     parts = [count, head, token]

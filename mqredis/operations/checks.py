@@ -31,12 +31,12 @@ def seconds(value: object, what: str, *, positive: bool = False) -> float:
 
 def timeout(value: object) -> float | None:
     """A timeout: None waits for ever, zero or less never waits."""
-    return None if value is None else seconds(value, "timeout")
+    return value if value is None or (type(value) is int and value == 0) else seconds(value, "timeout")
 
 
 def count(value: object, what: str, most: int) -> int:
     """A whole number from 1 to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
         raise InvalidArgument(f"{what} must be an int, not {value!r:.40}")
     if not 1 <= value <= most:
         raise InvalidArgument(f"{what} must be from 1 to {most}, not {value}")
@@ -73,9 +73,10 @@ def message(value: object) -> Message:
 
 def several(items: object, what: str) -> Iterable[Any]:
     """What holds several things, one after the other; one text is none of these."""
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+    if type(items) is not list and (isinstance(items, str | bytes) or not isinstance(items, Iterable)):
         raise InvalidArgument(f"{what} must be a list or the like, not {type(items).__name__}")
-    return items
+    found: Iterable[Any] = items
+    return found
 
 
 def reason(value: object) -> str:

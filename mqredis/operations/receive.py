@@ -63,7 +63,8 @@ class Settling:
     def _take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
         _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
-        self.lost.update(lookup_id for lookup_id, _ in lost)
+        if lost:
+            self.lost.update(lookup_id for lookup_id, _ in lost)
 
 
 def settling(handle: Handle, locks: Sequence[Any]) -> Settling:

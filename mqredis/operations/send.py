@@ -26,12 +26,14 @@ CALL_BYTES = 4_194_304
 
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
     """What to send, from what the caller gave. Raises InvalidArgument saying which field is wrong."""
-    if type(body) is not bytes and isinstance(body, Outgoing):  # which asks a metaclass written in Python
+    values = {**fields}
+    if type(body) is bytes:
+        pass
+    elif isinstance(body, Outgoing):  # which asks a metaclass written in Python
         if fields:
             raise InvalidArgument("give either an Outgoing message or fields, not both")
         return _grouped(body)
-    values = {**fields}
-    if isinstance(body, str):
+    elif isinstance(body, str):
         values.setdefault("content_type", "text/plain; charset=utf-8")
         try:
             body = body.encode("utf-8")
@@ -175,7 +177,10 @@ def _sent(handle: Handle, messages: Sequence[Outgoing], lookup_ids: Sequence[str
 def _answer_to(message: Outgoing, incarnation: str, lookup_id: str) -> Sent:
     fields = present(message)
     sent = new(Sent)  # as lazy does: a call less for each
-    put(sent, {PENDING: (_whole, _one, (fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id))})
+    put(
+        sent,
+        {PENDING: (_whole, _one, (fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id))},
+    )
     return sent
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import hiredis
 import pytest
@@ -76,6 +77,73 @@ async def test_a_task_that_is_alone_does_not_wait_for_the_end_of_the_turn() -> N
     assert await exchange(b"e", b"f") == []
     assert await exchange(b"g") == []
     assert await exchange(b"h") == [b"h"]
+
+
+async def test_a_task_goes_on_where_its_reply_is_read_and_in_its_own_context() -> None:
+    line, transport = make()
+    mine: ContextVar[int] = ContextVar("mine", default=0)
+    seen: list[tuple[int, object, int]] = []
+
+    async def talk(number: int) -> None:
+        mine.set(number)
+        seen.append((number, await line.exchange([b"a%d" % number]), mine.get()))
+        seen.append((number, await line.exchange([b"b%d" % number]), mine.get()))
+
+    tasks = [asyncio.create_task(talk(number)) for number in (1, 2)]
+    await turn()
+    await turn()
+    assert transport.written == [b"a1a2"]
+    asyncio.get_running_loop().call_soon(line.data_received, b"+one\r\n+two\r\n")
+    asyncio.get_running_loop().call_soon(lambda: seen.append((0, [*transport.written], mine.get())))
+    await turn()
+    assert seen == [(1, b"one", 1), (2, b"two", 2), (0, [b"a1a2", b"b1b2"], 0)]
+    line.data_received(b"+one\r\n+two\r\n")
+    assert len(seen) == 3, "a task ran inside of another one"
+    await asyncio.gather(*tasks)
+    assert seen[3:] == [(1, b"one", 1), (2, b"two", 2)]
+
+
+async def test_a_task_that_waits_for_a_reply_is_cancelled() -> None:
+    line, _ = make()
+
+    async def talk() -> object:
+        return await line.exchange([b"a"])
+
+    first, second = asyncio.create_task(talk()), asyncio.create_task(talk())
+    await turn()
+    first.cancel("enough")
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        await first
+    line.data_received(b"+mine\r\n+yours\r\n")
+    assert await second == b"yours"
+
+
+def test_a_task_that_ends_the_loop_leaves_the_other_replies_to_the_next() -> None:
+    loop = asyncio.new_event_loop()
+    heard: list[object] = []
+
+    async def talk(line: Line, leave: bool) -> None:
+        heard.append(await line.exchange([b"a"]))
+        if leave:
+            raise SystemExit
+
+    async def begin() -> tuple[Line, list[asyncio.Task[None]]]:
+        line, _ = make()
+        tasks = [asyncio.create_task(talk(line, leave)) for leave in (True, False)]
+        await turn()
+        return line, tasks
+
+    line, tasks = loop.run_until_complete(begin())
+    loop.call_soon(line.data_received, b"+one\r\n+two\r\n")
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(tasks[1])
+    assert heard == [b"one"]
+    with pytest.raises(SystemExit):
+        tasks[0].result()
+    loop.run_until_complete(tasks[1])
+    line.close()
+    loop.close()
+    assert heard == [b"one", b"two"]
 
 
 async def test_the_reply_of_a_cancelled_caller_is_dropped() -> None:
