@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from mqredis.spark.options import Options
 LISTED = 10_000
 #: The part of a lookup id that counts what was sent; above it stands the priority.
 SEQUENTIAL = (1 << 56) - 1
+#: No lookup id is higher.
+HIGHEST = (1 << 63) - 1
 
 
 @dataclass
@@ -92,20 +95,23 @@ class BatchReader(DataSourceReader):
                 starts = range(0, len(ids), LISTED)
                 found += [Listed(place, ids[at : at + LISTED], state, seen.now_ms) for at in starts]
         if "available" in states and seen.available:
-            bounds = self._bounds(manager, path, seen.available, hex_id(low))
-            for start, stop in zip(bounds, [*bounds[1:], b"+"], strict=True):
+            end = hex_id(high + 1) if high < HIGHEST else b"+"
+            bounds = self._bounds(manager, path, hex_id(low), end)
+            for start, stop in pairwise([*bounds, end]):
                 without = frozenset(lid for lid in apart if start <= lid and (stop == b"+" or lid < stop))
-                if start <= hex_id(high):
-                    found.append(Range(place, start, stop, seen.last.encode(), seen.now_ms, without))
+                found.append(Range(place, start, stop, seen.last.encode(), seen.now_ms, without))
         return found
 
-    def _bounds(self, manager: QueueManager, path: str, count: int, low: bytes) -> list[bytes]:
+    def _bounds(self, manager: QueueManager, path: str, low: bytes, end: bytes) -> list[bytes]:
+        """Where the partitions of the ids from ``low`` to before ``end`` begin; none if there is no such id."""
         key = part(manager, path, "a")
+        first = command(manager, "ZLEXCOUNT", key, "-", b"(" + low)
+        count = command(manager, "ZLEXCOUNT", key, b"[" + low, end if end == b"+" else b"(" + end)
         parts = pieces(self.options, count)
-        bounds = [low]
+        bounds = [low] if parts else []
         for n in range(1, parts):
-            at = n * count // parts
-            bounds += [lid for lid in command(manager, "ZRANGE", key, at, at) if lid > bounds[-1]]
+            at = first + n * count // parts
+            bounds += [lid for lid in command(manager, "ZRANGE", key, at, at) if bounds[-1] < lid]
         return bounds
 
     # ---- executors -------------------------------------------------------------------------------

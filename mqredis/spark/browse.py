@@ -33,9 +33,8 @@ from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import address, command, look, manager_of, planned, told
 from mqredis.spark.fetch import Place, Reader, part
-from mqredis.spark.offsets import browse_json, browse_parse, sequential
+from mqredis.spark.offsets import browse_json, browse_parse, sequential, share
 from mqredis.spark.options import Options
-from mqredis.spark.receive import share
 from mqredis.spark.watch import Idle
 
 
@@ -107,6 +106,8 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             shares = share({key: each.available for key, each in seen.items()}, rows)
+            if self.report:
+                self.report["backlog"] -= sum(shares.values())
             positions = dict(begun)
             for key, each in seen.items():
                 after = begun.get(key, 0)
@@ -122,7 +123,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return browse_json(positions)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How much is still to be shown."""
+        """How much is still to be shown, and the age of the oldest of it, for the progress of the query."""
         return self.report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -184,12 +185,20 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.bounds.get(key, 0) if self.bounds else 0
 
     def _look(self, begun: dict[str, int], queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
-        seen = {}
+        seen, ages = {}, [0]
         for key, (name, path) in queues.items():
             bound = sequential(self._bound(key)) if self.bounds else ""
             manager = manager_of(self.options.address, name)
-            seen[key] = look(manager, path, "", bound, sequential(begun.get(key, 0)))
-        self.report = {"backlog": sum(each.available for each in seen.values())}
+            after = begun.get(key, 0)
+            seen[key] = each = look(manager, path, "", bound, sequential(after))
+            arrived = oldest(manager, path, after, int(each.last, 16)) if each.available else None
+            if arrived is not None:
+                ages.append(each.now_ms - arrived)
+        self.report = {
+            "backlog": sum(each.available for each in seen.values()),
+            "oldestAgeMs": max(ages),
+            "queues": {key: each.available for key, each in seen.items()},
+        }
         return seen
 
 
@@ -208,11 +217,24 @@ def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Itera
 
 def nth(manager: QueueManager, path: str, after: int, upto: int, count: int) -> int:
     """The SequentialID of the ``count``-th message behind ``after``, over all priorities."""
+    found = firsts(manager, path, after, upto, count)
+    return int(found[min(count, len(found)) - 1][2:], 16) if found else upto
+
+
+def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | None:
+    """When the first message behind ``after`` arrived, in ms since the epoch."""
+    for lid in firsts(manager, path, after, upto, 1)[:1]:
+        record: bytes | None = command(manager, "HGET", part(manager, path, "m"), lid)
+        if record is not None:
+            return int(record[:13])
+    return None
+
+
+def firsts(manager: QueueManager, path: str, after: int, upto: int, count: int) -> list[bytes]:
+    """Ids of at least the first ``count`` messages behind ``after``, over all priorities, the oldest first."""
     key = part(manager, path, "a")
-    found: list[int] = []
+    found: list[bytes] = []
     for band in range(8):
         start, stop = f"({band:02x}{sequential(after)}", f"[{band:02x}{sequential(upto)}"
-        ids = command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, count)
-        found += [int(lid[2:], 16) for lid in ids]
-    found.sort()
-    return found[min(count, len(found)) - 1] if found else upto
+        found += command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, count)
+    return sorted(found, key=lambda lid: lid[2:])

@@ -60,16 +60,13 @@ class Pushed:
         return wanted
 
     def ids(self) -> tuple[int, int]:
-        """Lowest and highest lookup id that can still match, from filters on lookup_id and priority."""
+        """Lowest and highest lookup id that can still match. Those on priority do not tell: what was sent in a
+        transaction has an id of its own kind."""
         low, high = 0, (1 << 63) - 1
         for each in self.kept:
-            value = getattr(each, "value", None)
-            if _column(each) != "lookup_id" or isinstance(value, bool) or not isinstance(value, int):
-                continue
-            if isinstance(each, ds.EqualTo | ds.GreaterThan | ds.GreaterThanOrEqual):
-                low = max(low, value)
-            if isinstance(each, ds.EqualTo | ds.LessThan | ds.LessThanOrEqual):
-                high = min(high, value)
+            if _column(each) == "lookup_id":
+                least, most = _range(each)
+                low, high = max(low, least), min(high, most)
         return low, high
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -86,6 +83,19 @@ def _column(each: Any) -> str:
         return _column(each.child)
     attribute = each.attribute
     return str(attribute[0]) if len(attribute) == 1 else ""
+
+
+def _range(each: Any) -> tuple[int, int]:
+    """Between which whole numbers a filter on a column of such lets values through."""
+    values: list[Any] = list(each.value) if isinstance(each, ds.In) else [getattr(each, "value", None)]
+    least, most = 0, (1 << 63) - 1
+    if not values or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return least, most
+    if isinstance(each, ds.EqualTo | ds.In | ds.GreaterThan | ds.GreaterThanOrEqual):
+        least = max(least, min(values))
+    if isinstance(each, ds.EqualTo | ds.In | ds.LessThan | ds.LessThanOrEqual):
+        most = min(most, max(values))
+    return least, most
 
 
 def _understood(each: Any) -> bool:

@@ -60,6 +60,10 @@ class Offset:
     lineage: str
     queues: dict[str, Plan] = field(default_factory=dict)
 
+    def done(self, key: str) -> int:
+        """Sequence of the last claim of a queue; 0 if there is none."""
+        return self.queues[key].sequence if key in self.queues else 0
+
     def json(self) -> dict[str, Any]:
         """For the offset log."""
         queues = {key: plan.json() for key, plan in sorted(self.queues.items())}
@@ -77,6 +81,19 @@ class Offset:
         _check(value, "receive")
         queues = {key: Plan.parse(plan) for key, plan in value["queues"].items()}
         return cls(str(value["owner"]), str(value["lineage"]), queues)
+
+
+def share(available: dict[str, int], limit: int) -> dict[str, int]:
+    """How many messages each queue gives to a micro-batch of ``limit`` (0: all), by its part of the
+    backlog."""
+    total = sum(available.values())
+    if not limit or total <= limit:
+        return available
+    shares = {key: count * limit // total for key, count in available.items()}
+    left = limit - sum(shares.values())
+    for key in sorted(available, key=lambda key: available[key] * limit % total, reverse=True)[:left]:
+        shares[key] += 1
+    return shares
 
 
 def browse_json(positions: dict[str, int]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Filter
-from mqredis.commands.pipelines import Backlog, Order
+from mqredis.commands.pipelines import Backlog, Claimed, Order
 from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection
@@ -48,9 +48,9 @@ from mqredis.spark.connection import (
 )
 from mqredis.spark.crash import point
 from mqredis.spark.fetch import Place, Reader
-from mqredis.spark.offsets import Offset, Plan, sequential
+from mqredis.spark.offsets import Offset, Plan, sequential, share
 from mqredis.spark.options import Options
-from mqredis.spark.watch import Beacon, Beside, Idle
+from mqredis.spark.watch import ONE_CALL, Beacon, Beside, Idle, Pair
 from mqredis.steps import perform
 
 
@@ -70,7 +70,7 @@ class Tools:
     """What this process keeps open for the query."""
 
     def __init__(self) -> None:
-        self.beacon, self.idle, self.beside = Beacon(), Idle(), Beside()
+        self.beacon, self.idle, self.beside, self.pair = Beacon(), Idle(), Beside(), Pair()
 
 
 class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -83,6 +83,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.initial: Offset | None = None
         self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
         self.received: dict[str, int] = {}
+        self.begun: dict[str, int] = {}  # what is being received beside Spark's work, or was
         self.report: dict[str, Any] | None = None
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
@@ -202,7 +203,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             any_new = any_new or plan is not old
             offset.queues[key] = plan
         taken = sum(
-            offset.queues[key].wanted for key in seen if offset.queues[key].sequence > _done(begun, key)
+            offset.queues[key].wanted for key in seen if offset.queues[key].sequence > begun.done(key)
         )
         if self.report:
             self.report["backlog"] = max(0, self.report["backlog"] - taken)
@@ -237,8 +238,14 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = plan.sequence == plan.first + 1 or not self.options.failOnDataLoss
         who = (offset.owner, offset.lineage, plan.sequence)
         order = Order(plan.wanted, plan.most_bytes or None, plan.after, plan.bound, self.match)
+
+        def claim() -> Claimed:
+            return run(manager, pipelines.claim(queue, *who, order, first, lambda: point("mid-claim")))
+
+        # A search goes on where it has stopped, which only one can.
+        few = bool(self.match) or plan.wanted <= ONE_CALL
         try:
-            claimed = run(manager, pipelines.claim(queue, *who, order, first, lambda: point("mid-claim")))
+            claimed = self._tools().pair.run(claim, few)
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
                 raise
@@ -252,13 +259,14 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Receive everything up to this offset, or move it to the journal where the queue keeps one."""
+        """Receive everything up to this offset, or move it to the journal where the queue keeps one. What goes on
+        beside Spark's work since ``latestOffset`` is not waited for: the next claim does."""
         with told():
             offset = Offset.parse(end)
-            self._tools().beside.settle()
             point("before-commit")
             for key, plan in offset.queues.items():
-                self._receive(offset, key, plan)
+                if plan.sequence > self.begun.get(key, 0):
+                    self._receive(offset, key, plan)
             point("after-commit")
 
     def stop(self) -> None:
@@ -306,16 +314,15 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for key, plan in begun.queues.items():
             if self.turns.get(key, True):
                 self._receive(begun, key, plan)
-        late = [
-            (key, plan) for key, plan in begun.queues.items() if plan.sequence > self._received(key, plan)
-        ]
+        late = {key: plan for key, plan in begun.queues.items() if plan.sequence > self._received(key, plan)}
 
         def receive() -> None:
-            for key, plan in late:
+            for key, plan in late.items():
                 self._receive(begun, key, plan)
 
         if late:
             self._tools().beside.start(receive)
+            self.begun.update({key: plan.sequence for key, plan in late.items()})
 
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
@@ -333,9 +340,13 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name, _, path = key.partition("/")
         manager = manager_of(self.options.address, name)
         queue = address(manager, path, plan.generation)
+        who = (offset.owner, offset.lineage, sequence)
+
+        def receive() -> int:
+            return run(manager, pipelines.commit(queue, *who, between=lambda: point("mid-commit")))
+
         try:
-            who = (offset.owner, offset.lineage, sequence)
-            run(manager, pipelines.commit(queue, *who, between=lambda: point("mid-commit")))
+            self._tools().pair.run(receive, plan.wanted <= ONE_CALL)
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
                 raise
@@ -374,11 +385,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return seen
 
 
-def _done(begun: Offset, key: str) -> int:
-    plan = begun.queues.get(key)
-    return plan.sequence if plan else 0
-
-
 def _any(begun: Offset, seen: dict[str, Backlog]) -> bool:
     """Is there anything to do: messages, or a claim of a named consumer that is still open?"""
     for key, each in seen.items():
@@ -386,16 +392,3 @@ def _any(begun: Offset, seen: dict[str, Backlog]) -> bool:
         if each.available or (each.claim and each.claim.sequence > max(each.claim.committed, plan.sequence)):
             return True
     return False
-
-
-def share(available: dict[str, int], limit: int) -> dict[str, int]:
-    """How many messages each queue gives to a micro-batch of ``limit`` (0: all), by its part of the
-    backlog."""
-    total = sum(available.values())
-    if not limit or total <= limit:
-        return available
-    shares = {key: count * limit // total for key, count in available.items()}
-    left = limit - sum(shares.values())
-    for key in sorted(available, key=lambda key: available[key] * limit % total, reverse=True)[:left]:
-        shares[key] += 1
-    return shares

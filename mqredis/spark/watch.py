@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
@@ -14,6 +14,11 @@ from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.keys import encode
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run
+
+R = TypeVar("R")
+
+#: Messages that one call of a claim takes, or receives, at most (lua/lib/claim: run).
+ONE_CALL = 1_000
 
 
 class Beacon:
@@ -89,6 +94,26 @@ class Beside:
             return False
         work.result()
         return True
+
+
+class Pair:
+    """Two threads for one loop of calls that may be repeated, so that the server never waits for this process."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, work: Callable[[], R], few: bool) -> R:
+        """Do it here and in the other thread, unless there are ``few`` calls; both have ended then. Raises what it
+        raised."""
+        if few:
+            return work()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1)
+        other = self._pool.submit(work)
+        try:
+            return work()
+        finally:
+            other.result()
 
 
 def _wait(manager: QueueManager, queues: Sequence[tuple[Address, str]], seconds: float) -> bool:

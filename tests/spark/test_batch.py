@@ -66,6 +66,10 @@ def test_filters_are_pushed_down_and_true(spark, options, fill):
     plan = wanted._jdf.queryExecution().executedPlan().toString()
     assert "Filter (" not in plan, plan
     assert sorted(row.lookup_id for row in wanted.collect()) == ids[11:21]
+    some = frame.where(frame.lookup_id.isin(ids[7], ids[3], ids[300]))
+    assert sorted(row.lookup_id for row in some.collect()) == [ids[3], ids[7], ids[300]]
+    assert frame.where(frame.lookup_id < 0).count() == 0
+    assert frame.where(frame.lookup_id > ids[-1]).count() == 0
     assert frame.where("priority in (6, 7) and label like 'label%'").count() == 2
     assert frame.where("not priority = 3").count() == 7
     assert frame.where("label = 'label 5' or priority = 0").count() == 2

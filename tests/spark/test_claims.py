@@ -133,9 +133,12 @@ def test_what_is_done_is_received_before_the_next_claim(options, qm, fill):
     info = qm.queue_info("orders")
     assert (info.messages, info.locked) == (1500, 1000)
     end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1000))
-    reader.commit(end)
+    reader.commit(end)  # waits for nothing: Spark goes on meanwhile
+    assert len(rows(reader, end, upto)) == 500
     info = qm.queue_info("orders")
-    assert (info.messages, info.locked) == (500, 0)
+    assert (info.messages, info.locked) == (500, 500)
+    reader.commit(upto)
+    assert qm.queue_info("orders").messages == 0
     assert qm.doctor().findings == ()
 
 

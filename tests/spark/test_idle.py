@@ -82,15 +82,23 @@ def test_a_query_waits_while_every_group_is_held_elsewhere(options, qm, monkeypa
     assert take(reader, start)[1] == [b"1"]
 
 
-def test_progress_tells_backlog_and_age(redis_server, clocked):
+def test_progress_tells_backlog_and_age(redis_server, clocked, mode):
     clocked.create_queue("aged")
     clocked.open("aged").send_many([b"x"] * 10)
     clocked.advance_clock(90)
     given = {"url": redis_server.url, "queueManager": clocked.name, "queue": "aged"}
-    reader = make(given)
+    reader = make(given, readMode=mode)
     start = reader.initialOffset()
-    reader.latestOffset(start, ReadMaxRows(4))
+    end = reader.latestOffset(start, ReadMaxRows(4))
     report = reader.reportLatestOffset()
     assert report["backlog"] == 6
     assert 90_000 <= report["oldestAgeMs"] < 3_690_000
     assert report["queues"] == {f"{clocked.name}/aged": 10}
+    rows(reader, start, end)
+    upto = reader.latestOffset(end, ReadMaxRows(6))
+    assert len(rows(reader, end, upto)) == 6
+    clocked.open("aged").send(b"x", priority=6)
+    reader.latestOffset(upto, ReadMaxRows(1))
+    report = reader.reportLatestOffset()
+    assert report["backlog"] == 0
+    assert 0 <= report["oldestAgeMs"] < 90_000

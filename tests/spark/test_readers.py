@@ -6,12 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import mqredis
+from mqredis.spark import batch
 from mqredis.spark import options as parsing
-from mqredis.spark.receive import ReceiveReader, share
+from mqredis.spark.connection import fields
+from mqredis.spark.offsets import share
+from mqredis.spark.receive import ReceiveReader
 from mqredis.spark.schema import SCHEMA
 from mqredis.spark.sink import BatchWriter
 
@@ -139,3 +143,38 @@ def test_a_trigger_is_shared_by_backlog():
     assert share({"a": 300, "b": 100}, 100) == {"a": 75, "b": 25}
     assert share({"a": 1, "b": 0, "c": 2}, 2) == {"a": 1, "b": 0, "c": 1}
     assert share({"a": 5}, 0) == {"a": 5}
+
+
+@pytest.mark.parametrize(
+    "condition, calls, count",
+    [
+        ([], 4, 1000),
+        ([("GreaterThanOrEqual", 950)], 1, 50),
+        ([("LessThan", 50)], 1, 50),
+        ([("GreaterThan", 400), ("LessThanOrEqual", 450)], 1, 50),
+        ([("In", (3, 203))], 1, 2),
+    ],
+)
+def test_filters_on_ids_spare_reading(options, fill, condition, calls, count, monkeypatch):
+    """Of 1,000 messages only those pages are fetched that can match, by 250."""
+    fill(count=1000)
+    given = {**options, "queue": "orders", "fetchSize": "250"}
+    whole = batch.PushingReader(parsing.parse(given), SCHEMA)
+    everything = [some for part in whole.partitions() for some in whole.read(part)]
+    ids = sorted(number for some in everything for number in some.column("lookup_id").to_pylist())
+    reader = batch.PushingReader(parsing.parse(given), SCHEMA)
+    named = {
+        kind: tuple(ids[n] for n in value) if isinstance(value, tuple) else ids[value]
+        for kind, value in condition
+    }
+    reader.pushFilters([getattr(ds, kind)(("lookup_id",), value) for kind, value in named.items()])
+    fetched = []
+
+    def counted(manager: Any, key: str, names: Any) -> Any:
+        fetched.append(key)
+        return fields(manager, key, names)
+
+    monkeypatch.setattr("mqredis.spark.fetch.fields", counted)
+    found = [some.num_rows for part in reader.partitions() for some in reader.read(part)]
+    assert sum(found) == count
+    assert len([key for key in fetched if key.endswith(":m")]) == calls

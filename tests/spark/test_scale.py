@@ -7,13 +7,16 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from redis.crc import key_slot
 
 import mqredis
 from mqredis.keys import ManagerKeys
+from mqredis.spark.pipelines import command
 from tests.drivers.kit import until
 from tests.spark.conftest import CHECKOUT, environment
 from tests.spark.test_stream import Collected, drain, stream
@@ -49,6 +52,28 @@ def test_other_sessions(kind, qm, options, fill, tmp_path):
     assert sorted(int(m.text) for m in qm.open("out").browse()) == list(range(1000))
     assert qm.queue_info("more").messages == 100
     assert (qm.queue_info("in").messages, qm.queue_info("in").locked) == (0, 0)
+
+
+@pytest.mark.spark_sessions
+def test_pipelines_through_spark_submit(qm, options, fill, tmp_path):
+    """The scripts in a driver of spark-submit, as an operator starts them: there and back again."""
+    fill(count=30, journaling=True).receive_many(20, 0)
+    qm.create_queue("again")
+    home, script = Path(pyspark.__file__).parent, Path(command.__file__)
+    where = ["--url", options["url"], "--manager", qm.name]
+    lake = str(tmp_path / "lake")
+    for arguments, found in [
+        (["archive", lake, *where], {"archived": 20}),
+        (["replay", lake, "once", "--queue", "again", *where], {"sent": 20}),
+        (["replay", lake, "once", "--queue", "again", *where], {"sent": 0}),
+    ]:
+        done = subprocess.run(
+            [str(home / "bin" / "spark-submit"), "--master", "local[1]", str(script), *arguments],
+            env={**environment(), "SPARK_HOME": str(home)}, cwd=tmp_path, capture_output=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:].decode()
+        assert json.loads(done.stdout.splitlines()[-1]) == found
+    assert sorted(int(m.text) for m in qm.open("again").browse()) == list(range(20))
 
 
 class Cluster:
