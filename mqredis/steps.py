@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from mqredis.errors import InvariantBroken, MqError
 from mqredis.keys import KeySet
 from mqredis.models import Durability
+
+#: What reading an answer of other types, shape or length than its script gives may end in.
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,4 +117,14 @@ Operation = Generator[Step, Any, R]
 def perform(call: Call[T]) -> Operation[T]:
     """Run one script and parse what it answered."""
     status, payload = yield call
-    return call.parse(status, payload)
+    return understand(call, status, payload)
+
+
+def understand(call: Call[T], status: int, payload: Payload) -> T:
+    """What an answer means: raises the error that a refusal stands for, InvariantBroken if it makes no sense."""
+    try:
+        return call.parse(status, payload)
+    except MqError:
+        raise
+    except _SENSELESS as error:
+        raise InvariantBroken(f"{call.script} answered {str(payload)[:80]}: {error!r:.200}") from error

@@ -49,9 +49,9 @@ def decode(
 
     ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
     """
-    sound = _SOUND(record)
-    counts = _counts.get(state) or _read(state)
     try:
+        sound = _SOUND(record)
+        counts = _counts.get(state) or _read(state)
         if sound is None or counts is None:
             raise ValueError("its state" if sound else "its record")
         end = sound.end()
@@ -61,7 +61,7 @@ def decode(
             "body": record[end:],
             PENDING: (_whole, _one, record[: end - 1].decode(), counts, bool(state), taken, incarnation),
         }
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         where = lookup_id[:16].decode("ascii", "backslashreplace")
         raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
     return lazy(Message, fields)

@@ -15,7 +15,7 @@ from mqredis.commands.common import Address, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
-from mqredis.steps import Call, Operation, perform
+from mqredis.steps import Call, Operation, perform, understand
 
 R = TypeVar("R")
 #: By itself: a look into an enumeration costs as much as a call.
@@ -35,7 +35,7 @@ def reach(address: Address, call: Call[R]) -> Operation[R]:
     for _ in range(ROUNDS):
         status, payload = yield call
         if status != _KEYS_CHANGED:
-            return call.parse(status, payload)
+            return understand(call, status, payload)
         paths = [keys.decode(text(item)) for item in payload]
         yield from provide(address.manager, paths)
         address.bring(paths)

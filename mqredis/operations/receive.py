@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis.commands import read
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
-from mqredis.errors import InvalidArgument, InvalidHandle, LockLost
+from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
 from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, handle_of, lease_of, owner_of
@@ -235,12 +235,14 @@ def settle_one(handle: Handle, action: str, fence: str, key: str, lease: float |
 
 
 def lock_lost(why: str, lookup_id: int) -> LockLost:
-    """The exception for a lock that is not held any more."""
+    """The exception for a lock that is not held any more. Raises InvariantBroken for a reason that is none."""
     text = {
         "a": "its lease lapsed and the message is available again",
         "f": "its lease lapsed and somebody else holds the message",
         "g": "the message is gone",
-    }[why]
+    }.get(why)
+    if text is None:
+        raise InvariantBroken(f"settle answered {why!r:.80} of message {lookup_id:#018x}")
     # Of the text: available or gone (D33) is out of sequence. That somebody else may hold it is ours.
     status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
     return LockLost(f"the lock on message {lookup_id:#018x} is lost: {text}", status=status)

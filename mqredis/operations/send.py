@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mqredis import codec
 from mqredis.commands import send as commands
-from mqredis.errors import InvalidArgument, MessageTooLarge, complaint
+from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
@@ -167,6 +167,8 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
 
 
 def _sent(handle: Handle, messages: Sequence[Outgoing], lookup_ids: Sequence[str]) -> list[Sent]:
+    if len(lookup_ids) != len(messages):
+        raise InvariantBroken(f"send answered {len(lookup_ids)} ids for {len(messages)} messages")
     incarnation = handle.context.incarnation
     return [
         _answer_to(message, incarnation, lookup_id)

@@ -21,6 +21,7 @@ MODULES = (
     "wakeups_bar",
     "server_bar",
     "soak_bar",
+    "replies_bar",
     "doctor_bar",
     "mutation_bar",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,7 @@ class Stage:
         return out
 
 
-Story = Callable[[Stage], Awaitable[Any]]
+Story = Callable[[Stage], Coroutine[Any, Any, Any]]
 STORIES: dict[str, Story] = {}
 
 
