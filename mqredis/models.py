@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.errors import MatchOptionsError
-from mqredis.plain import DEFAULTS, plain
+from mqredis.plain import plain_with
 from mqredis.unvalidated import Lazy, defaults_of, put
 
 PropertyValue = str | int | float | bool | bytes | None
@@ -179,7 +179,8 @@ class Outgoing(Lazy, _Model):
         __init__.__pydantic_base_init__ = True  # what is validated as a model needs no detour over it
 
 
-DEFAULTS.update(defaults_of(Outgoing))
+#: The look at the fields of an Outgoing.
+plain = plain_with(defaults_of(Outgoing))
 
 
 class Message(Lazy, _Model):

@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from mqredis import codec
 from mqredis.commands import send as commands
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
-from mqredis.models import Journal, Outgoing, Sent
+from mqredis.models import Journal, Outgoing, Sent, plain
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.plain import plain
 from mqredis.steps import Operation
 from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 

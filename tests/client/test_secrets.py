@@ -18,7 +18,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import MqError, Settings
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer, free_port
 
 #: With characters that are written differently in a URL, in a repr and in JSON.
 SECRET = "canary/\\'\"@:%é"
@@ -82,7 +82,7 @@ def test_nothing_that_is_printed_shows_it(server: RedisServer) -> None:
 
 def broken(server: RedisServer) -> list[str]:
     """Addresses that fail, each in its own way."""
-    dead = _free_port()
+    dead = free_port()
     wrong = IN_URL + "wrong"
     return [
         url(server, wrong),

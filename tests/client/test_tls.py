@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import trustme
 
 import mqredis
 import mqredis.asyncio
 from tests.support.server import RedisServer
+from tests.support.tls import serve_tls
 
 Serve = Callable[..., tuple[str, Path]]
 
@@ -23,28 +21,8 @@ def serve(tmp_path: Path, start_server: Callable[..., RedisServer]) -> Serve:
     """Starts a server whose certificate is for the given names: its address, and its authority's certificate."""
 
     def start(*names: str) -> tuple[str, Path]:
-        authority = trustme.CA()
-        given = authority.issue_cert(*names)
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        given.private_key_pem.write_to_path(str(tmp_path / "server.key"))
-        given.cert_chain_pems[0].write_to_path(str(tmp_path / "server.pem"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        options = {
-            "tls-port": port,
-            "tls-cert-file": str(tmp_path / "server.pem"),
-            "tls-key-file": str(tmp_path / "server.key"),
-            "tls-ca-cert-file": str(tmp_path / "ca.pem"),
-            "tls-auth-clients": "no",
-        }
-        try:
-            start_server(options=options)
-        except RuntimeError as error:
-            if re.search(r"tls-port.*\s+Bad directive|Failed finding TLS support", str(error)):
-                pytest.skip("this server was built without TLS")
-            raise
-        return f"127.0.0.1:{port}/0", tmp_path / "ca.pem"
+        address, authority = serve_tls(start_server, tmp_path, *names)
+        return f"{address}/0", authority
 
     return start
 

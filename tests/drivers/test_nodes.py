@@ -17,7 +17,7 @@ from mqredis.drivers import AsyncDriver, Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
 from tests.drivers.kit import FAST, add, put, read, take, until
 from tests.support.cluster import Cluster
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer, free_port
 
 
 def waiting(driver: Driver) -> bool:
@@ -82,7 +82,7 @@ class Sentinel:
     """A sentinel that decides alone."""
 
     def __init__(self, primary: int, directory: Path) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         config = directory / "sentinel.conf"
         config.write_text(
             f"port {self.port}\ndir {directory}\nsentinel monitor shop 127.0.0.1 {primary} 1\n"

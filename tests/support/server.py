@@ -75,7 +75,7 @@ class RedisServer:
         self.directory = _short_directory()
         self.socket_path = self.directory / "redis.sock"
         self.log_path = self.directory / "redis.log"
-        self.port = _free_port(bus="cluster-enabled" in (options or {})) if tcp else 0
+        self.port = free_port(bus="cluster-enabled" in (options or {})) if tcp else 0
         self.options: dict[str, str] = {
             "port": str(self.port),
             "bind": "127.0.0.1",
@@ -222,7 +222,7 @@ def _short_directory() -> Path:
     return path
 
 
-def _free_port(*, bus: bool = False) -> int:
+def free_port(*, bus: bool = False) -> int:
     """A port that nobody uses. ``bus``: nor the one 10,000 above, where a cluster's node takes its place by itself."""
     while True:
         with socket.socket() as probe, socket.socket() as above:

@@ -17,7 +17,7 @@ import celery.exceptions
 import pytest
 
 import mqredis
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer, free_port
 from tests.transport.kit import WAIT
 
 
@@ -108,7 +108,7 @@ def test_a_worker_is_not_deaf_after_a_restart(own, app, worker, pool):
 def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_path):
     """Flower's own pages of the worker and the tasks, as JSON: all that it shows comes through the broker."""
     worker("-E", "-P", "solo", "-n", "shown@here")
-    port = _free_port()
+    port = free_port()
     command = [
         sys.executable,
         "-m",

@@ -9,13 +9,13 @@ from typing import Any
 
 import kombu
 import pytest
-import trustme
 
 import mqredis.kombu  # noqa: F401 - for its effect
 from tests.drivers.kit import until
 from tests.drivers.test_nodes import Sentinel
 from tests.support.cluster import Cluster
-from tests.support.server import RedisServer, _free_port
+from tests.support.server import RedisServer
+from tests.support.tls import serve_tls
 from tests.transport.conftest import OPTIONS
 from tests.transport.kit import WAIT
 
@@ -23,22 +23,8 @@ Start = Callable[..., RedisServer]
 
 
 def _tls(start_server: Start, folder: Path) -> str:
-    authority = trustme.CA()
-    given = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    given.private_key_pem.write_to_path(str(folder / "server.key"))
-    given.cert_chain_pems[0].write_to_path(str(folder / "server.pem"))
-    port = _free_port()
-    start_server(
-        options={
-            "tls-port": port,
-            "tls-cert-file": str(folder / "server.pem"),
-            "tls-key-file": str(folder / "server.key"),
-            "tls-ca-cert-file": str(folder / "ca.pem"),
-            "tls-auth-clients": "no",
-        }
-    )
-    return f"mqredis+rediss://127.0.0.1:{port}/0?ssl_ca_certs={folder / 'ca.pem'}"
+    address, authority = serve_tls(start_server, folder, "127.0.0.1")
+    return f"mqredis+rediss://{address}/0?ssl_ca_certs={authority}"
 
 
 class Watched:
