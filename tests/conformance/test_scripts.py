@@ -6,10 +6,15 @@ import pytest
 
 from tests.conformance.cases import BASIS
 from tests.conformance.script import Case, cases, play
-from tests.conformance.tables import reads, rest
+from tests.conformance.tables import cursors, queues, reads, settling, waits
 
-TABLES = {**vars(reads), **vars(rest)}
-CASES = [case for name, table in TABLES.items() if name.isupper() for case in cases(table)]
+CASES = [
+    case
+    for module in (reads, cursors, settling, waits, queues)
+    for name, table in vars(module).items()
+    if name.isupper()
+    for case in cases(table)
+]
 
 
 def marked(case: Case):
