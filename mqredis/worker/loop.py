@@ -6,7 +6,6 @@ The locks of handled messages are committed by the call that reads the next ones
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
@@ -396,20 +395,3 @@ class Loop:
 
     def _lost(self, error: MqError) -> None:
         log.warning("%s: %s; it may be handled again", self.consumer.name, error)
-
-
-class Rate:
-    """A token bucket: so many messages per second, for all threads of a consumer."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._next = 0.0
-        self._lock = threading.Lock()
-
-    def pause(self, count: int) -> float:
-        """Seconds to wait before the next ``count`` messages; they count as taken."""
-        with self._lock:
-            now = time.monotonic()
-            start = max(self._next, now)
-            self._next = start + count / self._per_second
-            return start - now

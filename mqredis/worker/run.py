@@ -17,7 +17,8 @@ from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExist
 from mqredis.steps import Listen, Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Keeper
-from mqredis.worker.loop import LOOK_SECONDS, Loop, Rate
+from mqredis.worker.loop import LOOK_SECONDS, Loop
+from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Schedule
 
 log = logging.getLogger("mqredis.worker")

@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis.worker import Cancelled, Retry, Unit, Worker
-from mqredis.worker.loop import Rate
+from mqredis.worker.rate import Rate
 
 WAIT = 60.0
 
@@ -251,7 +251,7 @@ def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
 
     original = Rate.pause
     still = SimpleNamespace(monotonic=lambda: 0.0)  # so it does not matter how long handling takes
-    monkeypatch.setattr("mqredis.worker.loop.time", still)
+    monkeypatch.setattr("mqredis.worker.rate.time", still)
 
     def pause(self, count):
         pauses.append(original(self, count))
