@@ -7,7 +7,7 @@ from typing import Any
 
 from mqredis import embedded
 from mqredis.cli import acl
-from mqredis.cli.common import Arguments, Output, Subparsers, command, number, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, number, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
 from mqredis.reports import Finding
@@ -71,8 +71,9 @@ def _doctor(arguments: Arguments, output: Output) -> Exit:
             print(f"durability={level.name:<14} {'yes' if level.reachable else 'no'}: {level.text}")
         cut = "" if report.consistent else ", too busy for sums and cross references"
         print(
-            f"{report.manager}: {report.queues} queues, {report.messages} messages, {report.transactions} open "
-            f"transactions, {report.sessions} sessions{cut}; {len(report.findings)} broken invariants, "
+            f"{report.manager}: {counted(report.queues, 'queue')}, {counted(report.messages, 'message')}, "
+            f"{counted(report.transactions, 'open transaction')}, {counted(report.sessions, 'session')}{cut}; "
+            f"{counted(len(report.findings), 'broken invariant')}, "
             f"acknowledged changes have reached: {report.server['ack_level']}"
         )
     if not report.healthy:
@@ -121,7 +122,7 @@ def _quota(arguments: Arguments, output: Output) -> Exit:
 def _maintain(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         calls = qm.maintain()
-    output.line(f"served in {calls} calls", calls=calls)
+    output.line(f"served in {counted(calls, 'call')}", calls=calls)
     return Exit.DONE
 
 

@@ -106,6 +106,11 @@ def number(text: str) -> int | float | str:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is neither a number nor 'none'") from None
 
 
+def counted(count: int, thing: str) -> str:
+    """So many of a thing, for a line of output: "1 message", "2 messages"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def shown(value: Any) -> str:
     """A value in a table."""
     if value is None:

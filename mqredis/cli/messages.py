@@ -16,6 +16,7 @@ from mqredis.cli.common import (
     Subparsers,
     chosen,
     command,
+    counted,
     identifier,
     lookup_id,
     match_options,
@@ -269,5 +270,7 @@ def _move(arguments: Arguments, output: Output) -> Exit:
             except (MessageNotFound, MessageLocked):
                 if arguments.lookup_id:
                     raise  # asked for by name; of the others somebody else was faster
-    output.line(f"moved {moved} messages", source=arguments.source, target=arguments.target, moved=moved)
+    output.line(
+        f"moved {counted(moved, 'message')}", source=arguments.source, target=arguments.target, moved=moved
+    )
     return Exit.DONE

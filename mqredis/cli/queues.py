@@ -13,6 +13,7 @@ from mqredis.cli.common import (
     Subparsers,
     chosen,
     command,
+    counted,
     match_options,
     number,
     open_manager,
@@ -131,10 +132,12 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
         held = qm.queue_info(arguments.name).messages
         if held and not arguments.yes:
             raise InvalidArgument(
-                f"queue {arguments.name} holds {held} messages: add --yes to delete them with it"
+                f"queue {arguments.name} holds {counted(held, 'message')}: add --yes to delete the queue all the same"
             )
         removed = qm.delete_queue(arguments.name)
-    output.line(f"deleted {arguments.name} with {removed} messages", name=arguments.name, removed=removed)
+    output.line(
+        f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed
+    )
     return Exit.DONE
 
 
@@ -145,5 +148,5 @@ def _purge(arguments: Arguments, output: Output) -> Exit:
         with output.counter("purging", total) as tick:
             removed = queue.purge(**how)
             tick(removed)
-    output.line(f"removed {removed} messages", name=arguments.name, removed=removed)
+    output.line(f"removed {counted(removed, 'message')}", name=arguments.name, removed=removed)
     return Exit.DONE

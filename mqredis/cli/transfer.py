@@ -10,7 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
+from mqredis.cli.common import (
+    Arguments,
+    Output,
+    Subparsers,
+    chosen,
+    command,
+    counted,
+    match_options,
+    open_manager,
+)
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
@@ -57,7 +66,9 @@ def _export(arguments: Arguments, output: Output) -> Exit:
             count += 1
         file.flush()
     if arguments.file is not None:
-        output.line(f"{count} messages written to {arguments.file}", queue=arguments.queue, messages=count)
+        output.line(
+            f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count
+        )
     return Exit.DONE
 
 
@@ -89,7 +100,7 @@ def _import(arguments: Arguments, output: Output) -> Exit:
             if alive:
                 send_batch(qm, queue, alive)
             sent += len(alive)
-    text = f"sent {sent} messages" + (f", {expired} had expired" if expired else "")
+    text = f"sent {counted(sent, 'message')}" + (f", {expired} had expired" if expired else "")
     output.line(text, queue=arguments.queue, messages=sent, expired=expired)
     return Exit.DONE
 
@@ -116,7 +127,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 rate=arguments.rate,
                 **how,
             )
-    output.line(f"put back {moved} messages", source=arguments.source, messages=moved)
+    output.line(f"put back {counted(moved, 'message')}", source=arguments.source, messages=moved)
     return Exit.DONE
 
 

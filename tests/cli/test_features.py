@@ -79,7 +79,7 @@ def test_redrive_of_what_matches(run: Run) -> None:
     assert run("redrive", source, "--group-id", "g3", "--to", "other", "--json").rows[0]["messages"] == 0
     assert (
         run("redrive", source, "--group-id", "g2", "--rate", "100", "--to", "other").out
-        == "put back 1 messages\n"
+        == "put back 1 message\n"
     )
     assert run("receive", "other", "--count", "0").out == "3\n1\n2\n"
     run("redrive", source, "--selector", "n = = 1", code=Exit.USAGE)

@@ -37,7 +37,7 @@ def test_a_task_and_its_result(tasks):
     assert result.enqueued_at is not None
     same = tasks.add.get_result(result.id)
     assert (same.status, same.args, same.kwargs) == (TaskResultStatus.READY, [1], {"y": 2})
-    assert work() == "1 tasks\n"
+    assert work() == "1 task\n"
     assert tasks.done == [(1, 2)]
     result.refresh()
     assert result.return_value == 3
@@ -75,7 +75,7 @@ def test_a_task_may_wait_for_its_time(tasks):
     assert tasks.add.get_result(result.id).task.run_after == later
     assert work() == "0 tasks\n"
     task_backends["default"].client.manager.advance_clock(3601)
-    assert work() == "1 tasks\n"
+    assert work() == "1 task\n"
 
 
 def test_a_task_that_fails(tasks):
@@ -106,7 +106,7 @@ def test_without_results(tasks, options):
     with override_settings(TASKS={"default": {**_backend(options), "OPTIONS": {**options, "RESULT_TTL": 0}}}):
         assert not task_backends["default"].supports_get_result
         result = tasks.add.enqueue(2, 2)
-        assert work() == "1 tasks\n"
+        assert work() == "1 task\n"
         assert tasks.done == [(2, 2)]
         with pytest.raises(NotImplementedError):
             result.refresh()
@@ -215,4 +215,4 @@ def test_what_the_command_refuses(tasks, options):
         with pytest.raises(CommandError, match="name the queues"):
             work()
         tasks.add.enqueue(1, 1)
-        assert work(queue=["default"]) == "1 tasks\n"
+        assert work(queue=["default"]) == "1 task\n"

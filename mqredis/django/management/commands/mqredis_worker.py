@@ -50,4 +50,4 @@ class Command(BaseCommand):
         except MqError as error:
             raise CommandError(str(error)) from error
         if options["verbosity"] > 0:
-            self.stdout.write(f"{done} tasks")
+            self.stdout.write(f"{done} task" if done == 1 else f"{done} tasks")
