@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from mqredis.status import Status
 
 #: How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
+_IDS = re.compile(rb"(?:[\da-f]{16})++").fullmatch
 
 
 def subqueue_parts(path: object) -> tuple[str, str]:
@@ -71,6 +73,13 @@ def check(status: int, message: str = "") -> None:
     """Raise the exception that stands for a refusal."""
     if status != _OK:
         raise error_for(status, message)
+
+
+def joined(ids: bytes) -> bytes:
+    """Lookup ids of a reply, one after the other: one at least. Raises ValueError for anything else."""
+    if _IDS(ids) is None:
+        raise ValueError(f"{ids!r:.80} are no lookup ids")
+    return ids
 
 
 def number(data: bytes | int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.common import Address, check, joined, number, text
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -61,10 +61,8 @@ _LARGE = frozenset(b"89abcdefopqrstuv")
 
 def _messages(payload: Payload, at: int) -> list[Raw]:
     """The messages of a reply from element ``at`` on (lua/lib/message.lua)."""
-    ids, states, records = payload[at], payload[at + 1].split(b","), payload[at + 2 :]
+    ids, states, records = joined(payload[at]), payload[at + 1].split(b","), payload[at + 2 :]
     count = len(ids) // 16
-    if not count:
-        raise ValueError("no message")
     if count == len(records) == len(states) == 1:
         return [(ids, states[0], records[0])]
     if len(records) != count:

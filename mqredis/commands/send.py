@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import Address, check
+from mqredis.commands.common import Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
 BATCH = 256
-_IDS = re.compile(rb"(?:[\da-f]{16})+").fullmatch
 
 
 @dataclass(slots=True)
@@ -40,8 +38,6 @@ def send(
 
 def _parse(status: int, payload: Payload) -> Accepted:
     check(status)
-    if not _IDS(payload[0]):
-        raise ValueError("no ids")
-    ids = payload[0].decode()
+    ids = joined(payload[0]).decode()
     several = [ids] if len(ids) == 16 else [ids[n : n + 16] for n in range(0, len(ids), 16)]
     return Accepted(several, payload[1].decode())
