@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ Head = dict[str, str]
 
 #: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/lib/record).
 _SPECIAL, _LARGE = b"13579bdfhjlnprtv", b"89abcdefopqrstuv"
+_FLAG = itemgetter(13)
 #: Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30
 
@@ -60,7 +62,7 @@ def needs_record(columns: Collection[str]) -> bool:
 
 def flags(records: Sequence[bytes]) -> bytes:
     """The flag digits that occur in these records, each once."""
-    return bytes({record[13] for record in records})
+    return bytes(set(map(_FLAG, records)))
 
 
 def any_special(found: bytes) -> bool:
