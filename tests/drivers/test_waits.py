@@ -233,3 +233,29 @@ def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) 
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(driver.run, operation()).result(30) == "cancelled"
+
+
+def test_a_subscription_that_the_server_throws_out(
+    start_server: Callable[..., RedisServer], connect: Callable[..., Driver]
+) -> None:
+    """Its output buffer has run over: who waits subscribes again and looks, long before a re-check."""
+    server = start_server(options={"client-output-buffer-limit": "pubsub 1kb 1kb 1"})
+    driver, other = connect(server.url, SLOW), connect(server.url)
+    with server.client() as raw, ThreadPoolExecutor(1) as pool:
+
+        def subscribers() -> set[str]:
+            return (
+                {client["id"] for client in raw.client_list(_type="pubsub")}
+                if raw.pubsub_channels()
+                else set()
+            )
+
+        seen: list[Any] = []
+        future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
+        until(lambda: bool(subscribers()))
+        first = subscribers()
+        raw.publish(raw.pubsub_channels()[0], b"x" * 100_000)
+        until(lambda: bool(subscribers() - first))
+        other.run(put(driver.core.keys))
+        assert future.result(30) == "taken"
+    assert seen[0] == "k"
