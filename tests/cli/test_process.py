@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import mqredis
 from tests.support.counts import set_count
 from tests.support.server import RedisServer
@@ -18,8 +20,13 @@ from tests.support.server import RedisServer
 Start = Callable[..., subprocess.Popen[str]]
 
 
+#: For a process that hangs, in seconds: far more than one takes on a machine that has other things to do.
+PATIENCE = 150
+pytestmark = pytest.mark.timeout(600)  # some tests start half a dozen of them
+
+
 def end(process: subprocess.Popen[str], stdin: str = "") -> tuple[int, str, str]:
-    out, err = process.communicate(stdin, timeout=30)
+    out, err = process.communicate(stdin, timeout=PATIENCE)
     return process.returncode, out, err
 
 
@@ -104,7 +111,7 @@ def test_a_closed_pipe_is_no_error(start: Start, redis_server: RedisServer, mana
             assert reader.stdout is not None
             reader.stdout.readline()
             reader.stdout.close()
-            assert reader.wait(30) == 0
+            assert reader.wait(PATIENCE) == 0
         assert 0 < qm.queue_info("orders").messages < 256
 
 
@@ -118,7 +125,7 @@ def test_a_terminal_gets_a_table_and_no_markup_of_strangers(redis_server: RedisS
         stdout=theirs,
     )
     os.close(theirs)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE) == 0
     shown = os.read(ours, 65536).decode()
     os.close(ours)
     assert "orders" in shown
