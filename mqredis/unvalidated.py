@@ -31,13 +31,6 @@ def fill(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
     put(model, fields)
 
 
-def construct(cls: type[M], defaults: dict[str, Any], values: dict[str, Any]) -> M:
-    """A model of these fields; ``defaults``: :func:`defaults_of` the class."""
-    model = new(cls)
-    fill(model, {**defaults, **values}, set(values))
-    return model
-
-
 #: Among the fields of a lazy model: what it finds the others with. No field can have this name.
 PENDING = ""
 #: Given the fields that are there and what is pending (of which it is the first), all fields and which were given.

@@ -37,8 +37,6 @@ EXPIRED = int(Status.SESSION_EXPIRED)
 REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
 _TOO_NEW = int(Status.SCHEMA_TOO_NEW)
-_ROLLED_BACK = int(Status.HISTORY_ROLLED_BACK)
-
 
 #: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
 OLDEST = 5
