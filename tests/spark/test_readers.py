@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 import mqredis
-from mqredis.spark import batch
+from mqredis.spark import batch, recover
 from mqredis.spark import options as parsing
 from mqredis.spark.connection import fields
 from mqredis.spark.offsets import share
@@ -124,6 +125,65 @@ def test_a_publication_is_healthy(qm, options, transactional):
     assert [m.body for m in qm.open("target").browse()] == rows["body"]
     assert qm.doctor().findings == ()
     assert qm.open("target").peek(0, match=mqredis.Match(correlation_id="c")).body == rows["body"][0]
+
+
+def test_an_operator_finishes_a_publication_that_was_begun(qm, options, monkeypatch):
+    qm.create_queue("target")
+    given = {**options, "queue": "target", "atomicPublishLimit": "100", "txnAppId": "load", "txnVersion": "0"}
+    writer = BatchWriter(parsing.parse(given))
+    bodies = [b"%d" % n for n in range(450)]
+    staged = writer.write(iter([pa.RecordBatch.from_pydict({"body": bodies})]))
+
+    def dies(place: str) -> None:
+        if place == "mid-publish":
+            raise RuntimeError("the driver is gone")
+
+    monkeypatch.setattr("mqredis.spark.sink.point", dies)
+    with pytest.raises(RuntimeError, match="the driver is gone"):
+        writer.commit([staged])
+    seen = qm.queue_info("target").messages
+    assert 0 < seen < 450
+    assert recover(qm, "app-load") == 450 - seen
+    assert recover(qm, "app-load") == 0
+    assert [m.body for m in qm.open("target").browse()] == bodies
+    assert qm.doctor().findings == ()
+
+
+def test_a_task_that_ran_several_times_writes_once(qm, options):
+    """One try died on its way, two ended (a speculative twin): what Spark reports is published, the rest goes."""
+    qm.create_queue("target")
+    writer = BatchWriter(parsing.parse({**options, "queue": "target"}))
+    bodies = [b"%d" % n for n in range(3000)]
+    part = pa.RecordBatch.from_pydict({"body": bodies})
+
+    def dies() -> Iterator[pa.RecordBatch]:
+        yield part
+        raise RuntimeError("the executor is gone")
+
+    with pytest.raises(RuntimeError, match="the executor is gone"):
+        writer.write(dies())
+    writer.write(iter([part]))
+    twin = writer.write(iter([part]))
+    stages = f"mq:{{{qm.name}}}:stage*"
+    assert len(qm._driver.command("KEYS", stages)) > 3
+    writer.commit([twin])
+    assert [m.body for m in qm.open("target").browse()] == bodies
+    assert qm._driver.command("KEYS", stages) == []
+    assert qm.doctor().findings == ()
+
+
+def test_json_bodies_become_columns_of_a_stream(options, qm):
+    qm.create_queue("orders")
+    qm.open("orders").send_many([b'{"n": 7}', b"none"])
+    shape = StructType([StructField("n", IntegerType())])
+    reader = ReceiveReader(
+        parsing.parse({**options, "queue": "orders", "pollTimeoutMs": "0", "body.schema": "n INT"}), shape
+    )
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = reader.partitions(start, end)
+    for _ in range(2):  # a task that is tried again reads the same
+        assert [batch.to_pydict() for part in parts for batch in reader.read(part)] == [{"n": [7, None]}]
 
 
 def test_an_aborted_job_takes_no_late_task(qm, options):
