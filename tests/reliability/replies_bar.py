@@ -45,7 +45,10 @@ def spoil(dice: random.Random, payload: Payload) -> Payload:
 
 @bar("hostile replies", "whatever a server answers: a call returns or raises one of our errors")
 def replies(run: Run) -> None:
-    """Every public call, with answers that are cut, longer, of other types or changed in a byte."""
+    """Every public call, with answers that are cut, longer, of other types or changed in a byte.
+
+    What becomes of the store is not judged: who believes lies asks for odd things.
+    """
     laps, dice, accept = run.size(300, 1), run.dice("replies"), Core.accept
     spoilt: list[Payload] = []
 
@@ -74,5 +77,3 @@ def replies(run: Run) -> None:
                 for queue in ("", "-t", "-n"):
                     if qm.queues(stage.name + queue):
                         qm.delete_queue(stage.name + queue)
-        report = qm.doctor()
-        assert report.healthy, report.findings[:3]
