@@ -219,7 +219,8 @@ def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
     special = broker.beside(lambda: q.receive(None, match=by("c1")))
     general = [broker.beside(lambda: q.receive(None)) for _ in range(2)]
     q.send_many([numbered(1), numbered(2)])
-    left, found = {special.future, *(reader.future for reader in general)}, []
+    left = {special.future, *(reader.future for reader in general)}
+    found: list[bytes] = []
     while len(found) < 2:
         done, left = wait(left, PATIENCE, FIRST_COMPLETED)
         assert done, found
