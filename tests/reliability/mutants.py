@@ -21,8 +21,8 @@ FILES = (
 
 _CONDITIONS = (
     (r" == ", " ~= "), (r" ~= ", " == "), (r" <= ", " < "), (r" >= ", " > "), (r"(?<![-<>=~]) < ", " <= "),
-    (r"(?<![-<>=~]) > ", " >= "), (r" and ", " or "), (r" or ", " and "), (r"\bnot ", ""),
-    (r"\btrue\b", "false"), (r"\bfalse\b", "true"), (r" \+ 1\b", " + 2"), (r" - 1\b", " - 2"),
+    (r"(?<![-<>=~]) > (?!0\b)", " >= "), (r"(?<![-<>=~]) > 0\b", " > 1"), (r" and ", " or "), (r" or ", " and "),
+    (r"\bnot ", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"), (r" \+ 1\b", " + 2"), (r" - 1\b", " - 2"),
     (r"(?<=[\w)\]]) \+ (?=[a-z])", " - "), (r"(?<=[\w)\]]) - (?=[a-z])", " + "),
 )  # fmt: skip
 _KEYS = (
@@ -34,6 +34,9 @@ _CALL = re.compile(
     r"^\s*(position\.(delete|arrive|lock|finish|drop|spread)|quota\.(add|save)|frame\.touch|release\.unlock|tx\.(add|save)|"
     r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under)|lapse\.\w+|due\.serve)\(.*\)$"
 )
+#: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
+#: the same is found: no change that anybody could notice.
+_PLAIN = re.compile(r"string\.find\((?:[^()]|\([^()]*\))*, $")
 _NOT_CODE = re.compile(r"^\s*(--|local [a-z_]+ = \{\}|$)")
 
 
@@ -91,8 +94,9 @@ def _changes(line: str) -> Iterator[str]:
         yield ""
     for pattern, new in (*_CONDITIONS, *_KEYS):
         for found in re.finditer(pattern, code):
-            if code[: found.start()].count('"') % 2 == 0:
-                yield code[: found.start()] + new + code[found.end() :]
+            before = code[: found.start()]
+            if before.count('"') % 2 == 0 and not (found[0] == "true" and _PLAIN.search(before)):
+                yield before + new + code[found.end() :]
 
 
 class Bundles(dict[str, str]):

@@ -46,6 +46,8 @@ FOLDERS = (
     "tests/doctor/test_doctor.py",
     "tests/doctor/test_plants.py",
     "tests/contract/test_cost.py",
+    "tests/reliability/test_calls.py",
+    "tests/reliability/test_regressions.py",
 )
 #: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
 TWICE = ("fake", "async", "model-sync", "test_killed")

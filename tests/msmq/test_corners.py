@@ -1,0 +1,93 @@
+"""Corners that a change of the scripts could cut without any other test noticing."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import (
+    TRANSACTIONAL_DEAD_LETTER,
+    Access,
+    Journal,
+    Outgoing,
+    RetryPolicy,
+    TransactionTooLarge,
+)
+from tests.msmq.kit import NACK_RECEIVE, classes, drain, make, read, send
+
+MEGABYTE = 1 << 20
+
+
+def test_a_message_larger_than_a_reply_comes_alone(qm):
+    q = make(qm)
+    q.send_many([b"a" * (MEGABYTE + 1), b"b"])
+    assert [len(m.body) for m in q.receive_many(2, 0)] == [MEGABYTE + 1]
+    assert [m.body for m in q.receive_many(2, 0)] == [b"b"]
+
+
+def test_a_transaction_is_full_with_its_thousandth_operation_and_not_before(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        one, two = [sent.lookup_id for sent in t.send_many([b"a", b"b"], transaction=tx)]
+    with qm.transaction() as tx:
+        t.send_many([b"x"] * 999, transaction=tx)
+        assert t.receive_by_lookup_id(one, transaction=tx).body == b"a"
+        with pytest.raises(TransactionTooLarge):
+            t.receive_by_lookup_id(two, transaction=tx)
+
+
+def test_a_transaction_takes_as_much_as_it_has_room_for(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        t.send_many([b"x"] * 1000, transaction=tx)
+    with qm.transaction() as tx:
+        t.send_many([b"x"] * 999, transaction=tx)
+        assert len(t.receive_many(2, 0, transaction=tx)) == 1
+        with pytest.raises(TransactionTooLarge):
+            t.send(b"x", transaction=tx)
+
+
+def test_a_reason_given_in_a_transaction_stands_in_the_dead_letter(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        t.send(b"a", transaction=tx, journal=Journal.DEAD_LETTER)
+    with qm.transaction() as tx:
+        tx.reject(t, t.receive(0, transaction=tx), "no such order")
+    assert [m.reason for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == ["receive_rejected: no such order"]
+
+
+def test_all_delayed_messages_that_would_expire_first_leave_a_trace_with_their_queue(qm):
+    q, _ = make(qm), make(qm, "admin")
+    for _ in range(3):
+        q.send_many([Outgoing(body=b"x", delay=60, time_to_be_received=30, **NACK_RECEIVE)] * 100)
+    qm.delete_queue("q")
+    assert classes(qm) == [0xC000] * 300
+
+
+def test_a_locked_message_behind_many_uncommitted_ones_leaves_a_trace_with_its_queue(qm):
+    t, _ = make(qm, "t", transactional=True), make(qm, "admin")
+    with qm.transaction() as tx:
+        t.send(b"locked", transaction=tx, **NACK_RECEIVE)
+    t.lock(0, lease=3600)
+    with qm.transaction() as open_one:
+        t.send_many([b"x"] * 300, transaction=open_one)
+        qm.delete_queue("t")
+        assert classes(qm) == [0xC000]
+
+
+def test_a_purge_of_a_queue_with_a_retry_policy_leaves_what_rests(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60))
+    q.send(b"r")
+    q.lock(0).abort()
+    send(q, "ab")
+    assert read(qm.open("q;retry", Access.PEEK)) == "r"
+    assert q.purge() == 2
+    qm.advance_clock(61)
+    assert [m.body for m in drain(qm, "q")] == [b"r"]
+
+
+def test_ungrouped_messages_with_an_identifier_have_their_turn(qm):
+    q = make(qm, group_exclusive=True)
+    q.send(b"a", correlation_id="c")
+    held = q.lock(0)
+    held.abort()
+    assert q.receive(0).body == b"a"

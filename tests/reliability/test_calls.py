@@ -1,0 +1,230 @@
+"""Calls that no client of ours makes at such a moment: repeated, by hand, or between two others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mqredis import codec
+from mqredis.commands import manager, queues, read, send, transactions
+from mqredis.commands.read import Found, Waiter
+from mqredis.models import Outgoing
+from tests.reliability.store import Reader
+from tests.reliability.wire import Answer, Place, Shot, fire
+from tests.support.server import RedisServer
+
+BODY = codec.encode(Outgoing(body=b"x"), "")
+#: So large that it stands beside its record.
+LARGE = codec.encode(Outgoing(body=b"x" * 500_000), "")
+
+
+@pytest.fixture
+def reader(redis_server: RedisServer) -> Iterator[Reader]:
+    """A manager with a queue ``q``. The doctor must find nothing wrong with it at the end."""
+    made = Reader(redis_server)
+    made.wire.open_session([made.keys])
+    made.create("q")
+    yield made
+    assert made.faults() == []
+    made.close()
+
+
+def history(answer: Answer) -> int:
+    return int(answer.raw[2])
+
+
+def sent(reader: Reader, place: Place, *messages: tuple[bytes, bytes | None]) -> list[str]:
+    found: list[str] = []
+    for at in range(0, len(messages), send.BATCH):
+        call = send.send(reader.address("q"), messages[at : at + send.BATCH])
+        found += reader.call(call, place).lookup_ids
+    return found
+
+
+@pytest.mark.parametrize("by", ["id", "order"])
+def test_a_repeated_call_that_locked_answers_its_message_again(reader: Reader, by: str) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    [one] = sent(reader, place, BODY)
+    if by == "id":
+        shot = fire(read.lookup(q, "lock", "current", one, grant="60000"), place)
+    else:
+        shot = fire(read.receive(q, "lock", grant="60000"), place)
+    [first, again] = reader.wire.volley([shot, shot])
+    assert first.value == again.value
+    assert again.value.messages[0][0].decode() == one
+
+
+def test_a_lock_that_nobody_ever_had_is_lost_and_the_message_available(reader: Reader) -> None:
+    place = Place("1.1")
+    [one] = sent(reader, place, BODY)
+    settled = reader.call(read.settle(reader.address("q"), [("c", "7", one)]), place)
+    assert settled.lost == [(one, "a")]
+    assert reader.ids("q") == {one}
+
+
+def test_a_hint_for_a_wait_that_is_over_does_not_choose_the_next_message(reader: Reader) -> None:
+    reader.wire.listen()
+    place, other = Place("1.1"), Place("1.2")
+    waiting(reader, place)
+    [hint] = sent(reader, other, BODY)
+    assert handed(reader, place) == f"h {hint}"
+    [first] = sent(reader, other, codec.encode(Outgoing(body=b"urgent", priority=7), ""))
+    [(taken, _, _)] = waiting(reader, place).messages
+    assert taken.decode() == first
+
+
+def waiting(reader: Reader, place: Place) -> Found:
+    """What a reader is told that begins to wait."""
+    found: Found = reader.call(read.receive(reader.address("q"), "take", waiter=Waiter("D p0 tag")), place)
+    return found
+
+
+def handed(reader: Reader, place: Place) -> str:
+    """What was handed to a slot while it waited."""
+    found = reader.wire.command("HGET", reader.keys.own[0], place.name + "!")
+    return "" if found is None else str(found.decode())
+
+
+def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(reader: Reader) -> None:
+    reader.wire.listen()
+    older, later, sender, q = Place("1.1"), Place("1.2"), Place("1.3"), reader.address("q")
+    waiting(reader, older)
+    ticket = waiting(reader, later).ticket
+    one, two = sent(reader, sender, BODY, BODY)
+    assert [handed(reader, older), handed(reader, later)] == [f"h {one}", f"h {two}"]
+    looked = reader.call(read.receive(q, "take", waiter=Waiter("D p0 tag", ticket)), later)
+    assert looked.messages[0][0].decode() == two
+
+
+def test_what_becomes_due_with_a_send_and_what_is_sent_ring_a_reader_each(reader: Reader) -> None:
+    reader.wire.listen()
+    older, later, sender = Place("1.1"), Place("1.2"), Place("1.3")
+    [due] = sent(reader, sender, codec.encode(Outgoing(body=b"x", delay=1.0), ""))
+    waiting(reader, older)
+    waiting(reader, later)
+    reader.call(manager.update(reader.keys, "clock", "2000"), sender)
+    [new] = sent(reader, sender, BODY)
+    assert [handed(reader, older), handed(reader, later)] == [f"h {due}", f"h {new}"]
+
+
+def test_what_a_lapsed_transaction_has_noted_goes_when_its_id_is_used_again(reader: Reader) -> None:
+    for path in ("a", "b"):
+        reader.create(path, transactional=True)
+    place, item = Place("1.1"), codec.encode(Outgoing(body=b"x"), "x")
+    reader.call(send.send(reader.address("a"), [item] * 3, "x", "+1000"), place)
+    reader.call(manager.update(reader.keys, "clock", "2000"), place)
+    reader.call(send.send(reader.address("b"), [item], "x", "+1000"), place)
+    assert sorted(reader.wire.command("HKEYS", reader.keys.own[1])) == [b"x", b"x:1"]
+
+
+def test_a_message_locked_and_shown_to_peeks_between_two_calls_of_a_purge_stays_so(reader: Reader) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    sent(reader, place, *[BODY] * 600)
+    locks = [reader.call(read.receive(q, "lock", count, grant="60000"), place) for count in (200, 57)]
+    removed, limit = reader.call(read.purge(q), place)
+    assert (removed, bool(limit)) == (256, True)
+    for held in locks:
+        ids = [raw[0].decode() for raw in held.messages]
+        reader.call(read.settle(q, [("c", held.fence, lid) for lid in ids]), place)
+    shown = reader.call(
+        read.lookup(q, "lock", "first", "-", grant="60000", allow_peek=True), place
+    ).messages[0][0]  # fmt: skip
+    assert reader.call(read.purge(q, limit), place) == (600 - 257 - 256 - 1, "")
+    [answer] = reader.wire.volley([Shot(read.lookup(q, "peek", "first", "-"), "", 0)])
+    assert answer.value.messages[0][0] == shown
+
+
+def test_a_large_message_that_is_locked_outlives_a_purge_until_it_is_given_back(reader: Reader) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    [large] = sent(reader, place, LARGE)
+    held = reader.call(read.receive(q, "lock", grant="60000"), place)
+    sent(reader, place, BODY, BODY)
+    assert reader.call(read.purge(q), place) == (2, "")
+    assert reader.faults() == []
+    assert reader.ids("q") == {large}
+    reader.call(read.settle(q, [("a", held.fence, large)]), place)
+    assert reader.ids("q") == set()
+
+
+def test_locks_of_a_renewed_transaction_take_its_new_deadline(reader: Reader) -> None:
+    reader.create("t", transactional=True)
+    place, t = Place("1.1"), reader.address("t")
+    fence = reader.call(transactions.begin(reader.keys, "x", 1000), place).fence
+    item = codec.encode(Outgoing(body=b"x"), "x")
+    [one] = reader.call(send.send(t, [item], "x", fence), place).lookup_ids
+    reader.call(transactions.renew(reader.keys, "x", fence, 60_000), place)
+    reader.call(manager.update(reader.keys, "clock", "2000"), place)
+    reader.call(read.receive(t, "take"), place)
+    deadline = reader.wire.command("HGET", reader.keys.own[1], "x").split()[0]
+    assert reader.wire.command("ZSCORE", reader.store().queues["t"].keys["l"], one) == deadline
+
+
+def test_a_purge_finds_an_old_delayed_message_behind_a_page_of_timers(reader: Reader) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    [old] = sent(reader, place, codec.encode(Outgoing(body=b"x", delay=900.0), ""))
+    sent(reader, place, *[codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), "")] * 255)
+    assert reader.call(read.purge(q, old[2:]), place)[0] == 1
+    assert old not in reader.ids("q")
+
+
+def look(reader: Reader) -> int:
+    """The history number that a peek answers."""
+    [answer] = reader.wire.volley([Shot(read.peek(reader.address("q")), "", 0)])
+    return history(answer)
+
+
+def test_opening_and_closing_raise_the_history_number(reader: Reader) -> None:
+    place, family, before = Place("1.1"), ("q;s", "q"), look(reader)
+    opened = fire(queues.open_handle(reader.keys, family, "5", "receive", "none"), place)
+    closed = fire(queues.close_handle(reader.keys, family, "5"), place)
+    [first, last] = reader.wire.volley([opened, closed])
+    assert before < history(first) < history(last)
+
+
+def test_a_lock_that_lapses_raises_the_history_number(reader: Reader) -> None:
+    place = Place("1.1")
+    sent(reader, place, BODY)
+    reader.call(read.receive(reader.address("q"), "lock", grant="1000"), place)
+    [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
+    assert look(reader) > history(later)
+
+
+def test_a_key_that_is_forgotten_raises_the_history_number(reader: Reader) -> None:
+    place = Place("1.1")
+    sent(reader, place, codec.encode(Outgoing(body=b"x", dedup_key="k", dedup_window=1.0), ""))
+    reader.call(read.receive(reader.address("q"), "take"), place)
+    [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
+    assert look(reader) > history(later)
+
+
+def test_a_renewal_raises_the_history_number(reader: Reader) -> None:
+    place = Place("1.1")
+    fence = reader.call(transactions.begin(reader.keys, "x", 1000), place).fence
+    before = look(reader)
+    reader.call(transactions.renew(reader.keys, "x", fence, 60_000), place)
+    assert look(reader) > before
+
+
+def test_a_queue_knows_its_next_timer_when_it_has_served_one(reader: Reader) -> None:
+    place = Place("1.1")
+    [one] = sent(reader, place, codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), ""))
+    reader.call(read.receive(reader.address("q"), "lock", grant="1000"), place)
+    reader.call(manager.update(reader.keys, "clock", "2000"), place)
+    look(reader)
+    keys = reader.store().queues["q"].keys
+    timers = reader.wire.command("ZRANGE", keys["t"], 0, -1, "WITHSCORES")
+    due = reader.wire.command("HGET", keys["q"], "counts").split()[3]
+    assert timers == [b"e" + one.encode(), due]
+
+
+def test_a_transaction_that_begins_with_a_lookup_has_a_fence_of_its_own(reader: Reader) -> None:
+    reader.create("t", transactional=True)
+    place, t, item = Place("1.1"), reader.address("t"), codec.encode(Outgoing(body=b"x"), "x")
+    one, two = reader.call(send.send(t, [item] * 2, "x", "+1000"), place).lookup_ids
+    reader.call(transactions.end(reader.keys, "x", reader.fence, "commit", ["t"]), place)
+    fences = [
+        reader.call(read.lookup(t, "tx", "current", lid, owner=owner, grant="+1000"), place).fence
+        for owner, lid in (("y", one), ("z", two))
+    ]
+    assert reader.fence == fences[1] != fences[0]
