@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mqredis.models import RetryPolicy
 from mqredis.spark.pipelines import analyse, archive, migrate, replay
 from mqredis.spark.pipelines.command import main, parser
 from tests.spark.test_stream import drain, stream
@@ -46,14 +47,23 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     queue = fill(count=30, journaling=True)
     queue.receive_many(10, 0)
     queue.lock(0).abort()
+    bad = fill("bad", 2, retry=RetryPolicy(immediate=0))
+    for _ in range(2):
+        bad.lock(0).abort()
     tables = analyse(spark, tmp_path / "report", url=redis_server.url, manager=qm.name)
     assert tables["depth"] == [
+        {"queue": "bad;poison", "state": "available", "messages": 2},
         {"queue": "orders", "state": "available", "messages": 20},
         {"queue": "orders;journal", "state": "available", "messages": 10},
     ]
-    assert tables["redeliveries"] == [{"queue": "orders", "delivery_count": 1, "messages": 1}]
+    orders = {"queue": "orders", "delivery_count": 1, "messages": 1}
+    assert [row for row in tables["redeliveries"] if row["queue"] == "orders"] == [orders]
     assert [row["messages"] for row in tables["time in queue"]] == [10]
+    assert [(row["queue"], row["messages"]) for row in tables["poison"]] == [("bad;poison", 2)]
     page = (tmp_path / "report" / "index.html").read_text()
+    for name in ("depth", "age", "throughput", "redeliveries", "time-in-queue", "poison"):
+        assert (tmp_path / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+    assert page.count('src="data:image/png') == 6
     assert "<h1>Queue manager" in page
     assert "orders;journal" in page
 
