@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import cluster, company, envs, goals, page, report, shots
+from bench import cluster, company, envs, goals, ladder, page, report, shots
 from bench.adapters import FLOOR, PEERS, UNIT, WAKED
 from bench.adapters.base import WORKS
 from bench.runner import Results, Section, run, tell
@@ -66,7 +66,8 @@ class Run:
 
     def loops_apart(self, seconds: float) -> None:
         """The fastest of them again, on two cores."""
-        peers = tuple(peer for peer in self.peers if PEERS[peer].quick and not PEERS[peer].worker)
+        steps = (peer for peer in self.peers if PEERS[peer].quick and not PEERS[peer].step)
+        peers = tuple(peer for peer in steps if not PEERS[peer].worker)
         section = Section("rates", peers, LOOPS, self.rounds or 3, 2_500, "two cores", seconds=seconds)
         self._run(section)
 
@@ -79,7 +80,7 @@ class Run:
 
     def memory(self, seconds: float) -> None:
         """Memory of a queued message."""
-        peers = tuple(peer for peer in self.peers if not PEERS[peer].worker)
+        peers = tuple(peer for peer in self.peers if not (PEERS[peer].worker or PEERS[peer].step))
         self._run(Section("memory", peers, ("memory",), 1, 1_000 if self.quick else 10_000, seconds=seconds))
 
     def _run(self, section: Section) -> None:
@@ -132,7 +133,7 @@ class Run:
     def parts(self) -> list[tuple[str, float, Callable[[float], None]]]:
         """Name and share of the time of each part, the most important first."""
         found: list[tuple[str, float, Callable[[float], None]]] = [
-            ("loops on one core", 0.30, self.loops),
+            ("loops on one core", 0.35, self.loops),
             ("workers on one core", 0.08, lambda seconds: self.workers("one core", seconds)),
             ("workers on two cores", 0.08, lambda seconds: self.workers("two cores", seconds)),
             ("waiting readers", 0.14, self.wakes),
@@ -171,7 +172,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the fastest peers, about a minute")
     parser.add_argument("--peers", help="only these, separated by semicolons: " + "; ".join(PEERS))
     parser.add_argument("--rounds", type=int, help="how many rounds")
-    parser.add_argument("--seconds", type=float, default=600, help="begin no further part after this time")
+    parser.add_argument("--seconds", type=float, default=660, help="begin no further part after this time")
     parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
     parser.add_argument("--page", type=Path, help="write this page (default of a full run: docs/bench.md)")
@@ -211,7 +212,7 @@ def main() -> None:
     name = "quick" if options.quick else "full"
     results = options.out / f"{name}.json"
     results.write_text(json.dumps(document))
-    text = f"{ABOUT}\n\n{report.report(document)}\n{goals.table(document)}\n"
+    text = f"{ABOUT}\n\n{report.report(document)}\n{ladder.table(document)}\n\n{goals.table(document)}\n"
     (options.out / f"{name}.md").write_text(text)
     print(text)
     for part, why in failed.items():

@@ -8,6 +8,8 @@ can fire the same words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _PLACE = "mq:{floor}:"
 _PARTS = "qalmstwi"
 
@@ -39,9 +41,8 @@ local function finish(k, reply)
 end
 """
 
-_LIBRARY = (
-    "#!lua name=mqfloor\n"
-    + _COMMON
+_MOVES = (
+    _COMMON
     + """
 local number, held, first, last = 0, {}, 1, 0
 local REPLY, STATE, UNTIL = "17 1763676000000 - 0 1001 16:", "1 0 0 0 286 LN 1.1 17", "1763676030000"
@@ -52,33 +53,17 @@ local function id()
     return struct.pack(">I8", number)
 end
 
--- ARGV: the token, then records. Answers their ids.
-local function put(k, argv)
+-- Records, from this argument on, behind a time if one is given. Answers their ids.
+local function put(k, argv, from, time)
     local ids, put, places, names = {}, {}, {}, {}
-    for n = 4, #argv do
-        local new, at = id(), 2 * n - 7
-        ids[n - 3], put[at], put[at + 1] = new, new, argv[n]
+    for n = from, #argv do
+        local new, at = id(), 2 * (n - from) + 1
+        ids[n - from + 1], put[at], put[at + 1] = new, new, time and time .. argv[n] or argv[n]
         places[at], places[at + 1], names[at], names[at + 1] = "0", new, "0", NAME .. new
     end
     call("HSET", k[6], unpack(put))
     call("ZADD", k[10], unpack(names))
     return ids, places
-end
-
-local function send(k, argv)
-    begin(k)
-    local ids, places = put(k, argv)
-    call("ZADD", k[4], unpack(places))
-    local text = table.concat(ids)
-    finish(k, REPLY .. text)
-    return { 0, argv[2], text }
-end
-
-local function ring(k, argv)
-    local reply = send(k, argv)
-    call("SADD", k[11], "1")
-    call("DEL", k[11])
-    return reply
 end
 
 -- Take so many of what is available: their ids, their records, what is written about each.
@@ -107,18 +92,27 @@ local function remove(k, ids)
     call("HDEL", k[6], unpack(ids))
 end
 
--- ARGV: the token, how many to lock, "1" to settle those locked before. Answers ids and records.
-local function receive(k, argv)
+local function submit(k, argv, from, time)
     begin(k)
-    if argv[5] == "1" and first <= last then
+    local ids, places = put(k, argv, from, time)
+    call("ZADD", k[4], unpack(places))
+    local text = table.concat(ids)
+    finish(k, REPLY .. text)
+    return text
+end
+
+-- Lock so many; settle first what was locked before. Answers ids and records.
+local function take(k, size, settles)
+    begin(k)
+    if settles and first <= last then
         local ids = held[first]
         held[first], first = nil, first + 1
         call("HMGET", k[7], unpack(ids))
         remove(k, ids)
     end
     local ids, records = {}, {}
-    if argv[4] ~= "0" then
-        ids, records = lock(k, tonumber(argv[4]), STATE)
+    if size > 0 then
+        ids, records = lock(k, size, STATE)
     end
     if #ids > 0 then
         last = last + 1
@@ -128,6 +122,30 @@ local function receive(k, argv)
     end
     local text = table.concat(ids)
     finish(k, REPLY .. text)
+    return text, records
+end
+"""
+)
+
+_LIBRARY = (
+    "#!lua name=mqfloor\n"
+    + _MOVES
+    + """
+-- ARGV: the token, then records.
+local function send(k, argv)
+    return { 0, argv[2], submit(k, argv, 4) }
+end
+
+local function ring(k, argv)
+    local reply = send(k, argv)
+    call("SADD", k[11], "1")
+    call("DEL", k[11])
+    return reply
+end
+
+-- ARGV: the token, how many to lock, "1" to settle those locked before.
+local function receive(k, argv)
+    local text, records = take(k, tonumber(argv[4]), argv[5] == "1")
     return { 0, argv[2], text, unpack(records) }
 end
 
@@ -144,7 +162,7 @@ end
 local function tx_send(k, argv)
     begin(k)
     call("HGET", k[2], "t1.1")
-    local ids = put(k, argv)
+    local ids = put(k, argv, 4)
     call("HSET", k[2], "t1.1:2", "S target " .. ids[1], "t1.1", "1763676030000 17 2 1")
     finish(k, REPLY .. ids[1])
     return { 0, argv[2], ids[1] }
@@ -171,6 +189,44 @@ end
 )
 
 
+#: The same for our own client: called with its arguments, they answer as our scripts do.
+_CLIENTS = (
+    "#!lua name=mqfloorclient\n"
+    + _MOVES
+    + """
+local HISTORY, NOW, UNTIL, WHAT = 1000000, 1763676000000, "1763676030000", "1 0 0 0"
+
+local function hex(text)
+    return (string.gsub(text, "........", function(one) return string.format("%%016x", struct.unpack(">I8", one)) end))
+end
+
+local function send(k, argv)
+    return { 0, "%(incarnation)s", HISTORY, hex(submit(k, argv, 7, "1763676000000")), "" }
+end
+
+local function receive(k, argv)
+    local text, records = take(k, tonumber(argv[5]), argv[12] ~= "0")
+    return { 0, "%(incarnation)s", HISTORY, "17", UNTIL, NOW, 0, hex(text), WHAT, unpack(records) }
+end
+
+local function settle(k, argv)
+    take(k, 0, true)
+    return { 0, "%(incarnation)s", HISTORY, NOW }
+end
+"""
+    + "".join(
+        f"redis.register_function('floor_client_{name}', {name})\n" for name in ("send", "receive", "settle")
+    )
+)
+#: The scripts in whose place they are called.
+CLIENTS = {name: f"floor_client_{name}" for name in ("send", "receive", "settle")}
+
+
+def load_clients(incarnation: str) -> list[str | bytes]:
+    """Loads them, to answer the client of this incarnation of a queue manager."""
+    return ["FUNCTION", "LOAD", "REPLACE", _CLIENTS % {"incarnation": incarnation}]
+
+
 def words(function: str, keys: list[str], *arguments: str | bytes) -> list[str | bytes]:
     """A call of one of the functions, as a client sends it."""
     return ["FCALL", f"floor_{function}", str(len(keys)), *keys, *TOKEN, *arguments]
@@ -180,14 +236,14 @@ def words(function: str, keys: list[str], *arguments: str | bytes) -> list[str |
 LOAD: list[str | bytes] = ["FUNCTION", "LOAD", _LIBRARY]
 
 
-def setting() -> list[list[str | bytes]]:
+def setting(keys: Sequence[str] = (*KEYS, *TARGET_KEYS[2:])) -> list[list[str | bytes]]:
     """Commands that put there what the functions read. A long element in what stays short keeps it out of the compact
     form, which is searched from its front."""
     commands: list[list[str | bytes]] = [
-        ["HSET", KEYS[0], "brief", "1", "counts", "1 1 1 1", "1", "60000 4", "1.1", "x" * 65],
+        ["HSET", keys[0], "brief", "1", "counts", "1 1 1 1", "1", "60000 4", "1.1", "x" * 65],
     ]
-    for queue in ("bench", "target"):
-        properties, _, locked, _, states = queue_keys(queue)[:5]
+    for at in range(2, len(keys), len(_PARTS)):
+        properties, _, locked, _, states = keys[at : at + 5]
         commands.append(["HSET", properties, "brief", "1", "counts", "1 1 1 -1 0 0"])
         commands.append(["ZADD", locked, "0", "z" * 65])
         commands.append(["HSET", states, "z" * 65, ""])

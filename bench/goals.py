@@ -46,6 +46,8 @@ class Goal:
     #: What the limit allows, measured in the same run, and which of :data:`FLOORS` it is.
     floor: Callable[[Document], Measured | None] | None = None
     limit: str = ""
+    #: Why there is none.
+    boundless: str = ""
 
     @property
     def text(self) -> str:
@@ -69,6 +71,8 @@ def _rows(document: Document, work: str, place: str = ONE) -> list[Row]:
 
 
 def _rate(work: str, peer: str, place: str = ONE) -> Callable[[Document], Measured | None]:
+    """A rate over the raw list's, of each round."""
+
     def measure(document: Document) -> Measured | None:
         found = report.ratios(_rows(document, work, place), report.rate).get(peer)
         return Measured(found) if found else None
@@ -211,6 +215,7 @@ def _shots(size: int) -> Callable[[Document], Measured | None]:
     return measure
 
 
+UNIT_OF_ALL = "a handler is called for each task, whoever brings it; what is sent for it is ours to choose"
 CALL, LOOP, LEAST, TWICE, SHOTS = "call", "loop", "records", "waked twice", "shots"
 FLOORS = {
     CALL: "one call of a function that makes the reads and writes of ours on the same keys, with constants, and "
@@ -238,19 +243,25 @@ GOALS = (
          _server("mqredis", "send", "receive"), _server(FLOOR, "send", "receive"), CALL),
     Goal("Redis CPU of a life, in batches", 1.2, False, "", _server("mqredis", "send_batch", "receive_batch"),
          _server(FLOOR, "send_batch", "receive_batch"), CALL),
-    Goal("worker, one core", 1.2, True, "dramatiq, prefetch 500: 0.69", _drain(ONE)),
-    Goal("worker, two cores", 2.0, True, "dramatiq, prefetch 500: 1.72", _drain(TWO)),
+    Goal("worker, one core", 1.2, True, "dramatiq, prefetch 500: 0.69", _drain(ONE),
+         boundless=UNIT_OF_ALL),
+    Goal("worker, two cores", 2.0, True, "dramatiq, prefetch 500: 1.72", _drain(TWO),
+         boundless=UNIT_OF_ALL),
     Goal("receive, send and commit in a transaction", 0.5, True, "nobody offers it", _transact,
          _rate("transact", FLOOR), CALL),
     Goal("idle worker, p50", 1.5, False, "Streams 0.9, taskiq 2.5, Celery 4-5.4",
          _wake(50, ("mqredis worker", 1), (UNIT, 1)), _wake(50, (WAKED, 1), (UNIT, 1)), TWICE),
     Goal("idle worker, p99", 1.5, False, "Streams 0.9, BullMQ 1,300, arq 1,100",
          _wake(99, ("mqredis worker", 1), (UNIT, 1)), _wake(99, (WAKED, 1), (UNIT, 1)), TWICE),
-    Goal("500 waiters: script calls a message", 2.0, False, "broadcast: 501", _scripts),
+    Goal("500 waiters: script calls a message", 2.0, False, "broadcast: 501", _scripts,
+         boundless="the goal is the least there is: one call takes, one settles and waits again"),
     Goal("500 waiters: p99 over that of one waiter", 2.0, False, "",
-         _wake(99, ("mqredis asyncio", 500), ("mqredis asyncio", 1))),
-    Goal("100 idle consumers: commands a second", 1.0, False, "", _idle),
-    Goal("backlog 1,000 to 1,000,000: time", 1.15, False, "", _growth),
+         _wake(99, ("mqredis asyncio", 500), ("mqredis asyncio", 1)),
+         boundless="both sides are ours: whoever waits alone is the floor of him who waits among many"),
+    Goal("100 idle consumers: commands a second", 1.0, False, "", _idle,
+         boundless="nothing need be sent while nothing happens: how often to look is ours to choose"),
+    Goal("backlog 1,000 to 1,000,000: time", 1.15, False, "", _growth,
+         boundless="each operation is its own floor, at the shortest backlog: 1 would be no growth"),
     Goal("memory of a queued message", 1.4, False, "Streams 0.96, kombu 2.1, dramatiq 2.1", _memory("mqredis"),
          _memory(f"{FLOOR}, records"), LEAST),
     Goal("16 processes, whole lives a second, singly", 25_000, True, "", _crowd(1), _shots(1), SHOTS),
@@ -288,7 +299,13 @@ def table(document: Document) -> str:
     for goal in GOALS:
         measured = goal.measure(document)
         allowed = goal.floor(document) if goal.floor else None
-        floor = f"{_figures(allowed)}: {goal.limit}" if allowed else ""
+        floor = (
+            f"{_figures(allowed)}: {goal.limit}"
+            if allowed
+            else f"none: {goal.boundless}"
+            if goal.boundless
+            else ""
+        )
         row = [goal.work, goal.text, goal.best_peer]
         if measured is None:
             lines.append([*row, "not measured", floor, "", ""])

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import envs, goals, report
+from bench import envs, goals, ladder, report
 
 HEAD = """\
 <!-- Written by `python -m bench.page` from the figures of `make bench`; do not edit. -->
@@ -60,6 +60,8 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
     lost = "\n".join(goals.lost(document)) or "Every goal that was measured was met."
     parts = [head, "## Goals\n", goals.table(document), ""]
     parts.append(LOSE.format(lost=lost))
+    if steps := ladder.table(document):
+        parts += ["## From the floor to mqredis\n", steps, ""]
     if document["failed"]:
         parts += ["## Not measured\n", *(f"- {what}: {why}" for what, why in document["failed"].items()), ""]
     if pictures:

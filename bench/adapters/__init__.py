@@ -10,6 +10,8 @@ UNIT = "raw list"
 FLOOR = "floor"
 #: Its reader who is waked and then makes a call.
 WAKED = "floor, waked"
+#: Between the floor and mqredis (bench/ladder.py): our scripts with a bare client, our client with bare functions.
+SCRIPTS, CLIENT = "scripts alone", "client alone"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Entry:
     share: float = 1.0
     #: Measured as a worker: it drains a queue, and is waked from its sleep.
     worker: bool = False
+    #: A step between the floor and mqredis, of which only the rates on one core are asked.
+    step: bool = False
 
 
 PEERS: dict[str, Entry] = {
@@ -35,8 +39,15 @@ PEERS: dict[str, Entry] = {
     FLOOR: Entry("floor", "Floor", quick=True),
     "floor, redis-py": Entry("floor", "FloorRedisPy"),
     "floor, records": Entry("floor", "FloorRecords", quick=True),
-    "floor, asyncio": Entry("floor", "FloorAsyncio"),
-    "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20"),
+    "floor, asyncio": Entry("floor", "FloorAsyncio", quick=True),
+    "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20", quick=True),
+    SCRIPTS: Entry("ladder", "Scripts", quick=True, step=True),
+    f"{SCRIPTS}, transactions": Entry("ladder", "ScriptsTransactions", quick=True, step=True),
+    f"{SCRIPTS}, asyncio": Entry("ladder", "ScriptsAsyncio", quick=True, step=True),
+    f"{SCRIPTS}, asyncio, 20 tasks": Entry("ladder", "ScriptsAsyncio20", quick=True, step=True),
+    CLIENT: Entry("ladder", "Client", quick=True, step=True),
+    f"{CLIENT}, asyncio": Entry("ladder", "ClientAsyncio", quick=True, step=True),
+    f"{CLIENT}, asyncio, 20 tasks": Entry("ladder", "ClientAsyncio20", quick=True, step=True),
     "streams": Entry("streams", "Streams", quick=True),
     "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
     "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),

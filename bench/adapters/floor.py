@@ -166,9 +166,13 @@ class _Protocol(asyncio.Protocol):
 
     def ask(self, args: Any) -> asyncio.Future[Any]:
         """Send one command."""
+        return self.put(hiredis.pack_command(tuple(args)))
+
+    def put(self, request: bytes) -> asyncio.Future[Any]:
+        """Send one that is packed."""
         future: asyncio.Future[Any] = self.loop.create_future()
         self.waiting.append(future)
-        self.transport.write(hiredis.pack_command(tuple(args)))
+        self.transport.write(request)
         return future
 
     def data_received(self, data: bytes) -> None:
@@ -184,9 +188,10 @@ class FloorAsyncio(AsyncPeer):
 
     def open(self) -> None:
         prepare(self.url)
-        self.wait(self._connect())
+        self.wait(self.connect())
 
-    async def _connect(self) -> None:
+    async def connect(self) -> None:
+        """To the server, past everything."""
         where = urlsplit(self.url)
         loop = asyncio.get_running_loop()
         _, self.line = await loop.create_connection(

@@ -105,7 +105,7 @@ class MqredisTwoCalls(Mqredis):
 class MqredisTransactions(Mqredis):
     """Every message is received and sent on in a transaction."""
 
-    works = ("send_batch", "transact", "transact_batch")
+    works: ClassVar[tuple[str, ...]] = ("send_batch", "transact", "transact_batch")
     settings = "transactional queues; one transaction per call"
     transactional = True
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench import goals, page, report
-from bench.adapters import FLOOR, UNIT
+from bench import goals, ladder, page, report
+from bench.adapters import CLIENT, FLOOR, SCRIPTS, UNIT
 
 
 def row(peer: str, number: int, work: str = "send", seconds: float = 1.0) -> report.Row:
@@ -115,6 +115,33 @@ def test_every_floor_is_explained_below_the_table():
     used = {goal.limit for goal in goals.GOALS if goal.floor is not None}
     assert used == set(goals.FLOORS)
     assert all(f"- {name}: {goals.FLOORS[name]}" in text for name in used)
+
+
+def test_every_goal_has_a_floor_or_says_why_not():
+    text = goals.table(document())
+    for goal in goals.GOALS:
+        assert (goal.floor is None) is bool(goal.boundless), goal.work
+        assert f"none: {goal.boundless}" in text or not goal.boundless
+
+
+def test_the_ladder_shares_out_what_lies_between_the_floor_and_us():
+    shown = document()
+    steps = {FLOOR: 1.0, SCRIPTS: 2.5, CLIENT: 1.5, "mqredis": 3.0}
+    shown["rows"] += [row(peer, 0, "receive", seconds) for peer, seconds in steps.items()]
+    cells = [cell.strip() for cell in ladder.table(shown).splitlines()[2].split("|")[1:-1]]
+    assert cells == [
+        "receive and acknowledge, one at a time", ">= 1.6", "1.00", "0.40", "0.67", "0.33", "75%", "25%"
+    ]  # fmt: skip
+    assert ladder.TEXT in page.page(shown, [], "bench")
+    assert ladder.table(document()) == "", "nothing of it was measured"
+
+
+def test_the_ladder_of_asyncio_takes_whole_lives():
+    shown = document()
+    names = {f"{FLOOR}, asyncio": 1.0, f"{CLIENT}, asyncio": 2.0, "mqredis asyncio": 4.0}
+    shown["rows"] += [row(peer, 0, work, s) for peer, s in names.items() for work in ("send", "receive")]
+    cells = [cell.strip() for cell in ladder.table(shown).splitlines()[2].split("|")[1:-1]]
+    assert cells == ["asyncio, one task", ">= 0.7", "1.00", "", "0.50", "0.25", "", "33%"]
 
 
 def test_the_many_processes_are_held_against_what_the_server_does_for_the_same_calls():

@@ -1,0 +1,298 @@
+"""The steps between the floor and mqredis: our scripts called by a client that is next to nothing, and our client
+calling functions that decide nothing (bench/floor.py). No products.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import redis
+
+from bench import floor
+from bench.adapters.floor import FloorAsyncio
+from bench.adapters.mqredis_asyncio import MqredisAsyncio
+from bench.adapters.mqredis_sync import Mqredis, MqredisTransactions
+from bench.adapters.raw import RawFloor
+from bench.payload import check_envelope, correlation_id, envelope
+from mqredis import Outgoing, codec
+from mqredis.client import Queue
+from mqredis.drivers.wire import bulk
+from mqredis.scripts import Form
+
+SCRIPTS = "not a product: our scripts, called over a bare socket, each time with a new token"
+CLIENT = (
+    "not a product: our client, calling functions that read and write what a call must, and decide nothing"
+)
+
+
+class Speaker:
+    """What a task says to our scripts: keys packed ahead, an envelope as the body; of replies it reads the least."""
+
+    def __init__(self, peer: Mqredis) -> None:
+        driver = peer.qm._driver
+        session = driver.core.session
+        assert session is not None
+        self._script = driver.core.script
+        self._manager = driver.core.keys
+        self._slot = session.take()
+        self._transactions = 0
+        line, _ = codec.encode(Outgoing(correlation_id=correlation_id(0)))
+        self._priority, self._head = line[:1], line[1:]
+        self._held: tuple[bytes, bytes] | None = None
+        self._bench = peer.queue
+        self._heads: dict[str, tuple[int, bytes]] = {}
+
+    @staticmethod
+    def _generation(queue: Queue) -> bytes:
+        return queue._handle.address.generation.encode()
+
+    @staticmethod
+    def _tail(*arguments: bytes) -> tuple[int, bytes]:
+        return len(arguments), b"".join(map(bulk, arguments))
+
+    def _request(self, script: str, paths: tuple[str, ...], tail: tuple[int, bytes]) -> bytes:
+        name = "|".join((script, *paths))
+        if name not in self._heads:
+            form, keys = self._script(script), self._manager.call(*paths).keys
+            words = [form.verb, form.name, str(len(keys)), *keys, self._slot.name]
+            self._heads[name] = len(words), b"".join(bulk(word.encode()) for word in words)
+        count, head = self._heads[name]
+        self._slot.last += 1
+        return b"*%d\r\n%b%b%b" % (count + 1 + tail[0], head, bulk(b"%d" % self._slot.last), tail[1])
+
+    def _sends(self, queue: Queue, owner: bytes, fence: bytes, body: bytes) -> tuple[int, bytes]:
+        return self._tail(self._generation(queue), owner, fence, self._priority, self._head + body)
+
+    def send(self, number: int) -> bytes:
+        """Send one message."""
+        body = envelope(number).encode()
+        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", body))
+
+    def receive(self) -> bytes:
+        """Lock the next message and settle the last."""
+        settled = [b"1", b"c", *self._held] if self._held else [b"0"]
+        arguments = [
+            self._generation(self._bench),
+            b"lock",
+            b"1",
+            b"",
+            b"30000",
+            b"",
+            b"",
+            b"",
+            b"",
+            *settled,
+        ]
+        return self._request("receive", ("bench",), self._tail(*arguments))
+
+    def settle(self) -> bytes:
+        """Settle the last."""
+        assert self._held
+        arguments = [self._generation(self._bench), b"30000", b"c", *self._held]
+        self._held = None
+        return self._request("settle", ("bench",), self._tail(*arguments))
+
+    def took(self, reply: Any) -> None:
+        """What a receive has answered."""
+        self._held = reply[3], reply[7]
+        read(reply)
+
+    def begin(self) -> tuple[bytes, bytes]:
+        """Id of a new transaction, and the request that receives in it."""
+        self._transactions += 1
+        owner = f"t{self._slot.name}.{self._transactions}".encode()
+        arguments = [self._generation(self._bench), b"tx", b"1", owner, b"+30000", b"", b"", b"", b"", b"0"]
+        return owner, self._request("receive", ("bench",), self._tail(*arguments))
+
+    def forward(self, target: Queue, owner: bytes, fence: bytes, body: bytes) -> bytes:
+        """Send in a transaction."""
+        return self._request("send", ("target",), self._sends(target, owner, fence, body))
+
+    def commit(self, owner: bytes, fence: bytes) -> bytes:
+        """Commit it."""
+        return self._request("commit", ("bench", "target"), self._tail(owner, fence, b"commit"))
+
+
+def load(peer: Mqredis) -> None:
+    """Load the scripts that a speaker calls: our client does so when it meets a server that has them not."""
+    driver = peer.qm._driver
+    for name in ("send", "receive", "settle", "commit"):
+        driver.command(*driver.core.script(name).load)
+
+
+def done(reply: Any) -> Any:
+    """An answer that is no refusal."""
+    if type(reply) is not list or reply[0] != 0:
+        raise AssertionError(f"a script answered {reply!r:.80}")
+    return reply
+
+
+def read(reply: Any) -> bytes:
+    """The body in the answer of a read, if it is what was sent."""
+    body: bytes = done(reply)[-1].partition(b"\0")[2]
+    check_envelope(body)
+    return body
+
+
+class Scripts(Mqredis):
+    """Our scripts with a bare client."""
+
+    works: ClassVar[tuple[str, ...]] = ("send", "receive")
+    settings = SCRIPTS
+
+    def open(self) -> None:
+        super().open()
+        self.wire = RawFloor(self.url)
+        self.wire.open()
+        load(self)
+        self.speaker = Speaker(self)
+
+    def close(self) -> None:
+        self.wire.close()
+        super().close()
+
+    def ask(self, request: bytes) -> Any:
+        """Send a request and read its reply."""
+        self.wire.socket.sendall(request)
+        return self.wire.hear()
+
+    def fill(self, first: int, count: int) -> None:
+        self.send(first, count)
+
+    def send(self, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            done(self.ask(self.speaker.send(number)))
+
+    def receive(self, count: int) -> None:
+        for _ in range(count):
+            self.speaker.took(self.ask(self.speaker.receive()))
+        done(self.ask(self.speaker.settle()))
+
+
+class ScriptsTransactions(MqredisTransactions):
+    """The same in transactions."""
+
+    works = ("transact",)
+    settings = SCRIPTS
+
+    def fill(self, first: int, count: int) -> None:
+        for start in range(first, first + count, 100):
+            bodies = [envelope(number).encode() for number in range(start, min(start + 100, first + count))]
+            with self.qm.transaction() as tx:
+                self.queue.send_many([Outgoing(body=body) for body in bodies], transaction=tx)
+
+    def open(self) -> None:
+        super().open()
+        load(self)
+        self.speaker = Speaker(self)
+
+    def transact(self, count: int) -> None:
+        speaker, wire = self.speaker, RawFloor(self.url)
+        wire.open()
+        with self.qm.open("target") as target:
+            for _ in range(count):
+                owner, request = speaker.begin()
+                wire.socket.sendall(request)
+                reply = wire.hear()
+                wire.socket.sendall(speaker.forward(target, owner, reply[3], read(reply)))
+                fence = done(wire.hear())[4]
+                wire.socket.sendall(speaker.commit(owner, fence))
+                done(wire.hear())
+        wire.close()
+
+
+class ScriptsAsyncio(FloorAsyncio):
+    """Our scripts from an event loop, by a protocol that writes and hands out replies."""
+
+    settings = SCRIPTS
+
+    def open(self) -> None:
+        self.ours = Mqredis(self.url)
+        self.ours.open()
+        load(self.ours)
+        self.speakers = [Speaker(self.ours) for _ in range(self.tasks)]
+        self.wait(self.connect())
+
+    def close(self) -> None:
+        super().close()
+        self.ours.close()
+
+    def fill(self, first: int, count: int) -> None:
+        self.send(first, count)
+
+    def send(self, first: int, count: int) -> None:
+        async def one(start: int, many: int) -> None:
+            speaker = self.speakers.pop()
+            for number in range(first + start, first + start + many):
+                done(await self.line.put(speaker.send(number)))
+            self.speakers.append(speaker)
+
+        self.share(one, count)
+
+    def receive(self, count: int) -> None:
+        async def one(_: int, many: int) -> None:
+            speaker = self.speakers.pop()
+            for _ in range(many):
+                speaker.took(await self.line.put(speaker.receive()))
+            done(await self.line.put(speaker.settle()))
+            self.speakers.append(speaker)
+
+        self.share(one, count)
+
+
+class ScriptsAsyncio20(ScriptsAsyncio):
+    """20 tasks that share a connection."""
+
+    settings = f"{SCRIPTS}; 20 tasks"
+    tasks = 20
+
+
+def undecide(url: str, core: Any, keys: tuple[str, ...]) -> None:
+    """Let a client call the functions that decide nothing in place of our scripts."""
+    client: Any = redis.Redis.from_url(url)
+    client.execute_command(*floor.load_clients(core.incarnation))
+    for command in floor.setting(keys):
+        client.execute_command(*command)
+    client.close()
+    core.forms.update({script: Form("FCALL", name, ()) for script, name in floor.CLIENTS.items()})
+
+
+class Client(Mqredis):
+    """Our client, and nothing decided."""
+
+    works = ("send", "receive")
+    settings = CLIENT
+
+    def open(self) -> None:
+        super().open()
+        undecide(self.url, self.qm._driver.core, self.queue._handle.address.call.keys)
+
+    def close(self) -> None:
+        self.qm._driver.backend.close()  # there is no queue manager left to say goodbye to
+
+    def fill(self, first: int, count: int) -> None:
+        self.send(first, count)
+
+
+class ClientAsyncio(MqredisAsyncio):
+    """The same in an event loop."""
+
+    works = ("send", "receive")
+    settings = CLIENT
+
+    def open(self) -> None:
+        super().open()
+        undecide(self.url, self.qm._driver.core, self.queue._handle.address.call.keys)
+
+    def close(self) -> None:
+        self.wait(self.qm._driver.backend.close())
+
+    def fill(self, first: int, count: int) -> None:
+        self.send(first, count)
+
+
+class ClientAsyncio20(ClientAsyncio):
+    """20 tasks on one queue manager."""
+
+    settings = f"{CLIENT}; 20 tasks"
+    tasks = 20
