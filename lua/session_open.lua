@@ -31,9 +31,10 @@ if reply then return reply end
 session.sweep()
 session.units()
 -- Another server process than the last one may have lost the end of its log: ids that were issued then must never be
--- issued again, so the counter jumps. 2^21 restarts fit before it leaves the exact range of a double.
+-- issued again, so the counter jumps; to where the clock says, since a jump that is lost itself must not be made again
+-- to the same place. 4096 ids for each millisecond since 2025: that is 69 years in the exact range of a double.
 if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
-  if kept[3] ~= "" then frame.seq = frame.seq + 4294967296 end
+  if kept[3] ~= "" then frame.seq = math.max(frame.seq + 4294967296, (frame.now - 1735689600000) * 4096) end
   kept[4] = session.term(kept[4] or "")
   redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[4])
   frame.touch()

@@ -80,9 +80,6 @@ def test_a_loss_behind_other_restarts(server: RedisServer) -> None:
         assert sleeper.info().messages == 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a jump of the ids that is lost itself is made again to the same place"
-)
 def test_ids_of_a_recovery_that_is_lost_too(server: RedisServer) -> None:
     with connect(server) as qm:
         qm.create_queue("q")
