@@ -166,6 +166,15 @@ def measure(this: Run, seconds: float) -> dict[str, str]:
     return failed
 
 
+def _used_by_others() -> float:
+    """Seconds of processors that all but this process and what it has started and waited for have used."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, _idle, _waiting, *interrupts = (int(word) for word in words[1:9])
+    own = os.times()
+    busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    return busy - (own.user + own.system + own.children_user + own.children_system)
+
+
 def main() -> None:
     """Parse, run, report."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="mqredis beside its peers.")
@@ -186,7 +195,7 @@ def main() -> None:
     peers = tuple(dict.fromkeys([UNIT, *names]))
     environments = {PEERS[name].environment for name in peers}
     envs.ensure(environments)
-    load, start = os.getloadavg(), time.monotonic()
+    load, start, used = os.getloadavg(), time.monotonic(), _used_by_others()
     with Server() as server:
         this = Run(server, peers, options.quick, options.rounds)
         if options.alone:
@@ -200,7 +209,12 @@ def main() -> None:
         "quick": options.quick,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": time.monotonic() - start,
-        "machine": {"system": SYSTEM, "cores": os.cpu_count(), "load": load},
+        "machine": {
+            "system": SYSTEM,
+            "cores": os.cpu_count(),
+            "load": load,
+            "others": (_used_by_others() - used) / (time.monotonic() - start),
+        },
         "server": {"version": redis_version, **OPTIONS},
         "versions": {name: envs.versions(name) for name in sorted(environments)},
         "peers": this.results.peers,

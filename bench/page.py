@@ -20,7 +20,8 @@ HEAD = """\
 
 mqredis beside its peers, by `make bench` ([how](performance.md#how-it-is-measured)). {about}
 
-Made {made} on {cores} cores, {system}, load average {load}; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
+Made {made} on {cores} cores, {system}, load average before it {load}, other work during it
+{others:.2f} of a processor; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
 {quick}
 """
 
@@ -28,6 +29,9 @@ BUSY = """
 **The machine was busy with other work during this run: its times mean little. Counts (round trips, commands, bytes,
 script calls, memory) do not depend on that.**
 """
+
+#: What others may use of a processor in a run whose times count: a system has always something to do.
+QUIET = 0.1
 
 LOSE = """\
 ## Where we lose
@@ -45,13 +49,14 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
     )
     quick = "A quick run: few rounds, few peers, small sizes.\n" if document["quick"] else ""
     machine = document["machine"]
-    busy = BUSY if machine["load"][0] > machine["cores"] else ""
+    busy = BUSY if machine["others"] > QUIET else ""
     head = HEAD.format(
         about=document["about"],
         made=document["made"],
         cores=machine["cores"],
         system=machine["system"],
         load=", ".join(f"{load:.2f}" for load in machine["load"]),
+        others=machine["others"],
         redis=document["server"]["version"],
         settings=settings,
         seconds=document["seconds"],

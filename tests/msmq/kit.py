@@ -33,10 +33,10 @@ def drain(qm, name):
                 return found
 
 
-FULL_RECEIVE = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "admin"}
-NACK_RECEIVE = {"acknowledge": Acknowledge.NACK_RECEIVE, "administration_queue": "admin"}
-POS_ARRIVAL = {"acknowledge": Acknowledge.POSITIVE_ARRIVAL, "administration_queue": "admin"}
-POS_RECEIVE = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "admin"}
+FULL_RECEIVE: dict[str, Any] = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "admin"}
+NACK_RECEIVE: dict[str, Any] = {"acknowledge": Acknowledge.NACK_RECEIVE, "administration_queue": "admin"}
+POS_ARRIVAL: dict[str, Any] = {"acknowledge": Acknowledge.POSITIVE_ARRIVAL, "administration_queue": "admin"}
+POS_RECEIVE: dict[str, Any] = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "admin"}
 
 
 def send(queue, text, **fields):

@@ -62,7 +62,7 @@ def document() -> dict[str, Any]:
         "quick": True,
         "made": "today",
         "seconds": 1.0,
-        "machine": {"system": "none", "cores": 2, "load": [0.0, 0.1, 0.2]},
+        "machine": {"system": "none", "cores": 2, "load": [0.0, 0.1, 0.2], "others": 0.01},
         "server": {"version": "7", "save": ""},
         "rows": [*rows, row("mqredis", 0, "send", 4.0), row("mqredis", 0, "send_batch", 1.0)],
         "company": {
@@ -160,3 +160,10 @@ def test_the_written_page_tells_what_was_missed_and_what_failed():
     assert "- send, one at a time: 0.25, aimed at >= 1" in text
     assert "- memory: ValueError: no" in text
     assert "![send](bench/send.svg)" in text
+
+
+@pytest.mark.parametrize("others, told", [(0.05, False), (0.4, True)])
+def test_the_page_says_that_other_work_disturbed_a_run(others: float, told: bool):
+    disturbed = document()
+    disturbed["machine"]["others"] = others
+    assert ("busy with other work" in page.page(disturbed, [], "bench")) is told
