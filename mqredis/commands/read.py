@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from mqredis.commands.common import Address, check, joined, number, text
+from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -60,7 +61,12 @@ _LARGE = frozenset(b"89abcdefopqrstuv")
 
 
 def _messages(payload: Payload, at: int) -> list[Raw]:
-    """The messages of a reply from element ``at`` on (lua/lib/message.lua)."""
+    """The messages of a reply from element ``at`` on (lua/lib/message.lua).
+
+    None if the call was repeated and what it had found is gone since: its lease was over by then.
+    """
+    if at == len(payload):
+        return []
     ids, states, records = joined(payload[at]), payload[at + 1].split(b","), payload[at + 2 :]
     count = len(ids) // 16
     if count == len(records) == len(states) == 1:
@@ -97,6 +103,13 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         now_ms=number(payload[2]),
         lost=lost,
     )
+
+
+def _parse_lookup(status: int, payload: Payload) -> Found:
+    found = _parse_receive(status, payload)
+    if not found.messages:
+        raise error_for(Status.MESSAGE_NOT_FOUND)
+    return found
 
 
 def receive(
@@ -177,7 +190,7 @@ def lookup(
         "1" if allow_peek else "0",
         held,
     ]
-    return Call("lookup", queue.call, args, _parse_receive, changes=mode != "peek")
+    return Call("lookup", queue.call, args, _parse_lookup, changes=mode != "peek")
 
 
 def runs(settlements: Sequence[Settlement]) -> list[str]:

@@ -15,7 +15,17 @@ LINES = Path("build/mutants.jsonl")
 #: Which tests use which scripts, and how long they take: the run on the unchanged Lua.
 MAP = Path("build/mutants-map.json")
 #: The tests that judge mutants, and what they are made of.
-TESTS = ("conformance", "msmq", "matching", "doctor", "contract", "property", "model", "support")
+TESTS = (
+    "conformance",
+    "msmq",
+    "matching",
+    "doctor",
+    "contract",
+    "property",
+    "model",
+    "support",
+    "reliability",
+)
 
 
 def digest(files: Iterable[Path]) -> str:

@@ -55,6 +55,24 @@ def test_a_repeated_call_that_locked_answers_its_message_again(reader: Reader, b
     assert again.value.messages[0][0].decode() == one
 
 
+@pytest.mark.parametrize("by", ["id", "order"])
+def test_a_repeated_call_whose_message_is_gone_since_has_found_nothing(reader: Reader, by: str) -> None:
+    place, other, q = Place("1.1"), Place("1.2"), reader.address("q")
+    [one] = sent(reader, place, BODY)
+    if by == "id":
+        shot = fire(read.lookup(q, "lock", "current", one, grant="1000"), place)
+    else:
+        shot = fire(read.receive(q, "lock", grant="1000"), place)
+    reader.wire.volley([shot])
+    reader.call(manager.update(reader.keys, "clock", "2000"), other)
+    reader.call(read.receive(q, "take"), other)
+    [again] = reader.wire.volley([shot])
+    if by == "id":
+        assert again.value.kind == "MessageNotFound"
+    else:
+        assert again.value.messages == []
+
+
 def test_a_lock_that_nobody_ever_had_is_lost_and_the_message_available(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, BODY)

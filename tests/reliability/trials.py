@@ -34,6 +34,7 @@ from tests.property.test_model import Pair
 from tests.property.walk import Walker
 from tests.reliability.ledger import Ledger
 from tests.reliability.walks import STEPS
+from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
 #: They notice most, so they go first.
@@ -181,6 +182,13 @@ class Trials:
                 return plain(self, name)
 
             Core.script = script  # type: ignore[method-assign]
+            loaded = Wire.sha
+
+            def sha(self: Wire, name: str) -> str:
+                used.add(name)
+                return loaded(self, name)
+
+            Wire.sha = sha  # type: ignore[method-assign]
         if mutant is not None:
             plant(*mutant)
         for n, name in enumerate(chosen):
