@@ -202,6 +202,9 @@ class Line(asyncio.Protocol):
             self._write(data)
 
     def _write(self, data: Sequence[bytes | memoryview]) -> None:
+        if self._transport.is_closing():  # it has failed; connection_lost comes in a later turn
+            self._lose(rx.ConnectionError("the connection is gone"))
+            return
         self._transport.write(data[0] if len(data) == 1 else b"".join(data))
 
     def _late(self) -> None:

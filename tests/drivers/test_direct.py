@@ -30,6 +30,9 @@ class Transport:
     def abort(self) -> None:
         self.aborted = True
 
+    def is_closing(self) -> bool:
+        return self.aborted
+
 
 def make() -> tuple[Line, Transport]:
     transport = Transport()
@@ -184,6 +187,16 @@ async def test_who_waits_on_a_lost_connection_is_told(how: str) -> None:
     assert transport.aborted
     with pytest.raises(rx.ConnectionError):
         await line.exchange([b"c"])
+
+
+async def test_nothing_is_written_to_a_transport_that_has_failed() -> None:
+    line, transport = make()
+    transport.abort()
+    with pytest.raises(rx.ConnectionError):
+        await line.exchange([b"one"])
+    assert transport.written == []
+    with pytest.raises(rx.ConnectionError):
+        await line.exchange([b"two"])
 
 
 async def test_a_reply_that_nobody_asked_for_ends_the_connection() -> None:
