@@ -9,6 +9,7 @@ import signal
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 
 import mqredis
 from mqredis import MqError, Settings
@@ -66,45 +67,48 @@ def _work(url: str, pipe: int) -> None:
 
 @bar("killed workers", "receive and send in one transaction: whoever is killed, output equals input")
 def killed_workers(run: Run) -> None:
-    """Kill a random worker after a random number of messages, again and again."""
+    """Kill a random worker after a random number of messages, again and again.
+
+    The input comes in portions, no more than a few ahead of the kills: so each of them meets workers that work, and
+    there are as many as planned, however fast the machine is.
+    """
     messages, kills = run.size(1_000_000, 1500), run.size(2000, 4)
-    dice = run.dice("workers")
-    with RedisServer() as server:
+    portion, dice = -(-messages // kills), run.dice("workers")
+    with RedisServer() as server, server.client() as raw:
         with mqredis.connect(server.url) as qm:
             for name in ("in", "out"):
                 qm.create_queue(name, transactional=True)
-            source = qm.open("in")
-            for at in range(0, messages, 1000):
-                with qm.transaction() as unit:
-                    bodies = [b"%d" % n for n in range(at, min(at + 1000, messages))]
-                    source.send_many(bodies, transaction=unit)
-        workers = [Child(lambda pipe: _work(server.url, pipe)) for _ in range(WORKERS)]
-        try:
-            done, until, killed = 0, 0, 0
-            while done < messages:
-                ready, _, _ = select.select([worker.pipe for worker in workers], [], [], 30)
-                if not ready:
-                    raise AssertionError(f"nothing moves any more: {done} of {messages} messages")
-                done += sum(os.read(pipe, 65536).count(b".") for pipe in ready)
-                if killed < kills and done >= until:
-                    until = done + dice.randint(0, messages // (kills + 1))
-                    victim = dice.randrange(WORKERS)
-                    workers[victim].end()
-                    workers[victim] = Child(lambda pipe: _work(server.url, pipe))
-                    killed += 1
-                if killed and _finished(server, messages):
-                    break
-        finally:
-            for worker in workers:
-                worker.end()
+            source, fed, killed, out, moved = qm.open("in"), 0, 0, 0, monotonic()
+            until = dice.randrange(portion)
+            workers = [Child(lambda pipe: _work(server.url, pipe)) for _ in range(WORKERS)]
+            try:
+                while out < messages:
+                    room = messages if killed == kills else messages - portion
+                    while fed < min(room, (killed + 4) * portion):
+                        bodies = [b"%d" % n for n in range(fed, min(fed + portion, room))]
+                        with qm.transaction() as unit:
+                            source.send_many(bodies, transaction=unit)
+                        fed += len(bodies)
+                    for pipe in select.select([worker.pipe for worker in workers], [], [], 30)[0]:
+                        os.read(pipe, 65536)
+                    # A worker that was killed after its commit has not reported it: the queue tells.
+                    before, out = out, int(raw.zcard("mq:{default}:q:out:a"))
+                    if out > before:
+                        moved = monotonic()
+                    elif monotonic() - moved > 60:
+                        raise AssertionError(f"nothing moves any more: {out} of {messages} messages")
+                    if killed < kills and out >= until:
+                        victim = dice.randrange(WORKERS)
+                        workers[victim].end()
+                        workers[victim] = Child(lambda pipe: _work(server.url, pipe))
+                        killed += 1
+                        until = min(killed * portion + dice.randrange(portion), messages - portion)
+            finally:
+                for worker in workers:
+                    worker.end()
         run.counts.update({"messages": messages, "kills": killed})
+        assert killed == kills, f"only {killed} of {kills} kills"
         _same(server, messages)
-
-
-def _finished(server: RedisServer, messages: int) -> bool:
-    """A worker that was killed after its commit has not reported it: the queue tells."""
-    with server.client() as raw:
-        return bool(raw.zcard("mq:{default}:q:out:a") >= messages)
 
 
 def _same(server: RedisServer, messages: int) -> None:
