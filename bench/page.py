@@ -21,7 +21,7 @@ HEAD = """\
 mqredis beside its peers, by `make bench` ([how](performance.md#how-it-is-measured)). {about}
 
 Made {made} on {cores} cores, {system}, load average before it {load}, other work during it
-{others:.2f} of a processor; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
+{others}; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
 {quick}
 """
 
@@ -49,14 +49,15 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
     )
     quick = "A quick run: few rounds, few peers, small sizes.\n" if document["quick"] else ""
     machine = document["machine"]
-    busy = BUSY if machine["others"] > QUIET else ""
+    others = machine.get("others")  # older figures do not tell
+    busy = BUSY if others is not None and others > QUIET else ""
     head = HEAD.format(
         about=document["about"],
         made=document["made"],
         cores=machine["cores"],
         system=machine["system"],
         load=", ".join(f"{load:.2f}" for load in machine["load"]),
-        others=machine["others"],
+        others="not measured" if others is None else f"{others:.2f} of a processor",
         redis=document["server"]["version"],
         settings=settings,
         seconds=document["seconds"],
