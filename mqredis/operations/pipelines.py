@@ -155,12 +155,15 @@ def publish(
 
 
 def sweep(context: Context, sink: str, upto: int, close: bool = False, ttl_ms: int = 0) -> Operation[int]:
-    """Throw away what is staged for batches up to ``upto``; ``close``: and take no more for them."""
+    """Throw away what is staged for batches up to ``upto``; ``close``: and take no more for them.
+
+    That comes first: a late task may lay something aside between two calls.
+    """
+    if close:
+        yield from perform(commands.discard(context.keys, sink, (), upto, ttl_ms))
     state = yield from perform(commands.sink(context.keys, sink))
     names = [stage.name for stage in state.stages if int(stage.name.partition("-")[0]) <= upto]
     gone = 0
     for at in range(0, len(names), PAGE):
         gone += yield from perform(commands.discard(context.keys, sink, names[at : at + PAGE]))
-    if close:
-        yield from perform(commands.discard(context.keys, sink, (), upto, ttl_ms))
     return gone

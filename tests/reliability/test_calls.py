@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from mqredis import codec
-from mqredis.commands import manager, queues, read, send, transactions
+from mqredis.commands import manager, pipelines, queues, read, send, transactions
 from mqredis.commands.read import Found, Waiter
 from mqredis.models import Outgoing
+from mqredis.operations import pipelines as operations
+from mqredis.operations.context import Context
+from mqredis.steps import Call
 from tests.reliability.store import Reader
 from tests.reliability.wire import Answer, Place, Shot, fire
 from tests.support.server import RedisServer
@@ -246,3 +252,28 @@ def test_a_transaction_that_begins_with_a_lookup_has_a_fence_of_its_own(reader: 
         for owner, lid in (("y", one), ("z", two))
     ]
     assert reader.fence == fences[1] != fences[0]
+
+
+def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: Reader) -> None:
+    place, late = Place("1.1"), Place("1.2")
+
+    def staged(name: str, by: Place) -> Answer:
+        where = pipelines.Stage(name, "q")
+        [answer] = reader.wire.volley(
+            [fire(pipelines.stage(reader.keys, "job", 0, where, 60_000, 1, 60, False, ["0", "x"]), by)]
+        )
+        return answer
+
+    assert not staged("0-early", place).refused
+    sweep = operations.sweep(cast("Context", SimpleNamespace(keys=reader.keys)), "job", 0, True, 60_000)
+    step, number, refused = next(sweep), 0, 0
+    with contextlib.suppress(StopIteration):
+        while True:  # between any two calls of the driver a task of the job comes
+            assert isinstance(step, Call)
+            [answer] = reader.wire.volley([fire(step, place)])
+            number += 1
+            refused += staged(f"0-late{number}", late).refused
+            step = sweep.send((int(answer.raw[0]), answer.raw[3:]))
+    assert refused == number > 0
+    left = reader.wire.command("KEYS", reader.keys.tag + "stage:*")
+    assert [reader.wire.command("HKEYS", key) for key in left] == [[b"closed"]]
