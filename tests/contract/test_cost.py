@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import scripts
+from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
 from mqredis.worker import Worker, ahead
 from tests.support.server import RedisServer, server_version
@@ -75,6 +75,17 @@ def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisSer
     # for each of them (position.spread). Records of more than 64 bytes save one of the two.
     assert _cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 9)
     assert _cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 8)
+
+
+@pytest.mark.parametrize("size, commands", [(64, 9), (65, 8)])
+def test_a_record_that_fits_the_compact_form_costs_one_more(
+    qm: mqredis.QueueManager, redis_server: RedisServer, size: int, commands: int
+) -> None:
+    # What stands in the hash: the time of arrival (13 digits) before what is sent. Redis keeps up to 64 bytes compact.
+    line, _ = codec.encode(Outgoing(body=b""), "")
+    bodies = [b"x" * (size - 13 - len(line[1:]))] * 100
+    queue = qm.open("q")
+    assert _cost(redis_server, lambda: queue.send_many(bodies)) == (1, commands)
 
 
 def test_receive(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
