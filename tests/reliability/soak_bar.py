@@ -40,8 +40,8 @@ QUEUES: dict[str, dict[str, Any]] = {
 #: Queues in steady use, and how many messages of which size lie in each of them all the time: what a leak is measured
 #: against. Beside empty queues alone, counters that gain a digit would look like one.
 STEADY, DEPTH, SIZE = 40, 20, 100
-#: By how much the keys may have grown at the end: 290 bytes of digits, of some fifty counters each of which gains one with
-#: every ten times as many messages. A byte for every 5,000 messages that stayed would be more than that.
+#: By how much the keys may have grown at the end: 290 bytes, for the digits that their counters gain. Something that
+#: stayed of one in ten thousand messages would be more than that.
 MOST = 1.002
 
 
