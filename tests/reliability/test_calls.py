@@ -80,7 +80,7 @@ def test_a_repeated_call_whose_message_is_gone_since_has_found_nothing(reader: R
 
 
 def test_a_session_knows_the_slot_that_was_resolved_by_the_first_call_of_a_lower_one(reader: Reader) -> None:
-    reader.call(manager.resolve(reader.keys, "1.980:1"), Place("1.2"))
+    reader.call(manager.resolve(reader.keys, "1.980:1"), Place("1.950"))
     close: Call[int] = Call("session_close", reader.keys.admin(), ["1"], lambda status, _: status, False)
     reader.wire.volley([fire(close, Place(""))])
     left = [name for name in reader.wire.command("HKEYS", reader.keys.own[0]) if name[:1].isdigit()]
