@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
-from mqredis.commands.common import Address, check, joined, number, text
+from mqredis.commands.common import OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -15,7 +15,6 @@ from mqredis.steps import Arg, Call, Payload
 #: Messages one call takes at most.
 BATCH = 256
 
-_OK = int(Status.OK)
 #: Nothing was found, so far. What was settled on the way is settled all the same.
 IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
@@ -88,7 +87,7 @@ def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
 
 
 def _parse_receive(status: int, payload: Payload) -> Found:
-    if status != _OK:
+    if status != OK:
         if status not in IN_VAIN:
             check(status)
         lost, stop = _lost(payload, 2)

@@ -45,7 +45,10 @@ def glance(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return put
 
 
-@pytest.mark.parametrize("body, error", [(REFUSED, AccessDenied), (SHORT, InvariantBroken)])
+refusals = pytest.mark.parametrize("body, error", [(REFUSED, AccessDenied), (SHORT, InvariantBroken)])
+
+
+@refusals
 def test_what_a_refusal_means(
     url: str,
     connect: Callable[..., Driver],
@@ -101,7 +104,7 @@ def test_a_session_that_is_gone_is_no_refusal(url: str, connect: Callable[..., D
         assert future.result(30) == "taken"
 
 
-@pytest.mark.parametrize("body, error", [(REFUSED, AccessDenied), (SHORT, InvariantBroken)])
+@refusals
 async def test_async_what_a_refusal_means(
     url: str,
     aconnect: Callable[..., AsyncDriver],

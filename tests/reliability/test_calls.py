@@ -79,14 +79,6 @@ def test_a_repeated_call_whose_message_is_gone_since_has_found_nothing(reader: R
         assert again.value.messages == []
 
 
-def test_a_session_knows_the_slot_that_was_resolved_by_the_first_call_of_a_lower_one(reader: Reader) -> None:
-    reader.call(manager.resolve(reader.keys, "1.980:1"), Place("1.950"))
-    close: Call[int] = Call("session_close", reader.keys.admin(), ["1"], lambda status, _: status, False)
-    reader.wire.volley([fire(close, Place(""))])
-    left = [name for name in reader.wire.command("HKEYS", reader.keys.own[0]) if name[:1].isdigit()]
-    assert left == []
-
-
 def test_a_lock_that_nobody_ever_had_is_lost_and_the_message_available(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, BODY)

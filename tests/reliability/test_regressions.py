@@ -34,6 +34,13 @@ def sessions(wire: Wire) -> set[str]:
     return {name.decode() for name in wire.command("HKEYS", KEYS.own[0]) if name[:1].isdigit()}
 
 
+def left_behind(wire: Wire, session: str) -> set[str]:
+    """What there is of any session when this one has been closed."""
+    close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
+    wire.volley([fire(close, Place(""))])
+    return sessions(wire)
+
+
 def use(wire: Wire, session: str, place: int) -> None:
     wire.volley([fire(manager.update(KEYS, "throttled", "0"), Place(f"{session}.{place}"))])
 
@@ -42,9 +49,7 @@ def test_a_session_goes_with_its_highest_slot_whatever_gaps_there_are(wire: Wire
     [session] = wire.open_session([KEYS])
     for place in (3, 40, 700):
         use(wire, session, place)
-    close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
-    wire.volley([fire(close, Place(""))])
-    assert sessions(wire) == set()
+    assert left_behind(wire, session) == set()
 
 
 def test_a_slot_behind_a_gap_keeps_its_session_alive(wire: Wire) -> None:
@@ -63,9 +68,13 @@ def test_a_resolved_token_of_a_slot_never_used_goes_with_its_session(wire: Wire)
     for asking in (f"{session}.2", f"{session}.90"):
         for token in (f"{session}.60:1", f"{session}.80:1"):
             wire.volley([fire(manager.resolve(KEYS, token), Place(asking, wire.calls))])
-    close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
-    wire.volley([fire(close, Place(""))])
-    assert sessions(wire) == set()
+    assert left_behind(wire, session) == set()
+
+
+def test_a_slot_resolved_by_the_first_call_of_a_lower_one_goes_with_its_session(wire: Wire) -> None:
+    [session] = wire.open_session([KEYS])
+    wire.volley([fire(manager.resolve(KEYS, f"{session}.980:1"), Place(f"{session}.950"))])
+    assert left_behind(wire, session) == set()
 
 
 @pytest.mark.parametrize("token", ["1.99999999:1", "1.1:" + "9" * 40, "1.٣:1", "9" * 30 + ".1:1"])
