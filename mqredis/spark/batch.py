@@ -19,15 +19,13 @@ from mqredis.spark import schema as columns
 from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import command, context_of, look, manager_of, targets, told, wanted_states
 from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
-from mqredis.spark.filters import Pushed
+from mqredis.spark.filters import HIGHEST, Pushed
 from mqredis.spark.options import Options
 
 #: Ids that one partition of locked or delayed messages names at most.
 LISTED = 10_000
 #: The part of a lookup id that counts what was sent; above it stands the priority.
 SEQUENTIAL = (1 << 56) - 1
-#: No lookup id is higher.
-HIGHEST = (1 << 63) - 1
 
 
 @dataclass

@@ -12,6 +12,9 @@ from pyspark.sql import datasource as ds
 
 from mqredis.spark.schema import FIELDS
 
+#: No lookup id is higher: the column is a BIGINT.
+HIGHEST = (1 << 63) - 1
+
 #: Columns whose filters we evaluate: every scalar one of ours.
 _COLUMNS = frozenset(FIELDS) - {"properties"}
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
@@ -62,7 +65,7 @@ class Pushed:
     def ids(self) -> tuple[int, int]:
         """Lowest and highest lookup id that can still match. Those on priority do not tell: what was sent in a
         transaction has an id of its own kind."""
-        low, high = 0, (1 << 63) - 1
+        low, high = 0, HIGHEST
         for each in self.kept:
             if _column(each) == "lookup_id":
                 least, most = _range(each)
@@ -88,7 +91,7 @@ def _column(each: Any) -> str:
 def _range(each: Any) -> tuple[int, int]:
     """Between which whole numbers a filter on a column of such lets values through."""
     values: list[Any] = list(each.value) if isinstance(each, ds.In) else [getattr(each, "value", None)]
-    least, most = 0, (1 << 63) - 1
+    least, most = 0, HIGHEST
     if not values or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return least, most
     if isinstance(each, ds.EqualTo | ds.In | ds.GreaterThan | ds.GreaterThanOrEqual):
