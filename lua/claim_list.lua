@@ -13,13 +13,12 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0, frame.now }
-for _, field in ipairs(redis.call("HKEYS", q.q)) do
-  local owner = string.match(field, "^claim:(.*)$")
-  local c = owner and claim.open(q, owner)
+for _, owner in ipairs(claim.owners(q)) do
+  local c = claim.open(q, owner)
   if c then
     reply[#reply + 1] = owner
     reply[#reply + 1] = claim.alive(c) and "1" or "0"
-    reply[#reply + 1] = redis.call("HGET", q.q, field)
+    reply[#reply + 1] = redis.call("HGET", q.q, "claim:" .. owner)
   end
 end
 return frame.close(reply)

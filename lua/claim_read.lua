@@ -22,7 +22,7 @@ if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_A
 local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
 local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
 if why then return frame.close({ status.LOCK_LOST, "", 0, why }) end
-local score = claim.score(c)
+local score = claim.score(c.number)
 if redis.call("ZCOUNT", q.l, score, score) ~= c.count then return frame.close({ status.LOCK_LOST, "", 0, "gap" }) end
 local base = redis.call("ZCOUNT", q.l, "-inf", "(" .. score) + tonumber(ARGV[7])
 local count = math.min(tonumber(ARGV[8]), c.count - tonumber(ARGV[7]))

@@ -1,5 +1,6 @@
 -- An operator takes a claim from its owner: its messages go back to their places, a page at a time, and its checkpoint
--- is refused from now on, loudly. Without that a restarted pipeline would claim other messages for the same batch.
+-- is refused from now on, loudly. Without that a restarted pipeline would claim other messages for the same batch. What
+-- is committed does not come back: it is removed first.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
 -- KEYS message
@@ -20,6 +21,7 @@
 --- require "lib/position"
 --- require "lib/release"
 --- require "lib/claim"
+--- require lazy "lib/claim_drain"
 --- require "lib/wake"
 local reply = frame.open()
 if reply then return reply end
@@ -29,7 +31,20 @@ queue.join(q, 2)
 local c = claim.open(q, ARGV[3])
 if not c then return frame.close({ status.STATUS_NOT_FOUND }) end
 due.serve(q)
-local score = claim.score(c)
+
+local function finish(code, count)
+  quota.save(q)
+  code = frame.close(frame.missing or { code, "", 0, count })
+  wake.ring(q)
+  return code
+end
+if c.draining and not frame.missing then
+  claim_drain.load()
+  claim_drain.page(q, c)
+  if not (frame.missing or c.draining) then claim.save(q, c) end
+  return finish(status.CONTINUE, 0)
+end
+local score = claim.score(c.number)
 local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.page)
 local entries = position.read(q, ids)
 if not frame.missing and release.plan(q, entries) then
@@ -38,7 +53,4 @@ if not frame.missing and release.plan(q, entries) then
   claim.save(q, c)
   if #ids < claim.page and ARGV[4] == "1" then redis.call("HDEL", q.q, "claim:" .. c.owner) end
 end
-quota.save(q)
-reply = frame.close(frame.missing or { #ids == claim.page and status.CONTINUE or status.OK, "", 0, #ids })
-wake.ring(q)
-return reply
+return finish(#ids == claim.page and status.CONTINUE or status.OK, #ids)

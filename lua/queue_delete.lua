@@ -16,6 +16,8 @@
 --- require "lib/position"
 --- require "lib/side"
 --- require "lib/sweep"
+--- require "lib/claim"
+--- require lazy "lib/claim_drain"
 --- require "lib/wake"
 --- require "lib/ring"
 local reply = frame.open()
@@ -32,17 +34,33 @@ if frame.missing then return frame.close(frame.missing) end
 local going = {}
 for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 
--- Messages that asked for something leave one by one, with their traces, before the rest goes at once.
+-- A page was removed: the caller comes again.
+local function on(q, count)
+  quota.save(q)
+  reply = frame.close({ status.CONTINUE, "", 0, count })
+  wake.ring(q)
+  return reply
+end
+
+-- Messages that asked for something leave one by one, with their traces, before the rest goes at once: first what a
+-- claim has received, for it was received.
 for n = 1, #going do
   local q = going[n]
+  for _, owner in ipairs(q.hooked and claim.owners(q) or {}) do
+    local c = claim.open(q, owner)
+    if c.draining then
+      claim_drain.load()
+      local count = claim_drain.page(q, c)
+      if not count then return frame.close(frame.missing) end
+      if not c.draining then claim.save(q, c) end
+      return on(q, count)
+    end
+  end
   local entries = q.hooked and sweep.doomed(q) or {}
   if not position.may_leave(q, entries, "queue_deleted") then return frame.close(frame.missing) end
   if #entries > 0 then
     position.delete(q, entries, "queue_deleted")
-    quota.save(q)
-    reply = frame.close({ status.CONTINUE, "", 0, #entries })
-    wake.ring(q)
-    return reply
+    return on(q, #entries)
   end
 end
 frame.touch()

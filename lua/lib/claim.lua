@@ -3,11 +3,13 @@
 --- require lazy "lib/index"
 -- Claims: a data pipeline's locks, which never lapse (docs/decisions/0020). Field "claim:<owner>" of the queue's hash:
 --
---   lineage committed seq number wanted count bytes sealed since_ms
+--   lineage committed seq number wanted count bytes sealed since_ms [draining]
 --
 -- lineage: which checkpoint of the owner. committed: the last sequence that is done. seq: the one that is claimed,
 -- equal to committed if none. number: makes the score that its messages have in q.l, so that they stand there together,
 -- in id order, beyond every deadline. sealed: 0 still filling, 1 complete, 2 released by an operator.
+-- draining: the number of a committed claim whose messages are not all removed yet (lib/claim_drain); it stands there
+-- only while there is one.
 -- Its messages are Locked with kind C; their owner and fence are the claim's owner and sequence.
 -- page: messages that one call locks or receives with a look at each; run: without one, some 2 ms.
 local claim = { floor = 4503599627370496, page = 256, run = 1000 }
@@ -15,22 +17,30 @@ local claim = { floor = 4503599627370496, page = 256, run = 1000 }
 function claim.open(q, owner)
   local text = redis.call("HGET", q.q, "claim:" .. owner)
   if not text then return end
-  local lineage, committed, seq, number, wanted, count, bytes, sealed, since =
-    string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+)$")
+  local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
+    string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) ?(%d*)$")
   return { owner = owner, lineage = lineage, committed = tonumber(committed), seq = tonumber(seq), number = number,
-    wanted = tonumber(wanted), count = tonumber(count), bytes = tonumber(bytes), sealed = sealed, since = since }
+    wanted = tonumber(wanted), count = tonumber(count), bytes = tonumber(bytes), sealed = sealed, since = since,
+    draining = draining ~= "" and draining or nil }
 end
 
 function claim.save(q, c)
   redis.call("HSET", q.q, "claim:" .. c.owner, table.concat({ c.lineage, string.format("%.0f", c.committed),
     string.format("%.0f", c.seq), c.number, string.format("%.0f", c.wanted), string.format("%.0f", c.count),
-    string.format("%.0f", c.bytes), c.sealed, c.since }, " "))
+    string.format("%.0f", c.bytes), c.sealed, c.since, c.draining }, " "))
   frame.touch()
 end
 
--- The score of its messages in q.l.
-function claim.score(c)
-  return string.format("%.0f", claim.floor + tonumber(c.number))
+-- The score in q.l of the messages of a claim with this number.
+function claim.score(number)
+  return string.format("%.0f", claim.floor + tonumber(number))
+end
+
+-- Who has, or had, a claim on this queue.
+function claim.owners(q)
+  local owners = {}
+  for _, field in ipairs(redis.call("HKEYS", q.q)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
+  return owners
 end
 
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.

@@ -19,6 +19,28 @@ function claim_plain.ids(q, count, after, bound)
   return claim.ids(q, count, after, bound), false
 end
 
+-- The sizes of these messages; nothing if one is special or has a large body. Their records are not read where no sender
+-- ever had one that is special, nor did the broker put one there (its own have identifiers), nor has one a large body.
+function claim_plain.sizes(q, ids)
+  local sizes = {}
+  if not q.hooked and redis.call("ZCARD", q.i) == 0 and redis.call("HLEN", q.m) == q.messages + 0 then
+    for n = 1, #ids do
+      local size = redis.call("HSTRLEN", q.m, ids[n])
+      if size == 0 then return end
+      sizes[n] = size
+    end
+    return sizes
+  end
+  local recs = redis.call("HMGET", q.m, unpack(ids))
+  for n = 1, #ids do
+    local rec = recs[n]
+    -- Flags 1 (special) and 8 (large body) take more than this; 2 and 4 do not.
+    if not rec or (string.byte(rec, 14) ~= 48 and string.find(rec, "^[^0246]", 14)) then return end
+    sizes[n] = #rec
+  end
+  return sizes
+end
+
 -- Takes a page from the front of the queue. False if anything about it is special, and then nothing was changed.
 function claim_plain.take(q, c, most_bytes, after, bound)
   if queue.is(q, "x") or c.count >= c.wanted then return false end
@@ -27,17 +49,16 @@ function claim_plain.take(q, c, most_bytes, after, bound)
   local count = math.min(run, c.wanted - c.count)
   local ids, first = claim_plain.ids(q, count, after, bound)
   if #ids == 0 then return false end
-  local recs = redis.call("HMGET", q.m, unpack(ids))
+  local sizes = claim_plain.sizes(q, ids)
+  if not sizes then return false end
   -- Each locked message has a state. If nothing else has one, none of these has, and none is looked for.
   local olds = redis.call("HLEN", q.s) ~= redis.call("ZCARD", q.l) and redis.call("HMGET", q.s, unpack(ids))
-  local bytes, states, scores, score = 0, {}, {}, claim.score(c)
+  local bytes, states, scores, score = 0, {}, {}, claim.score(c.number)
   local tail = " CN " .. c.owner .. " " .. string.format("%.0f", c.seq)
   local texts, full = {}, #ids < count or c.count + #ids == c.wanted
   local taken = #ids
   for n = 1, #ids do
-    local rec, size = recs[n], recs[n] and #recs[n]
-    -- Flags 1 (special) and 8 (large body) take more than this; 2 and 4 do not.
-    if not rec or (string.byte(rec, 14) ~= 48 and string.find(rec, "^[^0246]", 14)) then return false end
+    local size = sizes[n]
     if most_bytes and c.count + n > 1 and c.bytes + bytes + size > most_bytes then
       taken, full = n - 1, true
       break
@@ -70,10 +91,10 @@ function claim_plain.take(q, c, most_bytes, after, bound)
   return true
 end
 
--- Receives a page of a claim whose messages need no look at their records. Returns how many; nothing if some need one.
-function claim_plain.finish(q, c)
+-- Receives a page of the messages with this score, if they need no look at their records. Returns how many; nothing if
+-- some need one.
+function claim_plain.finish(q, score)
   if queue.is(q, "j") then return end
-  local score = claim.score(c)
   local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.run)
   if #ids == 0 then return end
   local states, sizes, bytes = redis.call("HMGET", q.s, unpack(ids)), {}, 0

@@ -3,19 +3,20 @@
 --- require "lib/record"
 --- require "lib/quota"
 --- require "lib/queue"
+--- require lazy "lib/claim"
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
 -- Locked -> PurgePending for everything a reader holds; no peek sees it any more (D6 in docs/semantics.md). Uncommitted sends
--- survive a purge (D18).
+-- survive a purge (D18); what a claim has received is only not removed yet.
 function sweep.pending(q)
-  local ids = redis.call("ZRANGE", q.l, 0, -1)
+  local ids, known = redis.call("ZRANGE", q.l, 0, -1), {}
   for from = 1, #ids, 500 do
     local entries = position.read(q, { unpack(ids, from, math.min(from + 499, #ids)) })
     local states = {}
     for n = 1, #entries do
       local st = entries[n].st
-      if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true) then
+      if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true) and not sweep.received(q, st, known) then
         if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. entries[n].lid) end
         st.kind = string.sub(st.kind, 1, 1) .. "P"
         states[#states + 1] = entries[n].lid
@@ -27,6 +28,17 @@ function sweep.pending(q)
       frame.touch()
     end
   end
+end
+
+-- Is it a message of a claim that is committed? `known`: up to where each owner's are.
+function sweep.received(q, st, known)
+  if string.byte(st.kind) ~= 67 then return false end
+  if not known[st.owner] then
+    claim.load()
+    local c = claim.open(q, st.owner)
+    known[st.owner] = c and c.committed or -1
+  end
+  return tonumber(st.fence) <= known[st.owner]
 end
 
 -- Removes what is not locked and not newer than `limit` (14 hex digits). Returns how many, and whether to call again.

@@ -48,10 +48,11 @@ class Claim:
     bytes: int
     sealed: int
     since_ms: int
+    draining: int = 0  # number of a committed claim whose messages are not all removed; 0: none
 
     @classmethod
     def parse(cls, line: str) -> Claim:
-        """From the text that is kept."""
+        """From the text that is kept; the last number is only there while it is not 0."""
         lineage, *rest = line.split(" ")
         return cls(lineage, *(int(item) for item in rest))
 
@@ -186,13 +187,24 @@ def claimed(
     return Call("claim_read", queue.call, args, parse, changes=False)
 
 
-def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[tuple[int, bool]]:
-    """Receive a page of what is claimed up to a sequence; how many, and whether to call again."""
+@dataclass(slots=True)
+class Received:
+    """What one call of a commit did."""
 
-    def parse(status: int, payload: Payload) -> tuple[int, bool]:
-        if status != Status.CONTINUE:
-            _check(status, payload)
-        return number(payload[0]), status == Status.CONTINUE
+    count: int  # messages that it removed
+    more: bool  # call again: some are left
+    done: bool  # all up to the sequence are received, whatever comes; what is left is their removal
+
+
+def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[Received]:
+    """Receive all that is claimed up to a sequence, and remove a page of it. Sequence 0: only remove what is received
+    already, whoever was its reader."""
+
+    def parse(status: int, payload: Payload) -> Received:
+        if status == Status.CONTINUE:
+            return Received(number(payload[0]), True, number(payload[1]) == 1)
+        _check(status, payload)
+        return Received(number(payload[0]), False, True)
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence]
     return Call("claim_commit", queue.call, args, parse)

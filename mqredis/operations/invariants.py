@@ -24,6 +24,7 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
+_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+(?: (\d+))?")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
 #: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
@@ -241,27 +242,35 @@ def owners(store: Store) -> Faults:
 
 
 def claims(store: Store) -> Faults:
-    """What a data pipeline has claimed is locked for it, all of it, and nothing else is (lua/lib/claim.lua)."""
+    """What a data pipeline has claimed is locked for it, all of it, and nothing else is but what it has received and is
+    not removed yet (lua/lib/claim.lua)."""
     for view in store.queues.values():
         held: dict[str, int] = {}
         for lid, record in view.records.items():
             state = state_of(record)
             if state is None or state.kind != "C":
                 continue
-            held[state.owner] = held.get(state.owner, 0) + 1
             text = view.fields.get(f"claim:{state.owner}")
+            if record.deadline is None or record.deadline != _draining(text):
+                held[state.owner] = held.get(state.owner, 0) + 1
             if text is None:
                 yield Fault("claim.owner", at(view, lid), f"claimed by {state.owner}, who has no claim")
         for name, text in view.fields.items():
             owner = name.removeprefix("claim:")
             if owner == name:
                 continue
-            match = re.fullmatch(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+", text)
+            match = _CLAIM.fullmatch(text)
             if match is None:
                 yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
             elif int(match[1]) != held.get(owner, 0) and text.split(" ")[7] == "1":
                 have = held.get(owner, 0)
                 yield Fault("claim.count", f"{view.path} {name}", f"says {match[1]} messages, holds {have}")
+
+
+def _draining(text: str | None) -> float | None:
+    """Score of the messages that a claim has received and that are not all removed."""
+    match = _CLAIM.fullmatch(text or "")
+    return NEVER + int(match[2]) if match and match[2] else None
 
 
 # ---- queues --------------------------------------------------------------------------------------
@@ -374,6 +383,7 @@ CUT: frozenset[Check] = frozenset(
         owners,
         transactions,
         queue_list,
+        claims,
         queue_counters,
         meta_counters,
         hints,

@@ -66,14 +66,29 @@ def matches(queue: Address, order: Order) -> Operation[bool]:
 def commit(
     queue: Address, owner: str, lineage: str, sequence: int, between: Between = None
 ) -> Operation[int]:
-    """Receive everything that is claimed up to ``sequence``; answers how many. Raises ClaimLost."""
-    total, more = 0, True
-    while more:
-        count, more = yield from reach(queue, commands.claim_commit(queue, owner, lineage, sequence))
-        total += count
-        if more and between:
+    """Receive everything that is claimed up to ``sequence``, and remove it; answers how many messages. Sequence 0: only
+    remove what is received already. Raises ClaimLost."""
+    total = 0
+    while True:
+        page = yield from reach(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        total += page.count
+        if not page.more:
+            return total
+        if between:
             between()
-    return total
+
+
+def receive(
+    queue: Address, owner: str, lineage: str, sequence: int, between: Between = None
+) -> Operation[bool]:
+    """Receive everything that is claimed up to ``sequence``, and leave its removal to a later ``commit``; False if
+    nothing is left to remove. What is left of the claim before is removed first. Raises ClaimLost."""
+    while True:
+        page = yield from reach(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        if page.done:
+            return page.more
+        if between:
+            between()
 
 
 def release(context: Context, path: str, owner: str, forget: bool) -> Operation[int]:

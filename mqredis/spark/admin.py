@@ -29,6 +29,8 @@ class ClaimInfo:
     #: Is the query's driver connected? False says nothing about anonymous queries of a lost network.
     alive: bool
     released: bool
+    #: Is a claim received, and not all of its messages removed yet? They count among the locked ones until then.
+    removing: bool = False
 
 
 def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
@@ -44,17 +46,14 @@ def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
                 raise
             continue
         for owner, alive, claim in rows:
-            since = time_at(claim.since_ms)
-            found.append(
-                ClaimInfo(
-                    path, owner, claim.sequence, claim.count, claim.bytes, since, alive, claim.sealed == 2
-                )
-            )
+            since, released = time_at(claim.since_ms), claim.sealed == 2
+            size = (claim.sequence, claim.count, claim.bytes)
+            found.append(ClaimInfo(path, owner, *size, since, alive, released, claim.draining > 0))
     return found
 
 
 def release(manager: QueueManager, queue: str, owner: str, *, forget: bool = False) -> int:
-    """Give back what an owner has claimed; answers how many messages.
+    """Give back what an owner has claimed and not received; answers how many messages.
 
     Its checkpoint is refused from now on: a restart would claim other messages for a batch that a sink may
     have already. ``forget`` removes the record of the owner too, and with it this protection. Raises

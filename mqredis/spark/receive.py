@@ -3,8 +3,8 @@
 Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims
 under (owner, sequence) what the logged offset names, and claims the same again after any crash. A claim is
 received cumulatively by whichever comes first: ``commit`` (which Spark may skip for ever), the next
-``latestOffset`` or the next claim, for what they are given as start is in Spark's commit log. docs/spark.md
-has the picture.
+``latestOffset`` or the next claim, for what they are given as start is in Spark's commit log. Its messages are
+removed beside what comes next. docs/spark.md has the picture.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ from mqredis.spark.crash import point
 from mqredis.spark.fetch import Place, Reader
 from mqredis.spark.offsets import Offset, Plan, sequential, share
 from mqredis.spark.options import Options
-from mqredis.spark.watch import ONE_CALL, Beacon, Beside, Idle, Pair
+from mqredis.spark.receiving import Receiving
+from mqredis.spark.watch import ONE_CALL, Beacon, Idle, Pair
 from mqredis.steps import perform
 
 
@@ -69,8 +70,9 @@ class ClaimSlice(InputPartition):
 class Tools:
     """What this process keeps open for the query."""
 
-    def __init__(self) -> None:
-        self.beacon, self.idle, self.beside, self.pair = Beacon(), Idle(), Beside(), Pair()
+    def __init__(self, options: Options) -> None:
+        self.beacon, self.idle, self.pair = Beacon(), Idle(), Pair()
+        self.receiving = Receiving(options, self.pair)
 
 
 class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -82,8 +84,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.json = columns.json_columns(self.schema, options.bodySchema)
         self.initial: Offset | None = None
         self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
-        self.received: dict[str, int] = {}
-        self.begun: dict[str, int] = {}  # what is being received beside Spark's work, or was
         self.report: dict[str, Any] | None = None
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
@@ -144,13 +144,13 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hold(begun)
             self._begin_receiving(begun)
             seen = self._look(begun, queues)
-            if not _any(begun, seen) and self._tools().beside.settle():
+            if not _any(begun, seen) and self._tools().receiving.beside.settle():
                 seen = self._look(begun, queues)
             if self.bounds is None and not _any(begun, seen) and self._wait(begun, queues, seen):
                 seen = self._look(begun, queues)
             offset = self._next(start, begun, seen, limit)
-            if offset is start:  # no claim follows, which would wait for it
-                self._tools().beside.settle()
+            if offset is start:  # nothing is left behind by a query that is idle, or ends
+                self._tools().receiving.beside.settle()
             return offset
 
     def _wait(self, begun: Offset, queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]) -> bool:
@@ -220,19 +220,21 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun, ending = Offset.parse(start), Offset.parse(end)
             planned(self.options, ending.queues)
             self._hold(ending)
-            self._tools().beside.settle()
+            beside = self._tools().receiving.beside
+            beside.begun()
             found: list[InputPartition] = []
-            for key, plan in ending.queues.items():
-                before = begun.queues.get(key)
-                if plan.sequence > (before.sequence if before else plan.first):
-                    found += self._claim(ending, key, plan)
+            with beside.urgent():
+                for key, plan in ending.queues.items():
+                    before = begun.queues.get(key)
+                    if plan.sequence > (before.sequence if before else plan.first):
+                        found += self._claim(ending, key, plan)
             point("after-claim")
             return found or [NOTHING]
 
     def _claim(self, offset: Offset, key: str, plan: Plan) -> list[InputPartition]:
         name, _, path = key.partition("/")
         manager = manager_of(self.options.address, name)
-        self._receive(offset, key, plan, plan.sequence - 1)
+        self._tools().receiving.receive(offset, key, plan, plan.sequence - 1)
         point("before-claim")
         queue = address(manager, path, plan.generation)
         first = plan.sequence == plan.first + 1 or not self.options.failOnDataLoss
@@ -259,18 +261,18 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Receive everything up to this offset, or move it to the journal where the queue keeps one. What goes on
-        beside Spark's work since ``latestOffset`` is not waited for: the next claim does."""
+        """Receive everything up to this offset, or move it to the journal where the queue keeps one. What
+        ``latestOffset`` has begun is not waited for: the next claim does."""
         with told():
             offset = Offset.parse(end)
             point("before-commit")
-            for key, plan in offset.queues.items():
-                if plan.sequence > self.begun.get(key, 0):
-                    self._receive(offset, key, plan)
+            self._tools().receiving.rest(offset)
             point("after-commit")
 
     def stop(self) -> None:
-        """Nothing: Spark rarely calls it, and a claim outlives the process by design."""
+        """Remove what is received. Spark rarely calls it, and a claim outlives the process by design."""
+        with told():
+            self._tools().receiving.beside.settle()
 
     # ---- executors -------------------------------------------------------------------------------
 
@@ -303,26 +305,17 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tools(self) -> Tools:
         if self._open is None:
-            self._open = Tools()
+            self._open = Tools(self.options)
         return self._open
 
     def _begin_receiving(self, begun: Offset) -> None:
-        """Receive what is done, while Spark writes its log and plans; what is next to be claimed waits for the end.
-
-        At once where it decides what can be claimed: where groups take turns, and before the first look.
-        """
+        """Receive what is done beside Spark's work; at once where it decides what can be claimed: where groups take
+        turns, and before the first look."""
+        receiving = self._tools().receiving
         for key, plan in begun.queues.items():
             if self.turns.get(key, True):
-                self._receive(begun, key, plan)
-        late = {key: plan for key, plan in begun.queues.items() if plan.sequence > self._received(key, plan)}
-
-        def receive() -> None:
-            for key, plan in late.items():
-                self._receive(begun, key, plan)
-
-        if late:
-            self._tools().beside.start(receive)
-            self.begun.update({key: plan.sequence for key, plan in late.items()})
+                receiving.receive(begun, key, plan)
+        receiving.begin(begun)
 
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
@@ -332,28 +325,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         for name in self.options.managers:
             self._tools().beacon.hold(manager_of(self.options.address, name), offset.owner, offset.lineage)
-
-    def _receive(self, offset: Offset, key: str, plan: Plan, upto: int | None = None) -> None:
-        sequence = plan.sequence if upto is None else upto
-        if sequence <= self._received(key, plan):
-            return
-        name, _, path = key.partition("/")
-        manager = manager_of(self.options.address, name)
-        queue = address(manager, path, plan.generation)
-        who = (offset.owner, offset.lineage, sequence)
-
-        def receive() -> int:
-            return run(manager, pipelines.commit(queue, *who, between=lambda: point("mid-commit")))
-
-        try:
-            self._tools().pair.run(receive, plan.wanted <= ONE_CALL)
-        except QueueNotAvailable:
-            if self.options.failOnDataLoss:
-                raise
-        self.received[key] = sequence
-
-    def _received(self, key: str, plan: Plan) -> int:
-        return max(plan.first, self.received.get(key, 0))
 
     def _look(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
         seen: dict[str, Backlog] = {}
@@ -372,6 +343,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self.options.failOnDataLoss:
                     raise
                 continue
+            if each.claim and each.claim.draining and plan.sequence == plan.first:
+                # Received by a reader that is gone; this one has nothing yet with which it would remove that.
+                run(manager, pipelines.commit(queue, begun.owner, begun.lineage, 0))
             seen[key] = each
             self.turns[key] = each.turns
             now = max(now, each.now_ms)

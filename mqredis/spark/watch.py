@@ -4,8 +4,10 @@ lives, the long poll of an idle query, and what it does while Spark writes its l
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from threading import Event
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
@@ -74,26 +76,51 @@ class Idle:
 
 
 class Beside:
-    """One piece of work in a thread of its own."""
+    """Work in a thread of its own, in two parts: for the first one others wait, the second one waits for others."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._work: Future[None] | None = None
+        self._parts: list[Future[None]] = []
+        self._free = Event()
+        self._free.set()
 
-    def start(self, work: Callable[[], None]) -> None:
-        """Begin it, once the one before is done. Raises what that one raised."""
+    def start(self, first: Callable[[], None], rest: Callable[[], None]) -> None:
+        """Begin it, once the work before is done. Raises what that one raised."""
         self.settle()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1)
-        self._work = self._pool.submit(work)
+        begun = self._pool.submit(first)
+
+        def go_on() -> None:
+            if begun.exception() is None:
+                rest()
+
+        self._parts = [begun, self._pool.submit(go_on)]
+
+    def begun(self) -> None:
+        """Wait for the end of the first part. Raises what it raised."""
+        for part in self._parts[:1]:
+            part.result()
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """What is done meanwhile goes before the second part."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+    def give_way(self) -> None:
+        """Called by the second part between two steps: waits while something urgent is done."""
+        self._free.wait()
 
     def settle(self) -> bool:
         """Wait for the end of it; False if there was nothing. Raises what it raised."""
-        work, self._work = self._work, None
-        if work is None:
-            return False
-        work.result()
-        return True
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.result()
+        return bool(parts)
 
 
 class Pair:

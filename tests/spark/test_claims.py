@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import Queue
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from mqredis.models import Outgoing
 from mqredis.spark import claims, release
 from mqredis.spark.browse import BrowseReader
 from mqredis.spark.receive import ReceiveReader
+from mqredis.spark.watch import Beside
 from tests.spark.calls import make, rows, take
 
 pytestmark = pytest.mark.spark
@@ -124,22 +127,133 @@ def test_groups_that_take_turns_make_no_empty_batches(options, qm):
     assert qm.doctor().findings == ()
 
 
-def test_what_is_done_is_received_before_the_next_claim(options, qm, fill):
+@pytest.fixture
+def held(monkeypatch):
+    """A reader whose removal of what it has received waits for the event beside it."""
+
+    def hold(reader: ReceiveReader) -> Event:
+        let = Event()
+        monkeypatch.setattr(reader._tools().receiving.beside, "give_way", lambda: let.wait(60))
+        return let
+
+    return hold
+
+
+def holds(qm, messages, locked):
+    info = qm.queue_info("orders")
+    assert (info.messages, info.locked) == (messages, locked)
+    assert qm.doctor().findings == ()
+
+
+def test_what_is_done_is_received_before_the_next_claim_and_removed_beside_it(options, qm, fill, held):
+    fill(count=6500)
+    reader = make(options, queue="orders")
+    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(500))
+    upto = reader.latestOffset(end, ReadMaxRows(2500))  # it is asked now what the queue is like
+    let = held(reader)
+    assert len(rows(reader, end, upto)) == 2500
+    holds(qm, 6000, 2500)
+    end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1200))
+    reader.commit(end)  # waits for nothing: Spark goes on meanwhile
+    assert len(rows(reader, end, upto)) == 1200
+    holds(qm, 5000, 1500 + 1200)
+    assert claims(qm)[0].removing
+    let.set()
+    # What comes next waits until that is over.
+    end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1000))
+    assert len(rows(reader, end, upto)) == 1000
+    reader.stop()
+    holds(qm, 2300, 1000)
+    assert not claims(qm)[0].removing
+    reader.commit(upto)
+    holds(qm, 1300, 0)
+
+
+def test_an_idle_query_leaves_nothing_behind(options, qm, fill):
+    fill(count=3000)
+    reader = make(options, queue="orders")
+    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(100))
+    upto = reader.latestOffset(end, ReadAllAvailable())
+    assert len(rows(reader, end, upto)) == 2900
+    assert reader.latestOffset(upto, ReadAllAvailable()) == upto
+    holds(qm, 0, 0)
+
+
+@pytest.mark.parametrize("replanned", [False, True])
+def test_a_restarted_query_removes_what_is_left(options, qm, fill, held, replanned):
     fill(count=4000)
     reader = make(options, queue="orders")
-    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(2500))
-    upto = reader.latestOffset(end, ReadMaxRows(1000))
-    assert len(rows(reader, end, upto)) == 1000
-    info = qm.queue_info("orders")
-    assert (info.messages, info.locked) == (1500, 1000)
-    end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1000))
-    reader.commit(end)  # waits for nothing: Spark goes on meanwhile
-    assert len(rows(reader, end, upto)) == 500
-    info = qm.queue_info("orders")
-    assert (info.messages, info.locked) == (500, 500)
-    reader.commit(upto)
-    assert qm.queue_info("orders").messages == 0
-    assert qm.doctor().findings == ()
+    end, _ = take(reader, reader.initialOffset(), ReadMaxRows(100))
+    upto = reader.latestOffset(end, ReadMaxRows(1900))
+    let = held(reader)
+    rows(reader, end, upto)
+    end, upto = upto, reader.latestOffset(upto, ReadMaxRows(1500))
+    ids = rows(reader, end, upto, "lookup_id")
+    again = make(options, queue="orders")
+    if replanned:
+        assert again.latestOffset(end, ReadMaxRows(1500)) is not end
+    else:
+        assert rows(again, end, upto, "lookup_id") == ids
+    holds(qm, 2000, 1500)
+    let.set()
+    reader.stop()
+    again.commit(upto)
+    holds(qm, 500, 0)
+
+
+def test_a_new_checkpoint_removes_what_the_lost_one_has_received(options, qm, fill, held):
+    fill(count=1500)
+    lost = make(options, queue="orders", consumerName="lake")
+    end, _ = take(lost, lost.initialOffset(), ReadMaxRows(100))
+    upto = lost.latestOffset(end, ReadAllAvailable())
+    let = held(lost)
+    rows(lost, end, upto)
+    fill(count=3)
+    assert lost.latestOffset(upto, ReadAllAvailable()) != upto
+    lost._tools().receiving.beside.begun()
+    holds(qm, 403, 400)
+    new = make(options, queue="orders", consumerName="lake")
+    assert new.initialOffset()
+    with pytest.raises(Exception, match="is running"):
+        new.latestOffset(new.initialOffset(), ReadAllAvailable())
+    holds(qm, 3, 0)
+    let.set()
+    lost.stop()
+
+
+def test_what_is_urgent_goes_first():
+    beside, steps, way = Beside(), Queue[str](), Event()
+
+    def rest() -> None:
+        steps.put("rest")
+        way.wait()
+        beside.give_way()
+        steps.put("goes on")
+
+    beside.start(lambda: steps.put("first"), rest)
+    beside.begun()
+    assert [steps.get(timeout=30) for _ in range(2)] == ["first", "rest"]
+    with beside.urgent():
+        way.set()
+        assert not beside._parts[1].done()
+        steps.put("urgent")
+    assert beside.settle()
+    assert [steps.get(timeout=30) for _ in range(2)] == ["urgent", "goes on"]
+    assert not beside.settle()
+
+
+def test_what_fails_first_ends_the_work():
+    beside, steps = Beside(), []
+
+    def first() -> None:
+        raise ValueError("not so")
+
+    beside.start(first, lambda: steps.append("rest"))
+    with pytest.raises(ValueError, match="not so"):
+        beside.begun()
+    with pytest.raises(ValueError, match="not so"):
+        beside.settle()
+    assert not steps
 
 
 def test_a_claim_that_cannot_be_received_ends_the_query(options, qm, fill):
