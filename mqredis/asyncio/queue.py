@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -11,6 +12,7 @@ from mqredis.asyncio.cursor import Cursor
 from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
+from mqredis.drivers.together import Sends
 from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
@@ -37,6 +39,8 @@ class Queue:
     def __init__(self, manager: QueueManager, handle: Handle) -> None:
         self._manager = manager
         self._handle = handle
+        self._gathers = not (handle.elements or handle.topic)
+        self._sends: Sends | None = None
 
     @property
     def name(self) -> str:
@@ -58,12 +62,29 @@ class Queue:
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
+
+        What several tasks send meanwhile goes in one call; each is answered, refused or cancelled as if it were alone.
         """
-        unit = unit_of(transaction)
-        operation = send.send(self._handle, body, fields, unit)
-        if durability is not None:
-            operation = durably(operation, durability, unit)
-        return await self._run(operation)
+        handle = self._handle
+        if transaction is not None or durability is not None or not self._gathers:
+            unit = unit_of(transaction)
+            operation = send.send(handle, body, fields, unit)
+            if durability is not None:
+                operation = durably(operation, durability, unit)
+            return await self._run(operation)
+        prepared = send.prepare(handle, body, fields)
+        sends = self._sends
+        if sends is None or sends.loop is not asyncio.get_running_loop():
+            sends = self._sends = Sends(self._manager._driver, handle)
+        if sends.under_way and send.shares(prepared):
+            return await sends.join(prepared)
+        if sends.under_way:
+            return await self._run(send.put_one(handle, prepared))
+        sends.under_way = True
+        try:
+            return await self._run(send.put_one(handle, prepared))
+        finally:
+            sends.under_way = bool(sends.gathered) and sends.go_on()
 
     async def send_many(
         self,

@@ -17,6 +17,11 @@ from mqredis.steps import Arg, Call, Payload
 SCHEMA = 2
 
 
+#: Answers to calls that did nothing and are over: one that asked for more queues, of which the client did not hear; a
+#: wait that was cancelled; one whose place was taken because somebody has asked for its outcome before.
+_NOTHING_DONE = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
+
+
 @dataclass(slots=True)
 class Resolution:
     """What became of a call whose reply was lost.
@@ -48,8 +53,7 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
             )
         if outcome != "done":
             return Resolution(outcome)
-        if number(payload[1]) == Status.KEYS_CHANGED:
-            # It asked for more queues and did nothing; the client lost that answer.
+        if number(payload[1]) in _NOTHING_DONE:
             return Resolution("never")
         ids = text(payload[2])
         return Resolution(

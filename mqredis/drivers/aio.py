@@ -142,15 +142,21 @@ class AsyncDriver:
             result: R = stop.value
             return result
 
-    async def run(self, operation: Operation[R]) -> R:
-        """Run an operation to its end in this task."""
+    async def run(
+        self,
+        operation: Operation[R],
+        deadline: float | None = None,
+        keep: Callable[[Run], object] | None = None,
+    ) -> R:
+        """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
+        the run at its end, and with it its slot to be given back."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._adopt(loop)
         try:
             while (session := self.core.session) is None:
-                await self.open()
-            run = Run(session.take())
+                await self.open(deadline)
+            run = Run(session.take(), deadline)
             answer: Any = None
             error: BaseException | None = None
             try:
@@ -170,9 +176,13 @@ class AsyncDriver:
                             answer = await self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
-                        run.ending = run.ending or not isinstance(raised, Exception)
+                        if not isinstance(raised, Exception):
+                            run.deadline = time.monotonic()  # what it still calls to clean up is tried once
             finally:
-                run.slot.session.give(run.slot)
+                if keep is None:
+                    run.slot.session.give(run.slot)
+                else:
+                    keep(run)
                 if run.listening:
                     self._hub.board.listeners.discard(run)
         finally:
@@ -254,8 +264,8 @@ class AsyncDriver:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
-        if run.ending:
-            attempt.deadline = time.monotonic()
+        if run.deadline is not None:
+            attempt.deadline = run.deadline
         try:
             while True:
                 step = await self._try(attempt)

@@ -252,6 +252,7 @@ class Attempt:
             return ""
         token = run.slot.token()
         self.core.remember(token)
+        run.unknown = token
         run.slot = (self.core.session or run.slot.session).take()
         return token
 

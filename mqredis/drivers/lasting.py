@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.session import Run
 from mqredis.drivers.sync import Driver
 from mqredis.models import Durability
 from mqredis.operations.durable import durably
@@ -25,9 +27,14 @@ class DurableDriver(Driver):
 class AsyncDurableDriver(AsyncDriver):
     """Its twin."""
 
-    async def run(self, operation: Operation[R]) -> R:
+    async def run(
+        self,
+        operation: Operation[R],
+        deadline: float | None = None,
+        keep: Callable[[Run], object] | None = None,
+    ) -> R:
         """Run an operation to its end in this task. Raises DurabilityNotReached too."""
-        return await super().run(durably(operation, self.settings.durability))
+        return await super().run(durably(operation, self.settings.durability), deadline, keep)
 
 
 def driver_for(settings: Settings) -> type[Driver]:

@@ -117,13 +117,15 @@ class Run:
     keys: KeySet | None = None
     #: Nobody can ring for it.
     polling = True
-    #: It was cancelled or interrupted: what it still calls to clean up is tried once.
-    ending = False
+    #: Token of the last call whose outcome is unknown.
+    unknown = ""
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot, deadline: float | None = None) -> None:
         self.slot = slot
+        #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
+        self.deadline = deadline
 
 
 class Core:

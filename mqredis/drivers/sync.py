@@ -160,7 +160,8 @@ class Driver:
                             answer = self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
                         error = raised
-                        run.ending = run.ending or not isinstance(raised, Exception)
+                        if not isinstance(raised, Exception):
+                            run.deadline = time.monotonic()  # what it still calls to clean up is tried once
             finally:
                 run.slot.session.give(run.slot)
                 if run.listening:
@@ -252,8 +253,8 @@ class Driver:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
-        if run.ending:
-            attempt.deadline = time.monotonic()
+        if run.deadline is not None:
+            attempt.deadline = run.deadline
         try:
             while True:
                 step = self._try(attempt)

@@ -21,6 +21,9 @@ from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
+#: A message as the scripts take it (``codec.encode``); and with what its sender is answered from.
+Encoded = tuple[bytes, bytes | None]
+Prepared = tuple[Outgoing, Encoded]
 
 
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
@@ -84,9 +87,7 @@ _NUMBERS = frozenset(
 )
 
 
-def _encoded(
-    handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None
-) -> list[tuple[bytes, bytes | None]]:
+def _encoded(handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None) -> list[Encoded]:
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
     limit = min(handle.max_message_bytes, context.max_message_bytes)
@@ -109,17 +110,68 @@ def _encoded(
 
 def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
     """Send one message, to every element of a multiple-element name in turn (3.1.7.1.27)."""
+    if handle.elements:
+        handle.need("send")
+        return _send_to_all(handle, outgoing(body, fields), unit)
+    return put_one(handle, prepare(handle, body, fields, unit), unit)
+
+
+def prepare(
+    handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None = None
+) -> Prepared:
+    """A message that may be sent through this handle. Raises what is wrong with it, before anything is sent."""
     handle.need("send")
     message = outgoing(body, fields)
-    if handle.elements:
-        return (yield from _send_to_all(handle, message, unit))
-    encoded = _encoded(handle, (message,), unit)
+    return message, _encoded(handle, (message,), unit)[0]
+
+
+def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) -> Operation[Sent]:
+    """Send one message that was prepared."""
+    message, encoded = prepared
+    owner, grant = owner_of(handle, unit) if unit else ("", "")
+    call = commands.send(handle.address, (encoded,), owner, grant, "f" in handle.flags)
+    accepted = yield from reach(handle.address, call)
+    if unit:
+        unit.touched(accepted.fence, handle)
+    return _answer_to(message, handle.context.incarnation, accepted.lookup_ids[0])
+
+
+def put_together(
+    handle: Handle, messages: Sequence[Outgoing], encoded: Sequence[Encoded], unit: UnitOfWork | None = None
+) -> Operation[list[Sent]]:
+    """Send as many as one call takes (:func:`fitting`): all or none of them."""
     owner, grant = owner_of(handle, unit)
     call = commands.send(handle.address, encoded, owner, grant, handle.topic)
     accepted = yield from reach(handle.address, call)
     if unit:
         unit.touched(accepted.fence, handle)
-    return _answer_to(message, handle.context.incarnation, accepted.lookup_ids[0])
+    lookup_ids, incarnation = accepted.lookup_ids, handle.context.incarnation
+    if len(lookup_ids) != len(messages):
+        raise InvariantBroken(f"send answered {len(lookup_ids)} ids for {len(messages)} messages")
+    return [
+        _answer_to(message, incarnation, lookup_id)
+        for message, lookup_id in zip(messages, lookup_ids, strict=True)
+    ]
+
+
+def fitting(encoded: Sequence[Encoded], at: int = 0) -> int:
+    """Where the call ends that begins with message ``at``: one of them at least."""
+    stop = min(at + commands.BATCH, len(encoded))
+    sizes = [len(line) if large is None else len(line) + len(large) for line, large in encoded[at:stop]]
+    size = sum(sizes)
+    while size > CALL_BYTES and stop > at + 1:
+        stop -= 1
+        size -= sizes[stop - at]
+    return stop
+
+
+#: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.
+_TRACED = frozenset(("acknowledge", "administration_queue", "journal", "dead_letter_queue"))
+
+
+def shares(prepared: Prepared) -> bool:
+    """May it go in one call with messages of others? A batch that is refused must leave nothing behind."""
+    return _TRACED.isdisjoint(codec.fields_of(prepared[0]))
 
 
 def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
@@ -147,32 +199,10 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
     ]
     encoded = _encoded(handle, messages, unit)
     sent: list[Sent] = []
-    at = 0
-    while at < len(encoded):
-        stop = min(at + commands.BATCH, len(encoded))
-        sizes = [len(line) if large is None else len(line) + len(large) for line, large in encoded[at:stop]]
-        size = sum(sizes)
-        while size > CALL_BYTES and stop > at + 1:
-            stop -= 1
-            size -= sizes[stop - at]
-        owner, grant = owner_of(handle, unit)
-        call = commands.send(handle.address, encoded[at:stop], owner, grant, handle.topic)
-        accepted = yield from reach(handle.address, call)
-        if unit:
-            unit.touched(accepted.fence, handle)
-        sent += _sent(handle, messages[at:stop], accepted.lookup_ids)
-        at = stop
+    while (at := len(sent)) < len(encoded):
+        stop = fitting(encoded, at)
+        sent += yield from put_together(handle, messages[at:stop], encoded[at:stop], unit)
     return sent
-
-
-def _sent(handle: Handle, messages: Sequence[Outgoing], lookup_ids: Sequence[str]) -> list[Sent]:
-    if len(lookup_ids) != len(messages):
-        raise InvariantBroken(f"send answered {len(lookup_ids)} ids for {len(messages)} messages")
-    incarnation = handle.context.incarnation
-    return [
-        _answer_to(message, incarnation, lookup_id)
-        for message, lookup_id in zip(messages, lookup_ids, strict=True)
-    ]
 
 
 def _answer_to(message: Outgoing, incarnation: str, lookup_id: str) -> Sent:

@@ -5,6 +5,7 @@ A change that adds a command to a hot script has to change a number here, where 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import mqredis
+import mqredis.asyncio
 from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
 from mqredis.worker import Worker, ahead
@@ -46,11 +48,17 @@ def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10
         client.config_resetstat()
         for _ in range(times):
             work()
-        stats = client.info("commandstats")
+        scripts, inside = _counted(client)
+    return scripts / times, inside / times
+
+
+def _counted(client: Any) -> tuple[int, int]:
+    """Script calls and commands inside them, since the figures were reset."""
+    stats = client.info("commandstats")
     calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
     scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
     inside = sum(count for name, count in calls.items() if name not in _NOT_COUNTED)
-    return scripts / times, inside / times
+    return scripts, inside
 
 
 def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
@@ -67,6 +75,21 @@ def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
 def test_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     assert _cost(redis_server, lambda: queue.send(b"x", properties={"a": 1})) == (1, 7)
+
+
+def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    async def send() -> tuple[float, float]:
+        async with (
+            mqredis.asyncio.connect(redis_server.url, manager="cost") as manager,
+            manager.open("q") as queue,
+        ):
+            await queue.send(b"x" * 64)
+            with redis_server.client() as client:
+                client.config_resetstat()
+                await asyncio.gather(*(queue.send(b"x" * 64) for _ in range(100)))
+                return _counted(client)
+
+    assert asyncio.run(send()) == (2, 7 + 8)  # the first as a send, all others as one send_many
 
 
 def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:

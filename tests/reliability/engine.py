@@ -20,6 +20,8 @@ from tests.reliability.world import Broken, Client, World
 
 #: Worlds that run side by side.
 WIDTH = 96
+#: Answers of calls that did nothing, which resolve calls "never".
+_NOTHING = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
 #: Longer than all leases of a scenario together, in ms.
 AEON = 3_600_000
 
@@ -191,8 +193,8 @@ class Engine:
             raise Broken(f"resolve was refused: {answer.value}")
         outcome = answer.value.outcome
         done = id(shot) in ride.carried
-        if done and outcome == "never" and int(shot.answers[0].raw[0]) == Status.KEYS_CHANGED:
-            done = False  # it asked for more keys, and did and kept nothing
+        if done and outcome == "never" and int(shot.answers[0].raw[0]) in _NOTHING:
+            done = False
         if outcome != ("done" if done else "never"):
             raise Broken(f"{shot.call.script} is said to be {outcome}")
         if outcome == "never":
