@@ -26,13 +26,13 @@ def pipeline(kind: str) -> Iterator[Pipeline]:
 
 @bar("spark places", "the driver dies at each named place of source, sink and both: output equals input")
 def places(run: Run) -> None:
-    """Each place several times over a longer stream; in a small run once, in the pipeline that the seed chooses."""
+    """Each place three times over a longer stream; a small run takes its share of them, which the seed chooses."""
     dice, wanted = run.dice("places"), {kind: list(names) * run.size(3) for kind, names in PLACES.items()}
     if run.scale < 1 / 3:
+        there = [(kind, place) for kind, names in PLACES.items() for place in names]
         wanted = {kind: [] for kind in PLACES}
-        for kind in ("source", "sink"):
-            for place in PLACES[kind]:
-                wanted[dice.choice((kind, "both"))].append(place)
+        for kind, place in dice.sample(there, run.size(3 * len(there), 2)):
+            wanted[kind].append(place)
     for kind, names in wanted.items():
         if not names:
             continue
