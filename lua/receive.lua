@@ -29,6 +29,7 @@
 -- RETURNS TRANSACTION_TOO_LARGE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
+--- require "lib/straight"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
@@ -41,9 +42,10 @@
 --- require "lib/wake"
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
-local reply = frame.open()
+local reply, meta, time, p = straight.receive()
+reply = reply or frame.open(meta, time)
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1, 2, p)
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end

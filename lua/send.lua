@@ -21,6 +21,7 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+--- require "lib/straight"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
@@ -31,9 +32,10 @@
 --- require "lib/quota"
 --- require lazy "lib/tx"
 --- require "lib/wake"
-local reply = frame.open()
+local reply, meta, time, p = straight.send()
+reply = reply or frame.open(meta, time)
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1, 2, p)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 due.serve(q)
 

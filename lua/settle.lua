@@ -11,15 +11,17 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
+--- require "lib/straight"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/quota"
 --- require "lib/due"
 --- require "lib/settle"
 --- require "lib/wake"
-local reply = frame.open()
+local reply, meta, time, p = straight.settle()
+reply = reply or frame.open(meta, time)
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1, 2, p)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
 due.serve(q)

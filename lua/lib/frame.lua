@@ -33,10 +33,11 @@ end
 
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
 -- names messages that the entry script has to read again. seq, messages and bytes stay text until they change.
-function frame.open()
+function frame.open(meta, time)
   frame.owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
-  local meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
-  local known, time = frame.memo[meta[1]] or frame.learn(meta[1]), redis.call("TIME")
+  meta = meta or redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
+  time = time or redis.call("TIME")
+  local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock then return known end
   local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
   local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock

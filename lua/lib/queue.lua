@@ -15,12 +15,12 @@
 local queue = { opened = {}, memo = { size = 0 } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
-function queue.open(n, first)
+function queue.open(n, first, p)
   local at = first + (n - 1) * 8
   local key = KEYS[at + 1]
   if not key then return end
   if queue.opened[key] then return queue.opened[key] end  -- of two, one would write what the other does not know
-  local p = redis.call("HMGET", key, "brief", "counts")
+  p = p or redis.call("HMGET", key, "brief", "counts")
   local known = queue.memo[p[1]] or queue.learn(key, p[1])
   if not known then return end
   local messages, bytes, gone, soon, waiting, hooked =

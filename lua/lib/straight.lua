@@ -1,0 +1,149 @@
+--- require "lib/frame"
+--- require "lib/queue"
+--- require "lib/record"
+--- require "lib/settle"
+-- The short way of the calls that are made most: one message that at most a correlation id sets apart, in a queue that
+-- asks for nothing (no flags, no quota, no parent), with no timer due. A third of what such a call costs is the tables
+-- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
+-- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged, with what it has
+-- read: meta's fields, the time, the queue's fields.
+local straight = {}
+
+-- What each call reads.
+function straight.read()
+  local owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
+  return redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1]), redis.call("TIME"),
+    redis.call("HMGET", KEYS[3], "brief", "counts")
+end
+
+-- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
+-- not for this way.
+function straight.look(meta, time, p)
+  local slot, sequence, match = meta[4], ARGV[2], string.match
+  if not slot or not meta[3] then return end
+  local last = match(slot, "^%d+")
+  if #sequence < #last or (#sequence == #last and sequence <= last) then return end
+  local known = frame.memo[meta[1]] or frame.learn(meta[1])
+  if not known.clock or known.limited then return end
+  local own = queue.memo[p[1]] or queue.learn(KEYS[3], p[1])
+  if not own or own.generation ~= ARGV[3] or own.flags ~= "" or own.messages or own.bytes then return end
+  local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
+  local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
+  local here, held, gone, soon, waiting, hooked =
+    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
+  if not history or not here or (soon ~= "-1" and soon + 0 <= now) then return end
+  return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, hooked
+end
+
+-- What quota.write and frame.close write.
+function straight.count(here, held, gone, soon, waiting, hooked)
+  redis.call("HSET", KEYS[3], "counts",
+    string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked))
+end
+
+function straight.keep(history, seq, messages, bytes, kept)
+  redis.call("HSET", KEYS[1], "counts", string.format("%d %d %d %d", history, seq, messages, bytes), ARGV[1], kept)
+end
+
+-- Send one message while nobody waits. The reply; or nothing, and what was read if anything was.
+function straight.send()
+  local text = ARGV[7]
+  local flag = text and string.byte(text)
+  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] or ARGV[4] ~= "" then return end
+  local meta, time, p = straight.read()
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p)
+  if not known or waiting == "1" then return nil, meta, time, p end
+  local format = string.format
+  local stamp = format("%d", now)
+  local rec = stamp .. text
+  local size = #rec
+  if size > own.max_bytes then return nil, meta, time, p end
+  local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
+  redis.call("HSET", KEYS[6], lid, rec)
+  if flag == 104 then
+    hooked = "1"
+    redis.call("ZADD", KEYS[10], "0", record.member(rec, lid))
+  end
+  redis.call("ZADD", KEYS[4], "0", lid)
+  straight.count(here + 1, held + size, gone, soon, waiting, hooked)
+  straight.keep(history, seq + 1, messages + 1, bytes + size,
+    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid))
+  return { status.OK, known.incarnation, history, lid, "" }
+end
+
+-- Id, record and flag of the first available message; nothing if there is none, or it is not plain, or was held before.
+function straight.first()
+  local lid = redis.call("ZRANGE", KEYS[4], "0", "0")[1]
+  local rec = lid and redis.call("HGET", KEYS[6], lid)
+  local flag = rec and string.byte(rec, 14)
+  if (flag == 48 or flag == 104) and not redis.call("HGET", KEYS[7], lid) then return lid, rec, flag end
+end
+
+-- Take it away, and its lock and state.
+function straight.drop(lid)
+  redis.call("ZREM", KEYS[5], lid)
+  redis.call("HDEL", KEYS[7], lid)
+  redis.call("HDEL", KEYS[6], lid)
+end
+
+-- Lock or take the first message, at a reader's first look; commit a lock on the way. As straight.send.
+function straight.receive()
+  local mode, waiter, left = ARGV[4], ARGV[9], ARGV[15]
+  if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") or ARGV[8] ~= "" or ARGV[10] ~= "" or ARGV[11] ~= ""
+    or KEYS[11] or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c" or #left ~= 16)) then
+    return
+  end
+  local meta, time, p = straight.read()
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p)
+  if not known or (waiter ~= "" and redis.call("HEXISTS", KEYS[1], ARGV[1] .. "!") == 1) then
+    return nil, meta, time, p
+  end
+  local lid, rec, flag = straight.first()
+  local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
+  if not lid or (left and not less) then return nil, meta, time, p end
+
+  if left then
+    straight.drop(left)
+    here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
+  end
+  if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
+  if flag == 104 then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
+  redis.call("ZREM", KEYS[4], lid)
+  local format, size = string.format, #rec
+  local stamp, number = format("%d", now), format("%d", history)
+  if mode == "take" then
+    redis.call("HDEL", KEYS[6], lid)
+    straight.count(here - 1, held - size, gone + 1, soon, waiting, hooked)
+    -- The record holds a zero, and format would end it there.
+    straight.keep(history, seq, messages - 1, bytes - size,
+      format("%s %s - 0 %s 0:0:%d:%s1:016:%s0:%d:", ARGV[2], stamp, number, #stamp, stamp, lid, size) .. rec)
+    return { status.OK, known.incarnation, history, "", "", now, 0, lid, "", rec }
+  end
+  local deadline = format("%d", now + ARGV[7])
+  redis.call("ZADD", KEYS[5], deadline, lid)
+  redis.call("HSET", KEYS[7], lid, "1 0 0 0 " .. size .. " LN " .. ARGV[1] .. " " .. number)
+  local sooner = soon == "-1" or deadline + 0 < soon + 0
+  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
+  straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0",
+    ARGV[2], stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp))
+  return { status.OK, known.incarnation, history, number, deadline, now, 0, lid, "1 0 0 0", rec }
+end
+
+-- Commit one lock. As straight.send.
+function straight.settle()
+  local lid = ARGV[7]
+  if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end
+  local meta, time, p = straight.read()
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p)
+  local size = known and settle.size(redis.call("HGET", KEYS[7], lid), ARGV[6])
+  if not size then return nil, meta, time, p end
+  straight.drop(lid)
+  straight.count(here - 1, held - size, gone + 1, soon, waiting, hooked)
+  local stamp = string.format("%d", now)
+  straight.keep(history, seq, messages - 1, bytes - size,
+    string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))
+  return { status.OK, known.incarnation, history, now }
+end
