@@ -69,7 +69,9 @@ class ModelTransaction:
         with self.manager.step():
             unit = self._open()
             for op in unit.operations:
-                if op.kind == "dequeue" and op.position.lookup_id == message.lookup_id:
+                if op.kind != "dequeue" or op.position.lookup_id != message.lookup_id:
+                    continue
+                if not op.position.queue.gone:  # with its queue went the message
                     op.reason = Reason.REJECTED
                     return
             if message.lookup_id not in queue.queue.positions:

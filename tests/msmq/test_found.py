@@ -13,6 +13,7 @@ from mqredis import (
     IoTimeout,
     Journal,
     ManagerQuotaExceeded,
+    MessageNotFound,
     MessageTooLarge,
     Outgoing,
     QueueQuotaExceeded,
@@ -218,3 +219,16 @@ def test_messages_that_rest_return_after_their_policy_is_gone_and_a_purge(qm):
     qm.advance_clock(11)
     qm.maintain()
     assert read(q) == "a"
+
+
+def test_message_that_was_received_in_a_transaction_goes_with_its_queue(qm):
+    q = make(qm, transactional=True)
+    with qm.transaction() as tx:
+        q.send(b"a", transaction=tx)
+    with qm.transaction() as tx:
+        message = q.receive(0, transaction=tx)
+        qm.delete_queue("q")
+        make(qm, transactional=True)
+        with pytest.raises(MessageNotFound):
+            tx.reject(q, message)
+    assert qm.queue_info("q").messages == 0
