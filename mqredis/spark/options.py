@@ -33,7 +33,7 @@ class Options:
     includeBody: bool = True
     bodySchema: str = ""
     minPartitions: int = 0
-    maxMessagesPerPartition: int = 50_000
+    maxMessagesPerPartition: int = 150_000
     fetchSize: int = 5_000
     readMode: str = "receive"
     consumerName: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
+from mqredis.spark import options as parsing
+from mqredis.spark.batch import pieces
 from mqredis.spark.schema import SCHEMA
 from tests.spark.calls import make, rows, take
 
@@ -76,3 +78,20 @@ def test_a_pattern_takes_new_queues_in(mode, options, fill, qm):
     end, bodies = take(reader, end)
     assert len(bodies) == 3
     assert set(end["queues"]) == {f"{qm.name}/a1", f"{qm.name}/a2"}
+
+
+@pytest.mark.parametrize(
+    "count, more, parts",
+    [
+        (0, {}, 0),
+        (2_000, {}, 1),
+        (2_001, {}, 2),
+        (300_000, {}, 2),
+        (300_001, {}, 3),
+        (3, {"minPartitions": "5"}, 3),
+        (2_001, {"minPartitions": "5"}, 5),
+        (2_001, {"maxMessagesPerPartition": "500"}, 5),
+    ],
+)
+def test_partitions_are_few_and_large(count, more, parts):
+    assert pieces(parsing.parse({"url": "redis://nowhere", "queue": "orders", **more}), count) == parts
