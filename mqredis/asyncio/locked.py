@@ -102,11 +102,21 @@ class LockedMessage:
         return self.message.lookup_id
 
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        operation = self._operation(action, None)
-        if durability is not None:
-            operation = durably(operation, durability)
+        queue = self._queue
+        handle = queue._handle
         try:
-            await self._queue._run(operation)
+            if durability is None and self._unit is None and not handle.parts:
+                settlement, settlements = (action, self.fence, self._key), queue._gather().settlements
+                if settlements.under_way:
+                    operations.still_open(handle)
+                    await settlements.join(settlement)
+                else:
+                    await settlements.alone(operations.settle_one(handle, settlement))
+            else:
+                operation = self._operation(action, None)
+                if durability is not None:
+                    operation = durably(operation, durability)
+                await queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise
@@ -116,7 +126,7 @@ class LockedMessage:
         handle = self._queue._handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
-        return operations.settle_one(handle, action, self.fence, self._key, lease)
+        return operations.settle_one(handle, (action, self.fence, self._key), lease)
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from mqredis.asyncio.cursor import Cursor
 from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
-from mqredis.drivers.together import Sends
+from mqredis.drivers.together import Gathering
 from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
@@ -40,7 +40,7 @@ class Queue:
         self._manager = manager
         self._handle = handle
         self._gathers = not (handle.elements or handle.topic)
-        self._sends: Sends | None = None
+        self._gathering: Gathering | None = None
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
 
-        What several tasks send meanwhile goes in one call; each is answered, refused or cancelled as if it were alone.
+        What tasks send at the same time goes in one call; each is answered, refused or cancelled as if it were alone.
         """
         handle = self._handle
         if transaction is not None or durability is not None or not self._gathers:
@@ -73,18 +73,15 @@ class Queue:
                 operation = durably(operation, durability, unit)
             return await self._run(operation)
         prepared = send.prepare(handle, body, fields)
-        sends = self._sends
-        if sends is None or sends.loop is not asyncio.get_running_loop():
-            sends = self._sends = Sends(self._manager._driver, handle)
-        if sends.under_way and send.shares(prepared):
+        gathering = self._gathering
+        if gathering is None or gathering.loop is not asyncio.get_running_loop():
+            gathering = self._gather()
+        sends = gathering.sends
+        if not sends.under_way:
+            return await sends.alone(send.put_one(handle, prepared))
+        if send.shares(prepared):
             return await sends.join(prepared)
-        if sends.under_way:
-            return await self._run(send.put_one(handle, prepared))
-        sends.under_way = True
-        try:
-            return await self._run(send.put_one(handle, prepared))
-        finally:
-            sends.under_way = bool(sends.gathered) and sends.go_on()
+        return await self._run(send.put_one(handle, prepared))
 
     async def send_many(
         self,
@@ -376,6 +373,12 @@ class Queue:
 
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         return self._manager._run(operation)
+
+    def _gather(self) -> Gathering:
+        found = self._gathering
+        if found is None or found.loop is not asyncio.get_running_loop():
+            found = self._gathering = Gathering(self._manager._driver, self._handle)
+        return found
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

@@ -116,7 +116,7 @@ class LockedMessage:
         handle = self._queue._handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
-        return operations.settle_one(handle, action, self.fence, self._key, lease)
+        return operations.settle_one(handle, (action, self.fence, self._key), lease)
 
     def __enter__(self) -> Self:
         return self

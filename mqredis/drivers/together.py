@@ -1,4 +1,4 @@
-"""Sends of several tasks in one call, as databases commit for several at once (docs/decisions/0033)."""
+"""Calls of several tasks in one, as databases commit for several at once (docs/decisions/0033)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import copy
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mqredis.commands.send import BATCH
 from mqredis.errors import (
     BrokerUnavailable,
     DurabilityNotReached,
@@ -19,107 +19,126 @@ from mqredis.errors import (
     QueueNotAvailable,
     TransactionUsage,
 )
-from mqredis.models import Sent
+from mqredis.operations import receive, send
 from mqredis.operations.context import Handle
-from mqredis.operations.send import Prepared, fitting, put_together
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
     from mqredis.drivers.session import Run
 
+W = TypeVar("W")
+A = TypeVar("A")
 E = TypeVar("E", bound=Exception)
 
+#: So many wishes one call carries at most.
+MOST = 256
 #: Errors that say what has become of the call: done, or refused by the script.
 _ANSWERS = (EnqueueRefused, QueueNotAvailable, TransactionUsage, DurabilityNotReached)
 
 
-class Waiting:
-    """A message that is to go with others, and its sender."""
+class Waiting(Generic[W, A]):
+    """What one caller wants done, and waits for."""
 
-    __slots__ = ("alone", "future", "left", "prepared", "since")
+    __slots__ = ("alone", "future", "left", "since", "wish")
 
-    def __init__(self, prepared: Prepared, future: asyncio.Future[Sent]) -> None:
-        self.prepared = prepared
+    def __init__(self, wish: W, future: asyncio.Future[A]) -> None:
+        self.wish = wish
         self.future = future
         self.since = time.monotonic()
-        #: A batch with it was refused: it goes by itself now.
+        #: A call with it was refused: it goes by itself now.
         self.alone = False
-        #: Its sender was cancelled.
+        #: Its caller was cancelled.
         self.left = False
 
 
-class Sends:
-    """The sends through one handle by the tasks of one event loop: one call at a time, and what comes meanwhile gathers
-    for the next.
+class Together(Generic[W, A]):
+    """What the tasks of one event loop want of a handle: one call at a time, and what comes meanwhile gathers for the
+    next.
 
-    Who finds nothing ``under_way`` sends by himself, sets it, and lets what has gathered ``go_on`` when that has ended.
+    ``many`` does what several want, with an answer or an error for each; ``fit`` says how many of these one call takes.
     """
 
-    def __init__(self, driver: AsyncDriver, handle: Handle) -> None:
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        many: Callable[[Sequence[W]], Operation[Sequence[A | Exception]]],
+        fit: Callable[[Sequence[W]], int],
+    ) -> None:
         self._driver = driver
-        self._handle = handle
-        self.loop = asyncio.get_running_loop()
+        self._many = many
+        self._fit = fit
+        self._loop = asyncio.get_running_loop()
         self.under_way = False
-        self.gathered: deque[Waiting] = deque()
+        self._gathered: deque[Waiting[W, A]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def join(self, prepared: Prepared) -> Sent:
-        """Send it with the next call."""
-        one = Waiting(prepared, self.loop.create_future())
-        self.gathered.append(one)
+    async def alone(self, operation: Operation[A]) -> A:
+        """What one wants, by itself and at once: nothing is under way."""
+        self.under_way = True
+        try:
+            return await self._driver.run(operation)
+        finally:
+            self.under_way = bool(self._gathered) and self._go_on()
+
+    async def join(self, wish: W) -> A:
+        """With the next call."""
+        one: Waiting[W, A] = Waiting(wish, self._loop.create_future())
+        self._gathered.append(one)
         try:
             return await one.future
         except asyncio.CancelledError:
             one.left = True
             raise
 
-    def go_on(self) -> bool:
+    def _go_on(self) -> bool:
         """What was under way has ended: what has gathered goes now. Is there anything?"""
-        gathered = self.gathered
+        gathered = self._gathered
         while gathered and gathered[0].future.done():
             gathered.popleft()
-        if not gathered or self.loop.is_closed():
+        if not gathered or self._loop.is_closed():
             return False
-        # A task of its own, which no sender's cancellation ends; and of no sender's context.
-        self._task = self.loop.create_task(self._carry(), name="mqredis-sends", context=Context())
+        # A task of its own, which no caller's cancellation ends; and of no caller's context.
+        self._task = self._loop.create_task(self._carry(), name="mqredis-together", context=Context())
         return True
 
     async def _carry(self) -> None:
         try:
             while batch := self._next():
-                await self._send(batch)
+                await self._call(batch)
         finally:
-            self.under_way = self.go_on()
+            self.under_way = self._go_on()
 
-    def _next(self) -> list[Waiting]:
+    def _next(self) -> list[Waiting[W, A]]:
         """Those that go now, taken out."""
-        gathered = self.gathered
-        batch: list[Waiting] = []
-        while gathered and len(batch) < BATCH and not (batch and gathered[0].alone):
+        gathered = self._gathered
+        batch: list[Waiting[W, A]] = []
+        while gathered and len(batch) < MOST and not (batch and gathered[0].alone):
             one = gathered.popleft()
             if one.future.done():
                 continue  # cancelled: it was never sent
             batch.append(one)
             if one.alone:
                 break
-        stop = fitting([one.prepared[1] for one in batch])
+        stop = self._fit([one.wish for one in batch]) if len(batch) > 1 else len(batch)
         gathered.extendleft(reversed(batch[stop:]))
         return batch[:stop]
 
-    async def _send(self, batch: list[Waiting]) -> None:
+    async def _call(self, batch: list[Waiting[W, A]]) -> None:
         """One call for all of them; each is told what became of his, or waits for a call of its own."""
         runs: list[Run] = []
         answered = True
-        messages, encoded = zip(*(one.prepared for one in batch), strict=True)
-        operation = put_together(self._handle, messages, encoded)
         try:
+            operation = self._many([one.wish for one in batch])
             self._tell(batch, await self._driver.run(operation, self._deadline(batch[0]), runs.append))
-        except Exception as error:  # noqa: BLE001 - each sender gets it
+        except GeneratorExit:
+            raise  # the loop is gone
+        except Exception as error:  # noqa: BLE001 - each caller gets it
             answered = isinstance(error, _ANSWERS)
             self._tell(batch, self._failed(batch, error))
-        except asyncio.CancelledError:  # somebody has cancelled a task that is ours
+        except BaseException:  # somebody has cancelled a task that is ours, or interrupted it
             token = runs[0].unknown if runs else ""
-            text = "the task that sent the message was cancelled; ask resolve(token)"
+            text = "the task that made the call was cancelled; ask resolve(token)"
             self._tell(batch, [OutcomeUnknown(text, token=token) if token else None for _ in batch])
             if runs:
                 runs[0].slot.session.give(runs[0].slot)
@@ -127,11 +146,11 @@ class Sends:
         if runs:
             await self._part(batch, runs[0], answered)
 
-    def _deadline(self, one: Waiting) -> float:
-        """When its sender is to be answered."""
+    def _deadline(self, one: Waiting[W, A]) -> float:
+        """When its caller is to be answered."""
         return one.since + self._driver.core.patience
 
-    def _failed(self, batch: list[Waiting], error: Exception) -> Sequence[Exception | None]:
+    def _failed(self, batch: list[Waiting[W, A]], error: Exception) -> Sequence[Exception | None]:
         """What each is told; None: he goes again, since nothing was done."""
         if isinstance(error, EnqueueRefused) and len(batch) > 1:
             # One may be to blame for all: each by itself, in order.
@@ -149,7 +168,7 @@ class Sends:
             return short
         return [_fresh(error) for _ in batch]
 
-    def _tell(self, batch: list[Waiting], answers: Sequence[Sent | Exception | None]) -> None:
+    def _tell(self, batch: list[Waiting[W, A]], answers: Sequence[A | Exception | None]) -> None:
         again = []
         for one, answer in zip(batch, answers, strict=True):
             if one.future.done():
@@ -160,11 +179,11 @@ class Sends:
                 one.future.set_exception(answer)
             else:
                 one.future.set_result(answer)
-        self.gathered.extendleft(reversed(again))
+        self._gathered.extendleft(reversed(again))
 
-    async def _part(self, batch: list[Waiting], run: Run, answered: bool) -> None:
+    async def _part(self, batch: list[Waiting[W, A]], run: Run, answered: bool) -> None:
         """Give the slot back, once those who were answered have gone on. Who was cancelled before that may ask what
-        became of his message, so the slot keeps its answer. What they send next goes together."""
+        became of it, so the slot keeps its answer. What they want next goes together."""
         try:
             await asyncio.sleep(0)
         finally:
@@ -177,7 +196,24 @@ class Sends:
 
 
 def _fresh(error: E) -> E:
-    """Another one like it: what one sender does to his is not to show in another's."""
+    """Another one like it: what one caller does to his is not to show in another's."""
     found = copy.copy(error)
     found.__cause__ = error.__cause__
     return found
+
+
+class Gathering:
+    """What is gathered for a handle in one event loop."""
+
+    def __init__(self, driver: AsyncDriver, handle: Handle) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.sends = Together(
+            driver,
+            partial(send.put_each, handle),
+            send.fit,
+        )
+        self.settlements = Together(
+            driver,
+            partial(receive.settle_each, handle),
+            receive.apart,
+        )

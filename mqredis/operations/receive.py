@@ -223,15 +223,41 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
     ]
 
 
-def settle_one(handle: Handle, action: str, fence: str, key: str, lease: float | None) -> Operation[float]:
+def settle_one(handle: Handle, settlement: Settlement, lease: float | None = None) -> Operation[float]:
     """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
-    if handle.closed:
-        raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
-    settled = yield from settle(handle, [(action, fence, key)], lease)
+    still_open(handle)
+    settled = yield from settle(handle, (settlement,), lease)
     if settled.lost:
-        raise lock_lost(settled.lost[0][1], int(key, 16))
+        raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
     now: float = yield Now()
     return now
+
+
+def still_open(handle: Handle) -> None:
+    """Raise InvalidHandle if the locks of this handle were given back by its close."""
+    if handle.closed:
+        raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
+
+
+def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Operation[list[float | LockLost]]:
+    """Settle locks of several callers (:func:`apart`): for each the monotonic time of the call, or that it is lost."""
+    settled = yield from settle(handle, settlements)
+    now: float = yield Now()
+    lost = dict(settled.lost)
+    keys = [key for _, _, key in settlements]
+    if not lost.keys() <= set(keys):
+        raise InvariantBroken(f"settle answered {[*lost]!s:.80}, which it was not asked about")
+    return [lock_lost(lost[key], int(key, 16)) if key in lost else now for key in keys]
+
+
+def apart(settlements: Sequence[Settlement]) -> int:
+    """How many of them, from the first on, are of different messages: one call takes so many."""
+    seen: set[str] = set()
+    for _, _, key in settlements:
+        if key in seen:
+            break
+        seen.add(key)
+    return len(seen)
 
 
 def lock_lost(why: str, lookup_id: int) -> LockLost:

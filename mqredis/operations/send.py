@@ -154,6 +154,12 @@ def put_together(
     ]
 
 
+def put_each(handle: Handle, prepared: Sequence[Prepared]) -> Operation[list[Sent]]:
+    """Send what several callers have prepared."""
+    messages, encoded = zip(*prepared, strict=True)
+    return put_together(handle, messages, encoded)
+
+
 def fitting(encoded: Sequence[Encoded], at: int = 0) -> int:
     """Where the call ends that begins with message ``at``: one of them at least."""
     stop = min(at + commands.BATCH, len(encoded))
@@ -163,6 +169,11 @@ def fitting(encoded: Sequence[Encoded], at: int = 0) -> int:
         stop -= 1
         size -= sizes[stop - at]
     return stop
+
+
+def fit(prepared: Sequence[Prepared]) -> int:
+    """How many of them one call takes."""
+    return fitting([encoded for _, encoded in prepared])
 
 
 #: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -244,6 +245,20 @@ async def test_the_asyncio_face(backend, recorded):
     send, many = recorded.span("send q"), recorded.span("send_many q")
     assert links(recorded.spans("receive q")[0]) == [context(send)]
     assert [links(span) for span in recorded.spans("lock q")] == [[context(many)]] * 2
+
+
+async def test_sends_that_go_together_have_a_span_each(backend, recorded):
+    client = backend.async_client()
+    async with mqredis.asyncio.connect(client, manager="o", settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as queue:
+            await asyncio.gather(*(queue.send(b"%d" % n) for n in range(5)))
+            for _ in range(5):
+                await queue.receive(0)
+    await client.aclose()
+    sends, receives = recorded.spans("send q"), recorded.spans("receive q")
+    assert len({span.context.trace_id for span in sends}) == 5
+    assert sorted(links(span) for span in receives) == sorted([context(span)] for span in sends)
 
 
 def test_metrics(qm, queue, recorded, worker_of):

@@ -1,0 +1,47 @@
+"""A client and a queue, real and fake, and a gate before the calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+import mqredis
+import mqredis.asyncio
+from tests.support.backend import ServerKind
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
+from tests.together.kit import SETTINGS, Gate, Queue
+
+
+@pytest.fixture
+def where(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
+    if server_kind == "fake":
+        return f"memory://{uuid.uuid4().hex}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest_asyncio.fixture
+async def qm(where: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
+    async with mqredis.asyncio.connect(where, settings=SETTINGS) as manager:
+        await manager.create_queue("q")
+        yield manager
+
+
+@pytest_asyncio.fixture
+async def queue(qm: mqredis.asyncio.QueueManager) -> Queue:
+    return await qm.open("q")
+
+
+@pytest.fixture
+def gate(queue: Queue) -> Gate:
+    return Gate(queue._manager)
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(redis_server.socket_path) as between:
+        yield between

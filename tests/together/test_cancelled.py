@@ -1,0 +1,131 @@
+"""Senders that are cancelled: before their message went, on its way, between the answer and their next step."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from tests.together.kit import (
+    bodies,
+    gathered,
+    kinds,
+    outcomes,
+    turns,
+    under_way,
+)
+
+
+async def test_a_sender_cancelled_before_his_message_went_never_sent_it(queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(6)))
+    for n in (1, 4):
+        tasks[n].cancel()
+    found = await outcomes(gate, tasks)
+    assert kinds(found) == ["", "CancelledError", "", "", "CancelledError", ""]
+    assert await bodies(queue) == [b"0", b"2", b"3", b"5"]
+    assert queue._manager._driver.unknown == []
+
+
+async def test_nobody_is_left_when_all_who_gathered_are_cancelled(queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
+    for task in tasks[1:]:
+        task.cancel()
+    assert kinds(await outcomes(gate, tasks)) == ["", *["CancelledError"] * 3]
+    assert gate.sizes == [1]
+    await queue.send(b"next")
+    assert await bodies(queue) == [b"0", b"next"]
+
+
+async def test_the_first_is_cancelled_and_the_others_go(queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
+    tasks[0].cancel()
+    assert kinds(await outcomes(gate, tasks)) == ["CancelledError", "", "", ""]
+    assert await bodies(queue) == [b"1", b"2", b"3"]
+
+
+async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody(qm, queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(5)))
+    original, reached = gate._call, asyncio.Event()
+    answered = asyncio.Event()
+
+    async def held(call: Any, *args: Any) -> Any:
+        answer = await original(call, *args)
+        if call.script == "send" and len(call.args[3]) > 1:
+            reached.set()  # it is done there, and nobody here knows
+            await answered.wait()
+        return answer
+
+    gate._call = held
+    gate.open.set()
+    await reached.wait()
+    tasks[2].cancel()
+    tasks[3].cancel()
+    await turns()
+    answered.set()
+    found = await outcomes(gate, tasks)
+    assert kinds(found) == ["", "", "CancelledError", "CancelledError", ""]
+    tokens = qm._driver.unknown
+    assert len(tokens) == 2
+    assert len({*tokens}) == 1
+    for token in tokens:
+        resolution = await qm.resolve(token)
+        assert (resolution.outcome, resolution.status, len(resolution.payload[0])) == ("done", 0, 4 * 16)
+    assert qm._driver.unknown == []
+    assert await bodies(queue) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_sender_cancelled_between_the_answer_and_his_next_step_may_ask_for_it(qm, queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(3)))
+    tell = queue._gathering.sends._tell
+
+    def and_cancel(*args: Any) -> None:
+        tell(*args)
+        tasks[1].cancel()
+
+    queue._gathering.sends._tell = and_cancel
+    found = await outcomes(gate, tasks)
+    assert kinds(found) == ["", "CancelledError", ""]
+    await queue.send(b"3")  # in another slot
+    assert [(await qm.resolve(token)).outcome for token in qm._driver.unknown] == ["done"]
+    assert await bodies(queue) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_cancelled_at_any_moment(qm, queue, gate):
+    seed = random.randrange(1 << 32)
+    dice = random.Random(seed)
+    sent: set[bytes] = set()
+
+    async def one(body: bytes) -> None:
+        await queue.send(body)
+        sent.add(body)
+
+    async def cancelled(task: asyncio.Task[None], after: int) -> None:
+        await turns(after)
+        task.cancel()
+
+    cancels = 0
+    for lap in range(60):
+        tasks = [asyncio.create_task(one(b"%d %d" % (lap, n))) for n in range(8)]
+        await asyncio.gather(*(cancelled(task, dice.randrange(16)) for task in tasks))
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        cancels += sum(isinstance(one, asyncio.CancelledError) for one in found)
+    while queue._gathering.sends.under_way:
+        await turns(1)
+    unknown = qm._driver.unknown
+    done = [(await qm.resolve(token)).outcome for token in unknown].count("done")
+    there = await bodies(queue)
+    assert len(there) == len({*there}), f"seed {seed}"
+    assert sent <= {*there}, f"seed {seed}: lost"
+    assert len(there) - len(sent) == done, f"seed {seed}: {cancels} cancelled, {len(unknown)} unknown"
+
+
+async def test_somebody_cancels_the_task_that_is_ours(qm, queue, gate):
+    tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(3)))
+    await under_way(gate, tasks)
+    later = asyncio.ensure_future(queue.send(b"3"))
+    await turns()
+    queue._gathering.sends._task.cancel()
+    await turns()
+    found = await outcomes(gate, [*tasks, later])
+    assert kinds(found) == [""] * 4, "it had not left: another task takes it"
+    assert await bodies(queue) == [b"0", b"1", b"2", b"3"]

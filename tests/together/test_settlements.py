@@ -1,0 +1,166 @@
+"""Commits, aborts and rejections by several tasks go in one call; each is told what became of his lock."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Durability, DurabilityNotReached, Journal, Outgoing, Settings
+from tests.support.faults import CutReply
+from tests.together.kit import IMPATIENT, bodies, gathered, outcomes, turns
+
+
+async def locks(queue: Any, count: int) -> list[Any]:
+    """Each by a call of its own, so that their fences differ."""
+    await queue.send_many([b"%d" % n for n in range(count)])
+    return [await queue.lock(0) for _ in range(count)]
+
+
+def names(found: list[Any]) -> list[str]:
+    return ["" if one is None else type(one).__name__ for one in found]
+
+
+async def test_what_tasks_settle_at_the_same_time_is_two_calls(qm, queue, gate):
+    held = await locks(queue, 50)
+    await asyncio.gather(*(one.commit() for one in held))
+    assert gate.settled == [1, 49]
+    assert all(one.settled for one in held)
+    assert (await qm.queue_info("q")).messages == 0
+    assert queue._handle.locks == {}
+
+
+async def test_blocks_of_several_tasks(qm, queue, gate):
+    await queue.send_many([b"%d" % n for n in range(60)])
+
+    async def work() -> None:
+        for _ in range(3):
+            async with queue.lock(0) as one:
+                assert one.body
+
+    await asyncio.gather(*(work() for _ in range(20)))
+    assert (await qm.queue_info("q")).messages == 0
+    assert len(gate.settled) < 20
+
+
+async def test_each_kind_does_what_it_does(qm, queue, gate):
+    await queue.send_many([Outgoing(body=b"%d" % n, journal=Journal.DEAD_LETTER) for n in range(5)])
+    held = [await queue.lock(0) for _ in range(5)]
+    settling = [
+        held[0].commit(),
+        held[1].abort(),
+        held[2].reject("two"),
+        held[3].commit(),
+        held[4].reject("four"),
+    ]
+    assert names(await outcomes(gate, await gathered(gate, *settling))) == [""] * 5
+    assert gate.settled == [1, 4] or gate.settled == [1, 4, 4], (
+        "once more where a queue beside it was asked for"
+    )
+    assert await bodies(queue) == [b"1"]
+    async with qm.open(mqredis.keys.DEAD_LETTER) as dead:
+        found = await dead.receive_many(9, 0)
+    reasons = [(message.body, message.reason) for message in found]
+    assert reasons == [(b"2", "receive_rejected: two"), (b"4", "receive_rejected: four")]
+
+
+async def test_a_lost_lock_is_told_to_who_had_it(qm, queue, gate):
+    held = await locks(queue, 5)
+    await held[2].abort()
+    again = await queue.lock(0)
+    gate.settled.clear()
+    found = await outcomes(gate, await gathered(gate, *(one.commit() for one in held)))
+    assert names(found) == ["", "", "LockLost", "", ""]
+    assert "somebody else" in str(found[2])
+    assert gate.settled == [1, 4]
+    await again.commit()
+    assert [one.settled for one in held] == [True, True, True, True, True]  # the third by its abort
+
+
+async def test_one_lock_settled_twice(qm, queue, gate):
+    first, second, third, fourth = await locks(queue, 4)
+    settling = [first.commit(), second.abort(), third.commit(), second.commit(), fourth.commit()]
+    found = await outcomes(gate, await gathered(gate, *settling))
+    assert names(found) == ["", "", "", "LockLost", ""]
+    assert gate.settled == [1, 2, 2], "one after the other"
+    assert await bodies(queue) == [b"1"]
+
+
+async def test_what_needs_a_call_of_its_own_has_it(qm, queue, gate):
+    held = await locks(queue, 3)
+    gate.open.clear()
+    tasks = [
+        asyncio.ensure_future(one)
+        for one in (held[0].commit(), held[1].extend(60), held[2].commit(durability="memory"))
+    ]
+    await turns()
+    assert gate.waiting == 3
+    assert names(await outcomes(gate, tasks)) == [""] * 3
+
+
+async def test_one_is_cancelled_before_it_goes(qm, queue, gate):
+    held = await locks(queue, 4)
+    tasks = await gathered(gate, *(one.commit() for one in held))
+    tasks[2].cancel()
+    assert names(await outcomes(gate, tasks)) == ["", "", "CancelledError", ""]
+    assert gate.settled == [1, 2]
+    assert not held[2].settled
+    await held[2].commit()
+    assert (await qm.queue_info("q")).messages == 0
+
+
+async def test_the_handle_was_closed(queue, gate):
+    held = await locks(queue, 3)
+    await queue.close()
+    found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
+    assert names(found) == ["InvalidHandle"] * 3
+
+
+async def test_nobody_knows(proxy):
+    async with mqredis.asyncio.connect(proxy.url(), settings=IMPATIENT) as qm:
+        await qm.create_queue("q")
+        queue = await qm.open("q")
+        held = await locks(queue, 4)
+        await held[0].commit()
+        more = await locks(queue, 1)
+        rule = proxy.add(
+            CutReply(), where=lambda request: len(request.args[-1]) == 16 and len(request.args) > 20
+        )
+        found = await asyncio.gather(*(one.commit() for one in [*more, *held[1:]]), return_exceptions=True)
+        assert rule.hits == 1
+        assert names(found) == ["", *["OutcomeUnknown"] * 3]
+        unknown: list[Any] = found[1:]
+        assert len({error.token for error in unknown}) == 1
+        assert {(await qm.resolve(error.token)).outcome for error in unknown} == {"done"}
+        assert (await qm.queue_info("q")).messages == 0
+
+
+async def test_what_falls_short_is_settled(redis_server):
+    short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
+    with mqredis.connect(redis_server.url) as plain:
+        plain.create_queue("q")
+        with plain.open("q") as filled:
+            filled.send_many([b"x"] * 4)
+    async with mqredis.asyncio.connect(redis_server.url, settings=short) as qm:
+        queue = await qm.open("q")
+        held = [await queue.lock(0) for _ in range(4)]
+        found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
+        assert all(isinstance(error, DurabilityNotReached) for error in found)
+        assert all(one.settled for one in held)
+
+
+@pytest.mark.parametrize("how", ["commit", "abort"])
+async def test_a_message_of_segments_goes_alone(queue, gate, how):
+    await queue.send_group([b"abcdef"], segment_bytes=2)
+    whole = await queue.lock(0, grouping=mqredis.Grouping.COMPLETE_MESSAGE)
+    held = await locks(queue, 3)
+    gate.open.clear()
+    settling = (held[0].commit(), getattr(whole, how)(), held[1].commit(), held[2].commit())
+    tasks = [asyncio.ensure_future(one) for one in settling]
+    await turns()
+    assert gate.waiting == 4, "and so does all else while it is held: its parts are locks of their own"
+    assert names(await outcomes(gate, tasks)) == [""] * 4
+    assert await bodies(queue) == ([] if how == "commit" else [b"ab", b"cd", b"ef"])
