@@ -139,6 +139,7 @@ class Keeper:
                 self._thread = threading.Thread(target=self._watch, name="mqredis-leases", daemon=True)
                 self._thread.start()
             if held.due() < self._looks:
+                self._looks = held.due()
                 self._changed.notify()
 
     def remove(self, held: Held) -> None:
@@ -170,7 +171,9 @@ class Keeper:
                 if self._closed:
                     return
                 if not due:
-                    self._looks = min((held.due() for held in self._held), default=math.inf)
+                    # What is over before its time has come leaves its appointment: the next one is due no sooner.
+                    kept = self._looks if self._looks > now else math.inf
+                    self._looks = min((held.due() for held in self._held), default=kept)
                     self._changed.wait(None if self._looks == math.inf else max(self._looks - now, 0.001))
                     continue
             for held in due:

@@ -311,7 +311,7 @@ class Loop:
             self.lease,
             max_hold=consumer.max_hold,
             time_limit=consumer.time_limit,
-            on_cancel=unit._lost.set,
+            on_cancel=unit._lose,
         )
         running.keeper.add(held)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -41,7 +40,7 @@ class Unit:
         self._opener = opener
         self._transaction = transaction
         self._kept: list[tuple[Queue, Outgoing]] = []
-        self._lost = threading.Event()
+        self._lost = False
 
     @property
     def transaction(self) -> Transaction:
@@ -53,7 +52,10 @@ class Unit:
     @property
     def cancelled(self) -> bool:
         """Must the handler end: is its message lost, its time over, or its worker told to end?"""
-        return self._lost.is_set()
+        return self._lost
+
+    def _lose(self) -> None:
+        self._lost = True
 
     def send(self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any) -> None:
         """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""

@@ -9,13 +9,17 @@ from tests.drivers.kit import until
 
 
 class Counted(threading.Condition):
-    """Counts its wakes."""
+    """Counts its wakes and its waits."""
 
-    wakes = 0
+    wakes = waits = 0
 
     def notify(self, n: int = 1) -> None:
         self.wakes += 1
         super().notify(n)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        return super().wait(timeout)
 
 
 def held(lease: float) -> Held:
@@ -39,6 +43,23 @@ def test_only_what_is_due_sooner_wakes_it():
         keeper.add(sooner)
         assert counted.wakes == 1
         until(lambda: keeper._looks == sooner.due())
+    finally:
+        keeper.close()
+
+
+def test_what_is_over_before_it_looks_is_no_reason_to_wake_it_for_the_next():
+    keeper, counted = Keeper(), Counted()
+    keeper._changed = counted
+    try:
+        with counted:  # it does not look before it is over
+            keeper.add(first := held(600))
+            keeper.remove(first)
+        until(lambda: counted.waits)
+        counted.wakes = 0
+        for _ in range(3):
+            keeper.add(later := held(601))
+            keeper.remove(later)
+        assert counted.wakes == 0
     finally:
         keeper.close()
 
