@@ -43,7 +43,7 @@
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
 local reply, meta, time, p = straight.receive()
-reply = reply or frame.open(meta, time)
+reply = reply or frame.open(meta, time, ARGV[9] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2, p)
 if frame.again then
@@ -102,6 +102,7 @@ if ARGV[12] ~= "0" and string.find(ARGV[11], "\3G", 1, true) then
 end
 local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
 if not lost then return finish(frame.missing) end
+local quick = mode ~= "take" and not queue.is(q, "x")
 if entries then -- luacheck: ignore 542
 elseif ARGV[11] ~= "" then
   entries = seek.direct(q, ARGV[11], from, count)
@@ -112,13 +113,13 @@ elseif ARGV[11] ~= "" then
     if code then return finish(code) end
   end
 elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCORE", q.a, hint) then
-  entries = position.read(q, { hint })
+  entries, ids, recs = seek.some(q, { hint }, quick)
 elseif from == "end" then
   entries = {}
 elseif cursor == "" and turns then
   entries = turn.take(q, count)
 else
-  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"))
+  entries, ids, recs = seek.available(q, from, count, quick)
 end
 
 if not ids and #entries == 0 then

@@ -16,7 +16,7 @@
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  owner = "", enlist = nil, memo = { size = 0 },
+  owner = "", enlist = nil, handed = nil, memo = { size = 0 },
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
@@ -32,10 +32,18 @@ function frame.remember(memo, text, value)
 end
 
 -- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
--- names messages that the entry script has to read again. seq, messages and bytes stay text until they change.
-function frame.open(meta, time)
+-- names messages that the entry script has to read again. seq, messages and bytes stay text until they change. `waits`:
+-- the call is a look of a waiting reader, for wake.handed.
+function frame.open(meta, time, waits)
   frame.owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
-  meta = meta or redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
+  if meta then
+    frame.handed = meta[5]
+  elseif waits then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1], ARGV[1] .. "!")
+    frame.handed = meta[5]
+  else
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
+  end
   time = time or redis.call("TIME")
   local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock then return known end

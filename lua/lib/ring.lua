@@ -26,19 +26,20 @@ end
 function ring.serve(q)
   local ids = q.arrived
   q.arrived = nil
-  local particular = redis.call("ZCOUNT", q.w, "-inf", "(0")
-  if particular > 0 then
+  local first = redis.call("ZRANGE", q.w, 0, 63)
+  if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
     choose.load()
-    ids = choose.serve(q, ids)
+    ids, first = choose.serve(q, ids), nil
   end
-  ring.any(q, ids)
+  ring.any(q, ids, first)
 end
 
--- Readers that take whatever comes.
-function ring.any(q, ids)
+-- Readers that take whatever comes. `first`: the first of them, if they are known.
+function ring.any(q, ids, first)
   local at, rung, from = 1, {}, 0
   while at <= #ids and from < 1000 do
-    local waiting = redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
+    local waiting = first or redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
+    first = nil
     for n = 1, #waiting do
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
       rung[#rung + 1] = waiting[n]
@@ -55,8 +56,10 @@ function ring.any(q, ids)
     if #waiting < 64 then break end
     from = from + 64
   end
-  if #rung > 0 then redis.call("ZREM", q.w, unpack(rung)) end
-  if redis.call("EXISTS", q.w) == 0 then
+  if #rung > 0 then
+    redis.call("ZREM", q.w, unpack(rung))
+  elseif redis.call("EXISTS", q.w) == 0 then
+    -- Only now: most who were rung are back before the next message comes.
     q.waiting, q.changed = false, true
     quota.write(q)
   end

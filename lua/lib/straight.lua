@@ -9,11 +9,15 @@
 -- read: meta's fields, the time, the queue's fields.
 local straight = {}
 
--- What each call reads.
-function straight.read()
-  local owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
-  return redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1]), redis.call("TIME"),
-    redis.call("HMGET", KEYS[3], "brief", "counts")
+-- What each call reads; one of a reader that waits also what was handed to it, as frame.open does.
+function straight.read(waits)
+  local owner, meta = string.match(ARGV[1], "^(%d+)%.%d+$") or "", nil
+  if waits then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1], ARGV[1] .. "!")
+  else
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1])
+  end
+  return meta, redis.call("TIME"), redis.call("HMGET", KEYS[3], "brief", "counts")
 end
 
 -- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
@@ -94,12 +98,10 @@ function straight.receive()
     or KEYS[11] or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c" or #left ~= 16)) then
     return
   end
-  local meta, time, p = straight.read()
+  local meta, time, p = straight.read(waiter ~= "")
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p)
-  if not known or (waiter ~= "" and redis.call("HEXISTS", KEYS[1], ARGV[1] .. "!") == 1) then
-    return nil, meta, time, p
-  end
+  if not known or meta[5] then return nil, meta, time, p end
   local lid, rec, flag = straight.first()
   local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
   if not lid or (left and not less) then return nil, meta, time, p end

@@ -10,8 +10,9 @@
 local wake = {}
 
 -- What was handed to this slot while it waited: kind ("h" hint, "m" message, "c" cancelled) and the rest; or nothing.
+-- For scripts that open their frame as one of a reader that waits.
 function wake.handed()
-  local text = redis.call("HGET", KEYS[1], ARGV[1] .. "!")
+  local text = frame.handed
   if not text then return end
   redis.call("HDEL", KEYS[1], ARGV[1] .. "!")
   return string.sub(text, 1, 1), string.sub(text, 3)
