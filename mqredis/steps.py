@@ -80,11 +80,14 @@ class Wait:
     """Sleep until the doorbell rings, at most ``nap`` seconds (None: the re-check period decides).
 
     ``scopes`` name what may be closed under the wait (a handle, a cursor); that ends it with CANCELLED.
+    ``look``: the call that the operation makes next if the bell rings, where that is known before the wait. A driver
+    may send it as soon as it hears the bell, and go on with the operation while the server works on it.
     Answered with a :class:`Woken`.
     """
 
     nap: float | None
     scopes: tuple[object, ...] = ()
+    look: Call[Any] | None = None
 
 
 @dataclass(slots=True)

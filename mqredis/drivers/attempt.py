@@ -96,6 +96,16 @@ class Attempt:
             return Next.TOUCH
         return DONE if run.slot.session is core.session else Next.RENEW
 
+    def at_once(self, run_id: str | None) -> bool:
+        """Is there nothing to do before it is sent over a connection to the server ``run_id``?"""
+        run, core = self.run, self.core
+        return run is not None and run_id == core.run_id and run.slot.session is core.session
+
+    def begun(self, now: float) -> None:
+        """The first try begins only now, with a request that was packed before."""
+        self.deadline = now + self.core.patience
+        self.floor = self.core.history
+
     def _count_renewal(self) -> None:
         self.renewals += 1
         if self.renewals > MAX_RENEWALS:
@@ -260,3 +270,4 @@ class Attempt:
         """The caller was cancelled or interrupted in the middle of a try."""
         if self.call.changes and (self.sent or self.maybe):
             self.quarantine()
+            self.sent = self.maybe = False

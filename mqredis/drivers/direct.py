@@ -37,20 +37,24 @@ def _reader(conn: Any) -> Any:
 class Direct:
     """A blocking connection's socket."""
 
-    __slots__ = ("_buffer", "_feed", "_gets", "_recv", "_send")
+    __slots__ = ("_buffer", "_feed", "_gets", "_recv", "send")
 
     def __init__(self, sock: Any, reader: Any) -> None:
-        self._send = sock.sendall
+        #: Send a part of a request; raises OSError.
+        self.send = sock.sendall
         self._recv = sock.recv_into
         self._feed = reader.feed
         self._gets = reader.gets
         self._buffer = bytearray(CHUNK)
 
     def exchange(self, request: Sequence[bytes | memoryview]) -> Any:
-        """Send a packed request and read its reply. Raises whatever the reply or the system says."""
+        """Send a packed request and read its reply. Raises whatever the reply or the system says.
+
+        An empty request: what was sent before is answered.
+        """
         try:
             for part in request:
-                self._send(part)
+                self.send(part)
             while (reply := self._gets()) is False:  # which no reply is
                 count = self._recv(self._buffer)
                 if not count:

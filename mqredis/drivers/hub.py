@@ -23,6 +23,7 @@ from mqredis.drivers.bells import (
     letter,
 )
 from mqredis.drivers.direct import Ear, ear
+from mqredis.drivers.early import Early
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
@@ -95,14 +96,27 @@ class Hub:
         if flag is None:
             flag = run.flag = self._shift.alarm()
         nap, silent = board.nap(step, run.polling)
+        early: Early | None = None
+        if step.look is not None and not run.polling:
+            early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
+
+        def over() -> bool:
+            return self._closed.is_set() or board.journal.since(run.mark, step.scopes)
+
+        def woken() -> None:
+            if early is not None and not over():
+                flag.clear()  # what rings from now on rings for what this look may not see
+                early.send()
+
         with self._lock:
             board.waits[run] = (step, flag)
         try:
-            over = self._closed.is_set() or board.journal.since(run.mark, step.scopes)
-            rung = over or self._shift.sleep(flag, nap)
+            rung = over() or self._shift.sleep(flag, nap, woken)
         finally:
             with self._lock:
                 board.waits.pop(run, None)
+        if early is not None and early.link is not None:
+            return Woken.RUNG  # a cancellation that comes now meets a look under way, and ends the next wait
         flag.clear()
         if self._closed.is_set():
             return Woken.CANCELLED

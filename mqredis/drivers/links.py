@@ -23,15 +23,18 @@ IDLE_CHECK = 1.0
 class Link:
     """One connection."""
 
-    __slots__ = ("conn", "epoch", "exchange", "run_id", "used")
+    __slots__ = ("conn", "epoch", "exchange", "run_id", "send", "used")
 
-    #: Send a packed request and read its reply.
+    #: Send a packed request and read its reply; an empty one: read the reply of what was sent before.
     exchange: Callable[[Sequence[bytes | memoryview]], Any]
+    #: Send a part of a packed request, without reading.
+    send: Callable[[bytes | memoryview], object]
 
     def __init__(self, conn: Any, epoch: int) -> None:
         self.conn = conn
         short = direct(conn)
         self.exchange = self._exchange if short is None else short.exchange
+        self.send = self._send if short is None else short.send
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
@@ -40,6 +43,9 @@ class Link:
     def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         self.conn.send_packed_command(request, check_health=False)
         return self.conn.read_response()
+
+    def _send(self, part: bytes | memoryview) -> None:
+        self.conn.send_packed_command([part], check_health=False)
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
@@ -94,11 +100,15 @@ class Backend:
         """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
         if node is not None:
             return self._open(deadline, node)
+        return self.take() or self._open(deadline)
+
+    def take(self) -> Link | None:
+        """A connected link that nobody uses now, if there is one."""
         while True:
             try:
                 link = self._idle.pop()
             except IndexError:
-                return self._open(deadline)
+                return None
             if link.epoch == self._epoch and (monotonic() - link.used < IDLE_CHECK or self._usable(link)):
                 return link
             self.discard(link)

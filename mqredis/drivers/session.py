@@ -119,6 +119,8 @@ class Run:
     polling = True
     #: Token of the last call whose outcome is unknown.
     unknown = ""
+    #: What it looks for when its bell rings (``early``).
+    early: Any = None
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 

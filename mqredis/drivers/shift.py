@@ -84,8 +84,11 @@ class Shift:
 
     # ---- those who sleep -------------------------------------------------------------------------
 
-    def sleep(self, alarm: Alarm, seconds: float) -> bool:
-        """Sleep until the alarm is raised, reading for all where nobody else does. False: it was not in time."""
+    def sleep(self, alarm: Alarm, seconds: float, woken: Callable[[], object] | None = None) -> bool:
+        """Sleep until the alarm is raised, reading for all where nobody else does. False: it was not in time.
+
+        ``woken``: done at once when it was raised, before the reading is handed over.
+        """
         end = time.monotonic() + seconds
         try:
             while not alarm.is_set():
@@ -97,6 +100,8 @@ class Shift:
                     alarm.doze(left)
                 else:
                     self._read(ear, alarm, end)
+            if woken is not None:
+                woken()
             return True
         finally:
             self._leave(alarm)

@@ -14,6 +14,7 @@ from redis import exceptions as rx
 from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import DONE, Attempt, Next
+from mqredis.drivers.early import Early, begun
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
@@ -163,6 +164,8 @@ class Driver:
                         if not isinstance(raised, Exception):
                             run.deadline = time.monotonic()  # what it still calls to clean up is tried once
             finally:
+                if run.early is not None:
+                    run.early.drop()
                 run.slot.session.give(run.slot)
                 if run.listening:
                     self._hub.board.listeners.discard(run)
@@ -250,16 +253,21 @@ class Driver:
                     raise BrokerUnavailable(redact(error)) from None
 
     def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
+        early = None if run.early is None else begun(run, call)
+        if early is not None:
+            attempt = early.attempt
+        else:
+            attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
         if run.deadline is not None:
             attempt.deadline = run.deadline
         try:
             while True:
-                step = self._try(attempt)
+                step = self._try(attempt, early)
                 if step is DONE:
                     return attempt.result
+                early = None
                 self._prepare(attempt, step)
         except BrokerUnavailable as error:
             raise attempt.final(error) from None
@@ -269,10 +277,10 @@ class Driver:
             attempt.abandon()
             raise
 
-    def _try(self, attempt: Attempt) -> Next:
-        attempt.sent = False
+    def _try(self, attempt: Attempt, early: Early | None = None) -> Next:
+        attempt.sent = early is not None
         try:
-            link = self.backend.acquire(attempt.deadline, attempt.detour)
+            link = self.backend.acquire(attempt.deadline, attempt.detour) if early is None else early.take()
         except REDIS_ERRORS as error:
             return attempt.failed(error, time.monotonic())
         try:
@@ -280,14 +288,17 @@ class Driver:
                 link.run_id = self.core.run_id
                 link.command(*self.core.script(attempt.call.script).load)
                 link.command("ASKING")
-            reply = None
-            step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
-            if step is DONE:
-                request = attempt.packed()
-                attempt.sent = True
-                reply = link.exchange(request)
-                if attempt.ack is not None:
-                    durable.follow(link, attempt, attempt.ack, reply)
+            reply, step = None, DONE
+            if early is not None:
+                reply = early.reply(link)
+            else:
+                step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
+                if step is DONE:
+                    request = attempt.packed()
+                    attempt.sent = True
+                    reply = link.exchange(request)
+                    if attempt.ack is not None:
+                        durable.follow(link, attempt, attempt.ack, reply)
         except REDIS_ERRORS as error:
             self._put_away(link, error, attempt.ack is not None)
             return attempt.failed(error, time.monotonic())

@@ -8,7 +8,7 @@ from mqredis.commands.lasting import lasting
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
 from mqredis.operations.context import UnitOfWork
-from mqredis.steps import Call, Durable, Operation
+from mqredis.steps import Call, Durable, Operation, Wait
 
 R = TypeVar("R")
 
@@ -45,6 +45,8 @@ def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
             answer = error = None
             if type(step) is Call and lasting(step):
                 step = Durable(step, level)
+            elif type(step) is Wait and step.look is not None and lasting(step.look):
+                step.look = None  # it will be another step
             try:
                 answer = yield step
             except GeneratorExit:

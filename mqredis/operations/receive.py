@@ -145,7 +145,7 @@ def receive(
     wanted = text_of(handle, match, selector, timeout)
 
     look = taking(handle, "tx" if unit else "take", wanted, count, unit=unit)
-    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
+    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=unit is None)
     if unit:
         unit.touched(found.fence, handle)
     return handle.context.messages(handle.path, found.messages, taken=unit is None)
@@ -173,7 +173,7 @@ def lock(
         yield from earlier.settle(handle)
 
     look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
-    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted)
+    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=True)
     return (yield from locked(handle, found))
 
 

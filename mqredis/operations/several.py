@@ -39,7 +39,9 @@ def lock(
         while len(earlier[n].pending()) > read.BATCH:
             yield from earlier[n].settle(handle)
     readers = [
-        Reader(handle, taking(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]))
+        Reader(
+            handle, taking(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]), steady=True
+        )
         for n, handle in enumerate(handles)
     ]
     at, found = yield from until_any(readers, "D", timeout, scopes, stop)

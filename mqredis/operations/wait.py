@@ -40,11 +40,15 @@ _TAKEN_BACK = (OperationCancelled, QueueNotAvailable)
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """A queue that is read from: ``look`` asks for what passes the filter ``match``."""
+    """A queue that is read from: ``look`` asks for what passes the filter ``match``.
+
+    ``steady``: whoever looks again asks for the same, whatever happens during the wait.
+    """
 
     handle: Handle
     look: Look
     match: bytes = b""
+    steady: bool = False
 
 
 def until_found(
@@ -55,10 +59,12 @@ def until_found(
     tag: str | None = None,
     scopes: Sequence[object] = (),
     match: bytes = b"",
+    steady: bool = False,
 ) -> Operation[Found]:
     """Repeat ``look`` until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
 
     ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
+    ``steady`` as in ``Reader``.
     """
     timeout, tag = checks.timeout(timeout), checks.tag(tag)
     if not handle.waited or (timeout is not None and timeout <= 0):
@@ -69,7 +75,7 @@ def until_found(
             return found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in queue {handle.path!r}")
-    _, found = yield from _wait((Reader(handle, look, match),), kind, timeout, tag, scopes, None)
+    _, found = yield from _wait((Reader(handle, look, match, steady),), kind, timeout, tag, scopes, None)
     return found
 
 
@@ -117,13 +123,14 @@ def _wait(
     only = readers[0].handle if len(readers) == 1 else None
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, looks = False, 0
+    ready: Call[Found] | None = None
     while True:
         nap: float | None = None
         for n, reader in enumerate(readers):
             if last:
                 waiters[n].ticket = "leave" + "".join(waiters[n].ticket.partition(":")[1:])
             try:
-                found = yield from reach(reader.handle.address, reader.look(waiters[n]))
+                found = yield from reach(reader.handle.address, ready or reader.look(waiters[n]))
                 if found.place and not found.messages:
                     found = yield from _onward(reader.handle, reader.look, waiters[n], found)
             except MqError as error:
@@ -141,6 +148,7 @@ def _wait(
             if found.due_ms >= 0:
                 nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
         looks += 1
+        ready = None
         if only is not None:
             only.waited = True
         now: float = yield Now()
@@ -155,8 +163,9 @@ def _wait(
         if stop is not None and stop():
             yield from _leave(readers, waiters)
             raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
+        ready = readers[0].look(waiters[0]) if only is not None and readers[0].steady else None
         try:
-            woken = yield Wait(nap, scopes)
+            woken = yield Wait(nap, scopes, ready)
         except GeneratorExit:
             raise
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, InvalidArgument, Settings, UnsafeServer
+from tests.drivers.kit import until
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
 from tests.support.replication import has_waitaof, syncs_on_demand, with_replica
@@ -46,6 +48,13 @@ def queue(url: str, settings: Settings = PATIENT) -> Iterator[mqredis.Queue]:
         qm.create_queue("q")
         with qm.open("q") as opened:
             yield opened
+
+
+@contextlib.contextmanager
+def queue_again(url: str) -> Iterator[mqredis.Queue]:
+    """The same queue for another client, whose calls wait for nothing."""
+    with mqredis.connect(url, settings=PATIENT) as qm, qm.open("q") as opened:
+        yield opened
 
 
 def messages(q: mqredis.Queue) -> int:
@@ -233,6 +242,20 @@ def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
         assert waits(lambda: q.receive(0)) == 0  # it found nothing
         assert waits(lambda: q.send(b"4", durability="memory")) == 0
         assert waits(q.purge) == 1
+
+
+def test_who_was_waked_waits_for_the_level_of_what_it_takes(pair: Pair) -> None:
+    primary, _ = pair
+    with queue(primary.url, REPLICA) as q, queue_again(primary.url) as sender, ThreadPoolExecutor(1) as pool:
+        q.send(b"0")
+        q.receive(0)
+        future = pool.submit(q.receive, 30)
+        until(lambda: q._manager._driver._hub.board.waits)
+        before = calls(primary, "wait")
+        sender.send(b"1")
+        assert future.result(30).body == b"1"
+        assert calls(primary, "wait") == before + 1
+        assert q._manager._driver.unknown == []
 
 
 def test_nobody_waits_who_did_not_ask(redis_server: RedisServer) -> None:

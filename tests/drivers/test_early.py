@@ -1,0 +1,317 @@
+"""The look that follows a wait is sent as soon as the bell is heard, before the operation goes on."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mqredis.drivers import Driver
+from mqredis.drivers.early import Early
+from mqredis.steps import Call, Listen, Operation, Wait, Woken, perform
+from tests.drivers.kit import FAST, add, first, put, read, until
+from tests.drivers.proxy import Proxy
+from tests.drivers.test_interrupts import Bomb, Interrupt, echo, spared
+from tests.support.server import RedisServer
+
+__all__ = ["spared"]  # a fixture
+
+#: Whoever is not rung for looks again only after the test has failed.
+SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
+#: What an operation does when it was woken, before it looks.
+Then = Callable[[], object]
+
+
+def taking(
+    driver: Driver,
+    seen: list[Any] | None = None,
+    *,
+    before: Then = lambda: None,
+    then: Then = lambda: None,
+    scopes: tuple[object, ...] = (),
+) -> Operation[str]:
+    """Take one, waiting for it with a look that is known before; ``before``: the first wait; ``then``: after each."""
+    seen = [] if seen is None else seen
+    mode = yield Listen()
+    look = Call("take", driver.core.keys.call("q"), [mode], first)
+    while first(*(yield look)) == "wait":
+        before()
+        look = Call("take", driver.core.keys.call("q"), [mode], first)
+        woken = yield Wait(None, scopes, look)
+        seen.append(woken)
+        then()
+        if woken is not Woken.RUNG:
+            return str(woken.value)
+    return "taken"
+
+
+def count(driver: Driver) -> int:
+    return int(driver.run(read(driver.core.keys)))
+
+
+def waiting(driver: Driver) -> Callable[[], bool]:
+    return lambda: bool(driver._hub.board.waits)
+
+
+def registered(driver: Driver, other: Driver) -> Callable[[], bool]:
+    """Is a reader registered that ``put`` would ring?"""
+    return lambda: other.command("HLEN", driver.core.keys.call("q").keys[1]) > 1
+
+
+def test_it_is_answered_before_the_operation_goes_on(url: str, connect: Callable[..., Driver]) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+    other.run(put(other.core.keys))
+    driver.run(taking(driver))
+
+    def gone() -> None:
+        until(lambda: count(other) == 0)
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver, then=gone))
+        until(waiting(driver))
+        other.run(put(other.core.keys))
+        assert future.result(30) == "taken"
+    assert driver.unknown == []
+    assert count(other) == 0
+
+
+def test_many_who_wait_look_by_themselves_where_connections_are_few(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, SLOW.model_copy(update={"max_connections": 2}))
+    other = connect(redis_server.url)
+    with ThreadPoolExecutor(20) as pool:
+        futures = [pool.submit(driver.run, taking(driver)) for _ in range(20)]
+        until(lambda: len(driver._hub.board.waits) == 20)
+        for _ in futures:
+            other.run(put(other.core.keys))
+        assert {future.result(30) for future in futures} == {"taken"}
+    assert driver.unknown == []
+
+
+def test_what_rings_while_it_is_under_way_is_heard(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+    seen: list[Any] = []
+    send = Early.send
+
+    def then_ring(early: Early) -> None:
+        send(early)
+        if not seen:  # it was waked for nothing, and now something comes that its look does not see
+            until(registered(driver, other))
+            other.run(put(other.core.keys))
+            driver.ring_all()
+
+    monkeypatch.setattr(Early, "send", then_ring)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver, seen))
+        until(waiting(driver))
+        driver.ring_all()
+        assert future.result(30) == "taken"
+    assert seen == [Woken.RUNG, Woken.RUNG]
+    assert count(other) == 0
+
+
+def test_a_connection_to_a_server_that_nobody_has_met_is_not_taken(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+    send, over = Early.send, list[Any]()
+
+    def noted(early: Early) -> None:
+        send(early)
+        over.append(early.link)
+
+    monkeypatch.setattr(Early, "send", noted)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver))
+        until(waiting(driver))
+        driver.backend.suspect()
+        driver.command("PING")  # leaves one behind
+        other.run(put(other.core.keys))
+        assert future.result(30) == "taken"
+    assert over == [None]
+
+
+def test_a_cancellation_that_meets_it_ends_the_next_wait(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url, SLOW)
+    mine, seen = object(), list[Any]()
+
+    def cancel() -> None:
+        if len(seen) == 1:
+            driver.cancel(mine)
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver, seen, then=cancel, scopes=(mine,)))
+        until(waiting(driver))
+        driver.ring_all()
+        assert future.result(30) == "cancelled"
+    assert seen == [Woken.RUNG, Woken.CANCELLED]
+
+
+def test_who_is_cancelled_sends_nothing(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, mine = connect(url, SLOW), object()
+    sent: list[Early] = []
+    monkeypatch.setattr(Early, "send", sent.append)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver, scopes=(mine,)))
+        until(waiting(driver))
+        driver.cancel(mine)
+        assert future.result(30) == "cancelled"
+    assert sent == []
+
+
+def test_one_that_nobody_reads_is_of_unknown_outcome_and_mixes_nothing_up(
+    url: str, connect: Callable[..., Driver]
+) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+
+    def leave() -> None:
+        raise Interrupt
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(driver.run, taking(driver, then=leave))
+        until(waiting(driver))
+        other.run(put(other.core.keys))
+        with pytest.raises(Interrupt):
+            future.result(30)
+    assert len(driver.unknown) == 1
+    for n in range(3):
+        assert echo(driver, f"w{n}") == f"w{n}"
+
+
+def test_another_call_in_its_place_gets_its_own_reply(url: str, connect: Callable[..., Driver]) -> None:
+    driver, other = connect(url, SLOW), connect(url)
+    call = Call(
+        "read", driver.core.keys.call(), ["mine"], lambda _, payload: payload[1].decode(), changes=False
+    )
+
+    def instead() -> Operation[str]:
+        return perform(call)
+
+    with ThreadPoolExecutor(1) as pool:
+        seen: list[Any] = []
+        future = pool.submit(driver.run, _instead(driver, seen, instead))
+        until(waiting(driver))
+        other.run(put(other.core.keys))
+        assert future.result(30) == "mine"
+    assert len(driver.unknown) == 1
+    assert echo(driver, "next") == "next"
+
+
+def _instead(driver: Driver, seen: list[Any], other: Callable[[], Operation[str]]) -> Operation[str]:
+    mode = yield Listen()
+    assert first(*(yield Call("take", driver.core.keys.call("q"), [mode], first))) == "wait"
+    seen.append((yield Wait(None, (), Call("take", driver.core.keys.call("q"), [mode], first))))
+    return (yield from other())
+
+
+@pytest.mark.parametrize("fault", ["request", "reply", "silence"])
+def test_one_that_is_lost_is_repeated_and_done_once(
+    redis_server: RedisServer, connect: Callable[..., Driver], fault: str
+) -> None:
+    other, seen = connect(redis_server.url), list[Any]()
+    with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
+        driver = connect(proxy.url, SLOW.model_copy(update={"reply_timeout_seconds": 0.5}))
+        future = pool.submit(driver.run, taking(driver, seen))
+        until(waiting(driver))
+        proxy.faults.append(fault)
+        other.run(put(other.core.keys))
+        other.run(put(other.core.keys))
+        assert future.result(30) == "taken"
+        assert not proxy.faults
+        assert driver.unknown == []
+        driver.close()
+    assert seen == [Woken.RUNG]
+    assert count(other) == 1
+
+
+def test_connections_that_died_meanwhile_are_replaced(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
+        future = pool.submit(driver.run, taking(driver))
+        until(waiting(driver))
+        client.client_kill_filter(_type="normal", skipme=True)
+        other.run(put(other.core.keys))
+        assert future.result(30) == "taken"
+    assert driver.unknown == []
+    assert count(other) == 0
+
+
+def test_a_session_that_ended_meanwhile_is_opened_before(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
+        future = pool.submit(driver.run, taking(driver))
+        until(waiting(driver))
+        assert client.hdel(driver.core.keys.own[0], driver.session)
+        assert echo(driver, "another thread notices") == "another thread notices"
+        other.run(put(other.core.keys))
+        assert future.result(30) == "taken"
+    assert driver.unknown == []
+    assert count(other) == 0
+
+
+class Armed(Bomb):
+    """Counts lines only from the wait on, and none where a lock is let go: there a signal's handler never runs."""
+
+    armed = False
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not self.armed or linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(
+            "with "
+        ):
+            return self
+        return super().__call__(frame, event, arg)
+
+    def arm(self) -> None:
+        self.armed = True
+
+
+@pytest.mark.usefixtures("spared")
+def test_a_thread_that_is_interrupted_anywhere_takes_nothing_twice(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, SLOW.model_copy(update={"max_connections": 1000}))
+    other = connect(redis_server.url)
+    lines = interrupted = unknown = 0
+    while True:
+        lines += 1
+        bomb = Armed(lines)
+
+        def ring(bomb: Armed = bomb) -> None:
+            other.run(put(other.core.keys))
+            bomb.arm()
+
+        before = sys.gettrace()
+        gc.disable()
+        sys.settrace(bomb)
+        try:
+            taken = driver.run(taking(driver, before=ring)) == "taken"
+        except Interrupt:
+            taken = False
+        finally:
+            sys.settrace(before)
+            gc.enable()
+        left, unknown = count(other), unknown + len(driver.unknown)
+        assert echo(driver, f"w{lines}") == f"w{lines}", f"after an interrupt at line {lines}"
+        if taken:
+            break
+        interrupted += 1
+        assert left in (0, 1), f"after an interrupt at line {lines}"
+        driver.core.unknown.clear()
+        other.run(add(other.core.keys, -left))
+    assert interrupted > 60, "the interrupts did not reach it"
+    assert unknown, "none came while the look was under way"
