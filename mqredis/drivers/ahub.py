@@ -24,6 +24,7 @@ from mqredis.drivers.bells import (
     glance,
     letter,
 )
+from mqredis.drivers.direct import AsyncEar, async_ear
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
@@ -226,12 +227,13 @@ class AsyncHub:
         while not self._closed.is_set():
             try:
                 conn = await self._driver.backend.pubsub_connection()
+                own = async_ear(conn, self._heard)
                 try:
                     self._conn = conn  # first, so that a bell made meanwhile is subscribed by its maker
                     for some in self.board.channels():
                         await conn.send_command("SUBSCRIBE", *some, check_health=False)
                     pause = self._settings.retry_pause_seconds
-                    await self._keep(conn)
+                    await self._keep(conn, own)
                 finally:
                     self._conn = None
                     await hang_up(conn)
@@ -244,24 +246,30 @@ class AsyncHub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
-    async def _keep(self, conn: Any) -> None:
+    def _heard(self, message: Any) -> None:
+        if not isinstance(message, Exception):
+            self.board.heard(message)
+        elif isinstance(message, rx.ResponseError):
+            self.board.deny(str(message))
+        else:
+            raise message
+
+    async def _keep(self, conn: Any, own: AsyncEar | None) -> None:
         """See to it that the connection lives, until it is lost."""
         pulse = Pulse()
         while True:
-            if pulse.beat(await self._read(conn)):
+            if pulse.beat(await (self._read(conn) if own is None else own.news(HEALTH_SECONDS))):
                 await self._send("PING")
 
     async def _read(self, conn: Any) -> bool:
-        """Hear the next message; did any come?"""
+        """Hear the next message where the transport cannot be had (fakeredis, no hiredis); did any come?"""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
-                message = await conn.read_response(disconnect_on_error=False)
+                self._heard(await conn.read_response(disconnect_on_error=False))
         except (TimeoutError, rx.TimeoutError):
             return False
         except rx.ResponseError as error:
-            self.board.deny(str(error))
-        else:
-            self.board.heard(message)
+            self._heard(error)
         return True
 
     # ---- looking for all -------------------------------------------------------------------------

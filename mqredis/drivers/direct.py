@@ -12,6 +12,7 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from contextvars import Context
 from time import monotonic
 from typing import Any
@@ -122,6 +123,57 @@ def ear(conn: Any) -> Ear | None:
     if reader is None or not isinstance(sock, socket.socket) or type(sock).__module__ != "socket":
         return None
     return Ear(sock, reader) if _hand_over_time(sock) else None
+
+
+class AsyncEar(asyncio.Protocol):
+    """The transport of an asyncio connection's subscription: what comes is heard where it is read, by no task."""
+
+    def __init__(self, transport: Any, reader: Any, heard: Callable[[Any], None]) -> None:
+        self._transport = transport
+        self._reader = reader
+        self._heard = heard
+        self._news = self._known = 0
+        self._lost = asyncio.Event()
+        self._why = "the connection was closed"
+
+    async def news(self, seconds: float) -> bool:
+        """Hear for so long; did anything come since this was asked last? Raises ConnectionError once it is closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        if self._lost.is_set():
+            raise rx.ConnectionError(self._why)
+        known, self._known = self._known, self._news
+        return known != self._known
+
+    # ---- called by the event loop ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        try:
+            self._reader.feed(data)
+            while (message := self._reader.gets()) is not False:
+                self._news += 1
+                self._heard(message)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the connection is made anew
+            self._why = str(error)
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self._why = str(error or self._why)
+        self._lost.set()
+
+
+def async_ear(conn: Any, heard: Callable[[Any], None]) -> AsyncEar | None:
+    """The short way to hear what comes over a connected asyncio connection that has asked for nothing yet, if there is
+    one."""
+    found = _transport(conn)
+    if found is None:
+        return None
+    own = AsyncEar(*found, heard)
+    found[0].set_protocol(own)
+    return own
 
 
 class Reply(asyncio.Future[Any]):
@@ -286,12 +338,18 @@ class Line(asyncio.Protocol):
         self._lose(rx.ConnectionError("the connection was closed by this process"))
 
 
-def line(conn: Any, patience: float) -> Line | None:
-    """The short way over a connected asyncio connection, if there is one."""
+def _transport(conn: Any) -> tuple[asyncio.Transport, Any] | None:
+    """Transport and parser of an asyncio connection, if they can be had."""
     reader = _reader(conn)
     transport = getattr(getattr(conn, "_writer", None), "transport", None)
-    if reader is None or transport is None or not isinstance(transport, asyncio.Transport):
+    return (transport, reader) if reader is not None and isinstance(transport, asyncio.Transport) else None
+
+
+def line(conn: Any, patience: float) -> Line | None:
+    """The short way over a connected asyncio connection, if there is one."""
+    found = _transport(conn)
+    if found is None:
         return None
-    found = Line(transport, reader, patience)
-    transport.set_protocol(found)
-    return found
+    own = Line(*found, patience)
+    found[0].set_protocol(own)
+    return own

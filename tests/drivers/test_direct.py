@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import hiredis
 import pytest
 from redis import exceptions as rx
 
+from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.aio import AsyncDriver
-from mqredis.drivers.direct import Line
+from mqredis.drivers.direct import AsyncEar, Line
 from mqredis.drivers.wire import digits, pack_fields
-from tests.drivers.kit import add
+from tests.drivers.kit import add, aio_until, put, take
 from tests.support.server import RedisServer
 
 
@@ -252,3 +254,62 @@ def test_fields_are_packed_as_any_command_is() -> None:
     for fields in (equal, different, equal[:1]):
         wanted: tuple[str | bytes, ...] = ("HMGET", "mq:{a}:m", *fields)
         assert pack_fields("HMGET", "mq:{a}:m", fields) == hiredis.pack_command(wanted)  # type: ignore[arg-type]
+
+
+def listening(heard: Callable[[Any], None]) -> tuple[AsyncEar, Transport]:
+    transport = Transport()
+    reader = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=rx.ResponseError)
+    return AsyncEar(transport, reader, heard), transport
+
+
+async def test_what_a_subscription_brings_is_heard_where_it_is_read() -> None:
+    heard: list[Any] = []
+    ear, transport = listening(heard.append)
+    ear.data_received(b"*1\r\n$3\r\none\r\n*1\r\n$3\r\nt")
+    assert heard == [[b"one"]]
+    ear.data_received(b"wo\r\n-ERR no\r\n")
+    assert heard[1] == [b"two"]
+    assert isinstance(heard[2], rx.ResponseError)
+    assert await ear.news(0)
+    assert not await ear.news(0)
+    assert not transport.aborted
+
+
+@pytest.mark.parametrize("how", ["noise", "trouble"])
+async def test_a_subscription_that_makes_no_sense_is_given_up(how: str) -> None:
+    def trouble(_: Any) -> None:
+        raise ValueError("trouble")
+
+    ear, transport = listening(trouble)
+    ear.data_received(b"?nonsense\r\n" if how == "noise" else b"+what\r\n")
+    assert transport.aborted
+    ear.connection_lost(None)
+    with pytest.raises(rx.ConnectionError, match="trouble" if how == "trouble" else "Protocol"):
+        await ear.news(60)
+
+
+async def test_who_listens_learns_at_once_that_the_connection_is_gone() -> None:
+    ear, _ = listening(lambda _: None)
+    task = asyncio.create_task(ear.news(60))
+    await turn()
+    ear.connection_lost(ConnectionResetError("reset"))
+    with pytest.raises(rx.ConnectionError, match="reset"):
+        await task
+
+
+async def test_a_subscription_past_redis_py(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+
+    async def slowly(_: AsyncHub, conn: Any) -> bool:
+        read.append(conn)
+        return False
+
+    monkeypatch.setattr(AsyncHub, "_read", slowly)
+    driver, other = aconnect(redis_server.url), aconnect(redis_server.url)
+    task = asyncio.create_task(driver.run(take(driver.core.keys)))
+    await aio_until(lambda: driver._hub.board.waits)
+    await other.run(put(other.core.keys))
+    assert await task == "taken"
+    assert read == []
