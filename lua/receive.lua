@@ -102,7 +102,6 @@ if ARGV[12] ~= "0" and string.find(ARGV[11], "\3G", 1, true) then
 end
 local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
 if not lost then return finish(frame.missing) end
-local quick = mode ~= "take" and not queue.is(q, "x")
 if entries then -- luacheck: ignore 542
 elseif ARGV[11] ~= "" then
   entries = seek.direct(q, ARGV[11], from, count)
@@ -113,13 +112,13 @@ elseif ARGV[11] ~= "" then
     if code then return finish(code) end
   end
 elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCORE", q.a, hint) then
-  entries, ids, recs = seek.some(q, { hint }, quick)
+  entries = position.read(q, { hint })
 elseif from == "end" then
   entries = {}
 elseif cursor == "" and turns then
   entries = turn.take(q, count)
 else
-  entries, ids, recs = seek.available(q, from, count, quick)
+  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"))
 end
 
 if not ids and #entries == 0 then

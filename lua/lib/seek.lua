@@ -17,9 +17,9 @@ function seek.available(q, after, count, quick)
     else
       ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
-    local entries, plain, recs = seek.some(q, ids, quick)
-    if plain then return entries, plain, recs end
-    local byte, kept = string.byte, #found
+    local recs, states = position.texts(q, ids)
+    if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
+    local entries, byte, kept = position.entries(ids, recs, states), string.byte, #found
     for n = 1, #entries do
       local e = entries[n]
       local flag = byte(e.rec, 14)
@@ -32,13 +32,6 @@ function seek.available(q, after, count, quick)
     after, page = ids[#ids], 128
   end
   return found
-end
-
--- The entries of these ids; with `quick` none, but the ids and their records, if they are plain.
-function seek.some(q, ids, quick)
-  local recs, states = position.texts(q, ids)
-  if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
-  return position.entries(ids, recs, states)
 end
 
 -- Most messages: at most a correlation id sets them apart, and nobody had them before. Are all of them such? What would

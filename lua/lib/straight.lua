@@ -76,9 +76,10 @@ function straight.send()
   return { status.OK, known.incarnation, history, lid, "" }
 end
 
--- Id, record and flag of the first available message; nothing if there is none, or it is not plain, or was held before.
-function straight.first()
-  local lid = redis.call("ZRANGE", KEYS[4], "0", "0")[1]
+-- Id, record and flag of the first available message, or of that which the reader was rung for; nothing if there is
+-- none, or it is not plain, or was held before.
+function straight.first(hint)
+  local lid = hint or redis.call("ZRANGE", KEYS[4], "0", "0")[1] -- what is plain and has no state is available
   local rec = lid and redis.call("HGET", KEYS[6], lid)
   local flag = rec and string.byte(rec, 14)
   if (flag == 48 or flag == 104) and not redis.call("HGET", KEYS[7], lid) then return lid, rec, flag end
@@ -91,18 +92,19 @@ function straight.drop(lid)
   redis.call("HDEL", KEYS[6], lid)
 end
 
--- Lock or take the first message, at a reader's first look; commit a lock on the way. As straight.send.
+-- Lock or take the first message, or that which the reader was rung for; commit a lock on the way. As straight.send.
 function straight.receive()
   local mode, waiter, left = ARGV[4], ARGV[9], ARGV[15]
-  if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") or ARGV[8] ~= "" or ARGV[10] ~= "" or ARGV[11] ~= ""
+  if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") or ARGV[8] ~= "" or ARGV[11] ~= ""
     or KEYS[11] or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c" or #left ~= 16)) then
     return
   end
   local meta, time, p = straight.read(waiter ~= "")
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p)
-  if not known or meta[5] then return nil, meta, time, p end
-  local lid, rec, flag = straight.first()
+  local hint = meta[5] and ARGV[10] ~= "" and string.match(meta[5], "^h (%x+)$")
+  if not known or (meta[5] and not hint) then return nil, meta, time, p end
+  local lid, rec, flag = straight.first(hint)
   local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
   if not lid or (left and not less) then return nil, meta, time, p end
 
@@ -110,6 +112,7 @@ function straight.receive()
     straight.drop(left)
     here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
   end
+  if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
   if flag == 104 then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
   redis.call("ZREM", KEYS[4], lid)

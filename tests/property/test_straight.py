@@ -17,8 +17,9 @@ from mqredis import codec, scripts
 from mqredis.commands import manager, queues, read, send
 from mqredis.commands.common import Address
 from mqredis.commands.read import Waiter
-from mqredis.keys import ManagerKeys
+from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from mqredis.models import Outgoing, QueueProperties
+from mqredis.status import Status
 from mqredis.steps import Call
 from tests.support.backend import Backend
 
@@ -171,12 +172,23 @@ class Walk:
 
     def receive(self) -> Call[Any]:
         dice, mode = self.dice, self.dice.choice(("lock", "lock", "lock", "take"))
-        waiter = Waiter("D k0 ", dice.choice(("", "", "1", "leave:"))) if dice.random() < 0.1 else None
-        if dice.random() < 0.05:
+        waiter = Waiter("D k0 ", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
+        queue = self.queue()
+        if dice.random() < 0.3:
+            there = self.stores[0].client.zrange(KEYS.queue(queue.path)[QUEUE_PARTS.index("a")], 0, 5)
+            there = [lid.decode() for lid in there] + [lid for _, lid in self.held[-3:]]
+            hint = dice.choice(there) if there and dice.random() < 0.9 else "0400000000000001"
+            handed = dice.choice(
+                (f"h {hint}", f"h {hint}", f"h {hint}", f"c {int(Status.OPERATION_CANCELLED)}")
+            )
             for store in self.stores:
-                store.client.hset(KEYS.admin().keys[0], "1.1!", "h 0400000000000001")
+                store.client.hset(KEYS.admin().keys[0], "1.1!", handed)
+        if waiter is not None and dice.random() < 0.3:
+            for store in self.stores:
+                place = KEYS.queue(queue.path)[QUEUE_PARTS.index("w")]
+                store.client.zadd(place, {f"1.1 {waiter.member}": 1})
         return read.receive(
-            self.queue(),
+            queue,
             mode,
             dice.choice((1, 1, 1, 1, 2)),
             grant="" if mode == "take" else dice.choice(("30000", "30000", "1500")),
