@@ -46,6 +46,11 @@ class Client:
         self.qm.create_queue("q")
         self.queue = self.qm.open("q")
         self.held: list[mqredis.LockedMessage] = []
+        self.qm.create_queue("from", transactional=True)
+        self.qm.create_queue("to", transactional=True)
+        self.source, self.target = self.qm.open("from"), self.qm.open("to")
+        #: Open transactions, each with what was received in it.
+        self.units: list[tuple[mqredis.Transaction, mqredis.Message]] = []
         self.loop = asyncio.new_event_loop()
         self.kinds: dict[str, tuple[Work, int, int]] = {
             "send": (self.send, 200, 1),
@@ -54,6 +59,10 @@ class Client:
             "send 100": (self.send_many, 8, 100),
             "lock and settle 100": (lambda times: self.lock(times, 100), 8, 100),
             "lock and settle 100, all fields": (lambda times: self.lock(times, 100, whole=True), 8, 100),
+            "transaction: receive": (self.tx_receive, 200, 1),
+            "transaction: send": (self.tx_send, 200, 1),
+            "transaction: commit": (self.tx_commit, 200, 1),
+            "transaction: abort": (self.tx_abort, 200, 1),
             "worker": (self.work, 1000, 1),
             "worker, prefetch=32": (lambda times: self.work(times, prefetch=32), 1000, 1),
             "asyncio, one task: send": (lambda times: self.tasks(times, 1, self.asend), 200, 1),
@@ -78,6 +87,8 @@ class Client:
         count = (times + warm) * size + 300
         for _ in range(count // 100):
             self.queue.send_many([message(number) for number in range(100)])
+        if kind.startswith("transaction"):
+            self.prepare_transactions(kind, times + warm)
         if kind.startswith("raw"):
             self.raw.lpush("list", *[envelope(n) for n in range(count)])
         if kind.startswith("asyncio"):
@@ -89,7 +100,11 @@ class Client:
         for lock in self.held:
             lock.commit()
         self.held = []
-        self.queue.purge()
+        for unit, _ in self.units:
+            unit.abort()
+        self.units = []
+        for queue in (self.queue, self.source, self.target):
+            queue.purge()
         self.raw.delete("list", "held")
 
     def send(self, times: int) -> None:
@@ -113,6 +128,42 @@ class Client:
                 if whole:
                     assert locked.message.delivery_count == 1
                     assert len(locked.message.properties) == 4
+
+    # ---- transactions: each step of as many of them ------------------------------------------------
+
+    def prepare_transactions(self, kind: str, count: int) -> None:
+        """What comes before the step that is to be counted."""
+        for _ in range(count // 100 + 1):
+            with self.qm.transaction() as unit:
+                self.source.send_many([message(number) for number in range(100)], transaction=unit)
+        if not kind.endswith("receive"):
+            self.tx_receive(count)
+        if not kind.endswith(("receive", "send")):
+            self.tx_send(count)
+
+    def tx_receive(self, times: int) -> None:
+        for _ in range(times):
+            unit = self.qm.transaction()
+            received = self.source.receive(timeout=0, transaction=unit)
+            check(received.body)
+            self.units.append((unit, received))
+
+    def tx_send(self, times: int) -> None:
+        for unit, received in self.units[-times:]:
+            self.target.send(
+                BODY_BYTES,
+                correlation_id=received.correlation_id,
+                properties=received.properties,
+                transaction=unit,
+            )
+
+    def tx_commit(self, times: int) -> None:
+        for _ in range(times):
+            self.units.pop()[0].commit()
+
+    def tx_abort(self, times: int) -> None:
+        for _ in range(times):
+            self.units.pop()[0].abort()
 
     def work(self, times: int, **options: Any) -> None:
         worker = Worker()

@@ -8,6 +8,7 @@ The server should be built with symbols; system calls do not count.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,9 @@ import mqredis
 from bench import floor as bounds
 from bench.callgrind import Counted
 from bench.payload import BODY_BYTES, correlation_id, properties
+
+#: So many transactions are open at once, so that each of their steps is counted by itself.
+OPEN = 100
 
 
 class Server(Counted):
@@ -88,6 +92,56 @@ def measure(server: Server, functions: str) -> dict[str, float]:
             )
             for what, work, times, size in kinds:
                 results[f"{name}: {what}"] = server.count(work, times, size)
+            for what, thousands in transact(server, qm, message).items():
+                results[f"{name}: {what}"] = thousands
+    return results
+
+
+def transact(
+    server: Server, qm: mqredis.QueueManager, message: Callable[[int], mqredis.Outgoing]
+) -> dict[str, float]:
+    """The steps of a transaction that takes a message from one queue and sends it to another."""
+    for name in ("from", "to"):
+        with contextlib.suppress(mqredis.QueueNotFound):
+            qm.delete_queue(name)
+        qm.create_queue(name, transactional=True)
+    source, target = qm.open("from"), qm.open("to")
+    for start in range(0, 1_000, 100):
+        with qm.transaction() as unit:
+            source.send_many([message(number) for number in range(start, start + 100)], transaction=unit)
+    # What is short in this moment is kept compact, and searched from the front.
+    long = "z" * 65
+    for queue in (source, target):
+        q = queue._handle.address.call.keys[2:]
+        server.client.zadd(q[2], {long: 9e15})
+        server.client.hset(q[4], long, "")
+    server.client.hset(qm._context.keys.own[1], long, "")
+    units: list[mqredis.Transaction] = []
+
+    def begin() -> None:
+        units.append(qm.transaction())
+        source.receive(0, transaction=units[-1])
+
+    def forward(unit: mqredis.Transaction) -> None:
+        target.send(message(0), transaction=unit)
+
+    def whole() -> None:
+        with qm.transaction() as unit:
+            source.receive(0, transaction=unit)
+            forward(unit)
+
+    def count(work: Callable[[mqredis.Transaction], object]) -> float:
+        rest = iter(units)
+        return server.count(lambda: work(next(rest)), OPEN, 1)
+
+    results = {}
+    for end in (mqredis.Transaction.commit, mqredis.Transaction.abort):
+        units.clear()
+        received, sent = server.count(begin, OPEN, 1), count(forward)
+        results[end.__name__] = count(end)
+        if end is mqredis.Transaction.commit:  # what an abort gives back is not read like a new message
+            results |= {"receive in a transaction": received, "send in it": sent}
+    results["receive, send and commit in a transaction"] = server.count(whole, OPEN, 1)
     return results
 
 
