@@ -95,6 +95,8 @@ class QueueManager:
         Raises TransactionSequence if ``id`` is in use.
         """
         session = self._driver.session
+        if id is None and session:
+            return Transaction(self, transaction.fresh(self._context, session, lease))
         return Transaction(self, self._run(transaction.begin(self._context, session, id, lease)))
 
     def resolve(self, token: str) -> Resolution:

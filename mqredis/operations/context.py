@@ -225,8 +225,10 @@ class UnitOfWork:
     def touched(self, fence: str, handle: Handle) -> None:
         """An operation of this unit of work succeeded."""
         self.fence = fence
-        for path in handle.address.family:
-            self.paths[path] = None
+        address = handle.address
+        if address.path not in self.paths:
+            for path in address.family:
+                self.paths[path] = None
 
 
 def unit_of(transaction: object) -> UnitOfWork | None:

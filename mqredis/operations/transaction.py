@@ -22,12 +22,18 @@ from mqredis.steps import Now, Operation, perform
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
 
 
-def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Operation[UnitOfWork]:
-    """A new unit of work. With a chosen id the broker is asked at once; else its first operation begins it."""
+def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
+    """A new unit of work, which its first operation begins."""
     lease_ms = lease_of(context, lease)
+    context.transactions += 1
+    return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
+
+
+def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Operation[UnitOfWork]:
+    """A new unit of work, for which a session is opened. With a chosen id the broker is asked at once."""
     if chosen is None:
-        context.transactions += 1
-        return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
+        return fresh(context, session, lease)
+    lease_ms = lease_of(context, lease)
     identifier = keys.encode(keys.check_name(chosen, "transaction"))
     granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
     return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
@@ -39,7 +45,7 @@ def commit(unit: UnitOfWork, retaining: object) -> Operation[None]:
         raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
     if retaining:
         raise NotSupported("a commit ends the transaction: begin another one for what follows")
-    yield from end(unit, "commit")
+    return end(unit, "commit")
 
 
 def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
