@@ -32,7 +32,7 @@ CUTS: tuple[tuple[str, str, str], ...] = (
     ("send.lua", "if asked then special.hold(q, entries) end\n", ""),
     ("lib/put.lua", "    if flag ~= 48 and flag ~= 104 then", "    if false then"),
     ("lib/put.lua", "    if exclusive then\n      rec = record.set_flag(rec, 1)\n      hooked = true\n    end\n", ""),
-    ("lib/position.lua", "    elseif flag ~= 48 and record.flag(e.rec, 1) then\n      fate", "    elseif false then\n      fate"),
+    ("lib/position.lua", "    elseif not free and record.flag(e.rec, 1) then\n      fate", "    elseif false then\n      fate"),
     ("lib/position.lua", "  return not frame.missing\nend\n\n-- Message Position Deleted", "  return true\nend\n\n--"),
     ("lib/position.lua", '  local traced = reason == "receive" and queue.is(q, "j")\n', "  local traced\n"),
     ("lib/position.lua", "    if e.keys ~= \"\" and (not e.rec or string.byte(e.rec, 14) ~= 48) then", "    if false then"),

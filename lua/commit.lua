@@ -13,7 +13,6 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/quota"
---- require "lib/tx"
 --- require "lib/outcome"
 --- require "lib/wake"
 --- require "lib/txlog"
@@ -21,33 +20,28 @@ local reply = frame.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local text = redis.call("HGET", KEYS[2], ARGV[3])
-if not text then return frame.close({ status.TRANSACTION_SEQUENCE }) end
-local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
+local texts, fields, count, deadline, fence = txlog.read(ARGV[3])
 if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
-local t = { id = ARGV[3], count = tonumber(count) }
-local ops = txlog.operations(t)
+local t, late = { id = ARGV[3], fence = fence }, deadline + 0 <= frame.now
 local queues, gone = txlog.queues()
-local missing = txlog.missing(ops, queues, gone)
-if #missing > 0 then
-  reply = { status.KEYS_CHANGED, "", 0 }
-  for n = 1, #missing do reply[n + 3] = missing[n] end
-  return frame.close(reply)
+local order, first, from, last, upto = outcome.parts(texts, count, queues, gone)
+if frame.missing then return frame.close(frame.missing) end
+if ARGV[5] == "prepare" then
+  -- What it would mark nobody sees before the commit, which marks as well: operations may still follow.
+  if not late then return frame.close({ status.OK }) end
+  order = {}
 end
-local late = tonumber(deadline) <= frame.now
-local order = ARGV[5] ~= "prepare" and outcome.gather(t, ops, queues) or {}
-if not outcome.plan(order, ARGV[5] == "commit" and not late) then return frame.close(frame.missing) end
+local commit = ARGV[5] == "commit" and not late
+if not outcome.plan(t, order, commit) then return frame.close(frame.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
--- What a prepare would mark nobody sees before the commit, which marks as well: operations may still follow.
-if ARGV[5] == "prepare" and not late then return frame.close({ status.OK }) end
-if ARGV[5] == "commit" and not late then
-  outcome.mark(ops, queues, order)
+if commit then
+  outcome.mark(first, from, last, upto)
   outcome.commit(order, queues)
 else
   outcome.abort(order)
 end
-txlog.forget(t)
+txlog.forget(fields)
 for _, q in pairs(queues) do quota.save(q) end
 reply = frame.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
 for _, q in pairs(queues) do wake.ring(q) end

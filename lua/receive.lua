@@ -100,7 +100,7 @@ if ARGV[12] ~= "0" and string.find(ARGV[11], "\3G", 1, true) then
   code = search.refuses(q, ARGV[11])
   if code then return finish(code) end
 end
-local lost = settle.all(q, 13, tonumber(ARGV[12]), 0)
+local lost = ARGV[12] == "0" and {} or settle.all(q, 13, tonumber(ARGV[12]), 0)
 if not lost then return finish(frame.missing) end
 if entries then -- luacheck: ignore 542
 elseif ARGV[11] ~= "" then

@@ -27,12 +27,11 @@ if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
   return frame.close({ status.TRANSACTION_USAGE })
 end
-local ops, name = txlog.operations(t), queue.name(q)
+local name, texts, fields, count = queue.name(q), txlog.read(t.id)
 local why = ARGV[6] ~= "" and "  " .. ARGV[6] or ""
-for k = 1, #ops do
-  if ops[k].lid == e.lid and ops[k].queue == name then
-    redis.call("HSET", KEYS[2], t.id .. ":" .. k, "X " .. name .. " " .. e.lid .. why)
-  end
+for k = 2, count + 1 do
+  local _, of, lid = txlog.parse(texts[k] or "")
+  if lid == e.lid and of == name then redis.call("HSET", KEYS[2], fields[k], "X " .. name .. " " .. lid .. why) end
 end
 frame.touch()
 return frame.close({ status.OK })

@@ -70,7 +70,7 @@ if not recs then return refuse(larges) end
 if t and t.count + #recs > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
 code = quota.refuses(q, #recs, bytes)
 if code then return refuse(code) end
-local entries = (t or asked or queue.is(q, "x")) and put.entries(recs, larges, ARGV[6])
+local entries = (asked or queue.is(q, "x")) and put.entries(recs, larges, ARGV[6])
 if asked then
   special.load()
   trace.load()
@@ -90,7 +90,11 @@ if entries then
   if asked then special.hold(q, entries) end
   put.store(q, entries, t, hooked, asked)
 else
-  lids = put.lids(ARGV[6], #recs)
-  put.quick(q, recs, larges, lids, bytes, hooked)
+  lids = put.lids(ARGV[6], #recs, t)
+  if t then
+    put.held(q, recs, larges, lids, bytes, hooked, t)
+  else
+    put.quick(q, recs, larges, lids, bytes, hooked)
+  end
 end
 return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })

@@ -6,7 +6,7 @@ local message = {}
 
 -- Deliveries of the state handed out: this reading included when it took or locked the message.
 function message.all(q, reply, entries)
-  local first, at, ids, told, byte = #reply + 1, #reply + 2, {}, {}, string.byte
+  local first, at, ids, told, byte, free = #reply + 1, #reply + 2, {}, {}, string.byte, record.free
   if #entries == 0 then return end
   reply[first], reply[at] = "", ""
   for n = 1, #entries do
@@ -15,8 +15,7 @@ function message.all(q, reply, entries)
     ids[n], told[n] = e.lid, e.seen or st and record.counts(st) or ""
     at = at + 1
     reply[at] = rec
-    local flag = byte(rec, 14)
-    if flag ~= 48 and flag ~= 104 and record.flag(rec, 8) then
+    if not free[byte(rec, 14)] and record.flag(rec, 8) then
       at = at + 1
       reply[at] = redis.call("HGET", q.m, "^" .. e.lid) or ""
     end

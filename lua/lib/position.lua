@@ -59,7 +59,7 @@ end
 
 -- Does the message ask for traces of its departure?
 function position.traced(e)
-  return string.find(position.keys(e), "[aAjQT]") ~= nil
+  return string.find(position.keys(e), "[aAjQ]") ~= nil
 end
 
 function position.size(q, e)
@@ -77,11 +77,12 @@ function position.arrive(q, entries)
   for n = 1, #entries do
     local e = entries[n]
     local flag, fate = byte(e.rec, 14), nil
-    if flag == 104 and not exclusive then
+    local free = record.free[flag]
+    if free == "named" and not exclusive then
       named[last + 1] = "0"
       named[last + 2] = record.member(e.rec, e.lid)
       last = last + 2
-    elseif flag ~= 48 and record.flag(e.rec, 1) then
+    elseif not free and record.flag(e.rec, 1) then
       fate = position.appear(q, e, named)
       last = #named
     end
@@ -123,7 +124,7 @@ end
 
 -- Is all that sets a message apart its identifiers? Then the index is all that comes and goes with it.
 function position.named(q, e)
-  return not string.find(position.keys(e), "[ajeAkDQuT]") and not string.find(q.flags, "x", 1, true)
+  return not string.find(position.keys(e), "[ajeAkDQu]") and not string.find(q.flags, "x", 1, true)
 end
 
 -- A message that is set apart stops being available. `later` and `held` as special.leave takes them.
@@ -224,18 +225,18 @@ end
 
 -- The same for messages that seek.plain found to be plain, without a table for each. Most have one of a few sizes.
 function position.grant(q, ids, recs, kind, owner, fence, deadline)
-  local states, named, last, made, byte = { nil, nil }, { nil }, 0, {}, string.byte
+  local states, named, last, made, byte, free = { nil, nil }, { nil }, 0, {}, string.byte, record.free
   local tail = " " .. kind .. "N " .. owner .. " " .. fence
   for n = 1, #ids do
     local rec, lid = recs[n], ids[n]
     local size = #rec
     local text = made[size]
     if not text then
-      text = "1 0 0 0 " .. size .. tail
+      text = "1 0 0 0 " .. string.format("%d", size) .. tail
       made[size] = text
     end
     states[n * 2 - 1], states[n * 2] = lid, text
-    if byte(rec, 14) == 104 then
+    if free[byte(rec, 14)] == "named" then
       last = last + 1
       named[last] = record.member(rec, lid)
     end
@@ -245,14 +246,56 @@ end
 
 -- What both write: the states of these ids, their elements in the index go.
 function position.hold(q, ids, states, named, deadline)
-  local scores = { nil, nil }
-  for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
   if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
   redis.call("ZREM", q.a, unpack(ids))
-  position.spread("ZADD", q.l, scores, "0", position.long)
-  position.spread("HSET", q.s, states, position.long, position.long)
-  queue.note(q, deadline)
+  position.lease(q, ids, states, deadline)
   frame.touch()
+end
+
+-- Locks ids that are in no list: until when, and their states.
+function position.lease(q, ids, states, deadline)
+  if #ids == 1 then
+    redis.call("ZADD", q.l, deadline, ids[1])
+    redis.call("HSET", q.s, ids[1], states[2])
+  else
+    local scores = { nil, nil }
+    for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
+    position.spread("ZADD", q.l, scores, "0", position.long)
+    position.spread("HSET", q.s, states, position.long, position.long)
+  end
+  queue.note(q, deadline)
+end
+
+-- Messages that ask for no more than to be found by their identifiers, and are in no list, become available. `hooked`:
+-- one of them has identifiers.
+function position.enter(q, ids, recs, hooked)
+  q.arrived = position.arrived(q, ids)
+  if hooked then position.name(q, ids, recs) end
+  if #ids == 1 then
+    redis.call("ZADD", q.a, "0", ids[1])
+  else
+    local places = { nil, nil }
+    for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
+    position.spread("ZADD", q.a, places, "0", position.long)
+  end
+end
+
+-- Their identifiers into the index. The large bodies are there already: of a segment their size counts.
+function position.name(q, ids, recs)
+  local named, last, byte, free = { nil, nil }, 0, string.byte, record.free
+  for n = 1, #ids do
+    local rec, lid = recs[n], ids[n]
+    local kind = free[byte(rec, 14)]
+    if kind == "named" then
+      named[last + 1], named[last + 2] = "0", record.member(rec, lid)
+      last = last + 2
+    elseif not kind and record.flag(rec, 1) then
+      index.load()
+      index.add(q, lid, rec, nil, named)
+      last = #named
+    end
+  end
+  if last > 0 then position.spread("ZADD", q.i, named, "0", position.long) end
 end
 
 -- One more delivery of an entry in its state. Does its end need no look at the record?
@@ -261,7 +304,7 @@ function position.begin(q, e, kind, turns)
   if kind ~= "M" then st.deliveries = st.deliveries + 1 end
   e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
   e.st = st
-  return not turns and not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQTkK~]")
+  return not turns and not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQkK~]")
 end
 
 -- Locked -> Deleted: a commit.

@@ -3,7 +3,6 @@
 --- require "lib/queue"
 --- require "lib/quota"
 --- require "lib/record"
---- require lazy "lib/index"
 --- require lazy "lib/tx"
 --- require lazy "lib/trace"
 -- The end of Enqueue Message (3.1.7.1.9): a place in the list for messages that nobody refuses any more.
@@ -96,47 +95,45 @@ function put.number(entries, t)
   return lids
 end
 
--- Most messages: outside a transaction, asking for no more than to be found by their identifiers. `bytes` in all.
+-- Most messages: they ask for no more than to be found by their identifiers. `bytes` in all.
 function put.quick(q, recs, larges, lids, bytes, hooked)
+  put.keep(q, recs, larges, lids, bytes, hooked)
+  position.enter(q, lids, recs, hooked)
+end
+
+-- The same in a transaction.
+function put.held(q, recs, larges, lids, bytes, hooked, t)
+  put.keep(q, recs, larges, lids, bytes, hooked)
+  local states, format, byte, free = { nil, nil }, string.format, string.byte, record.free
+  local tail = t.id .. " " .. t.fence
+  for n = 1, #recs do
+    local rec, large = recs[n], larges and larges[n]
+    states[n * 2 - 1] = lids[n]
+    local size = format("%d", large and #rec + #large or #rec)
+    states[n * 2] = "0 0 0 0 " .. size .. (free[byte(rec, 14)] and " SN " or " S ") .. tail
+  end
+  position.lease(q, lids, states, t.deadline)
+  tx.add(t, q, "S", lids)
+end
+
+-- What both write: the records, and that there is more in the queue.
+function put.keep(q, recs, larges, lids, bytes, hooked)
   quota.add(q, #recs, bytes)
-  q.hooked, q.arrived = q.hooked or hooked, position.arrived(q, lids)
+  q.hooked = q.hooked or hooked
   if #recs == 1 and not larges then
     redis.call("HSET", q.m, lids[1], recs[1])
-    if hooked then put.name(q, recs, lids) end
-    redis.call("ZADD", q.a, "0", lids[1])
     return
   end
-  local fields, add, size = {}, {}, 0
+  local fields, size = { nil, nil }, 0
   for n = 1, #recs do
-    local lid = lids[n]
-    add[n * 2 - 1], add[n * 2] = "0", lid
-    fields[size + 1], fields[size + 2] = lid, recs[n]
+    fields[size + 1], fields[size + 2] = lids[n], recs[n]
     size = size + 2
     if larges and larges[n] then
-      fields[size + 1], fields[size + 2] = "^" .. lid, larges[n]
+      fields[size + 1], fields[size + 2] = "^" .. lids[n], larges[n]
       size = size + 2
     end
   end
   position.spread("HSET", q.m, fields, position.long, position.long)
-  if hooked then put.name(q, recs, lids) end
-  position.spread("ZADD", q.a, add, "0", position.long)
-end
-
--- Their identifiers into the index. The large bodies are there already: of a segment their size counts.
-function put.name(q, recs, lids)
-  local named, last, byte = { nil, nil }, 0, string.byte
-  for n = 1, #recs do
-    local rec, lid = recs[n], lids[n]
-    if byte(rec, 14) == 104 then
-      named[last + 1], named[last + 2] = "0", record.member(rec, lid)
-      last = last + 2
-    elseif record.flag(rec, 1) then
-      index.load()
-      index.add(q, lid, rec, nil, named)
-      last = #named
-    end
-  end
-  if last > 0 then position.spread("ZADD", q.i, named, "0", position.long) end
 end
 
 -- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what put.parse
@@ -166,17 +163,13 @@ function put.store(q, entries, t, hooked, asked)
     position.arrive(q, entries)
     return
   end
-  local ids, states, scores = {}, {}, {}
+  local ids, states = { nil }, { nil, nil }
   for n = 1, #entries do
     local e = entries[n]
     ids[n] = e.lid
-    states[#states + 1] = e.lid
-    states[#states + 1] = "0 0 0 0 " .. e.size .. " S " .. t.id .. " " .. t.fence
-    scores[#scores + 1] = t.deadline
-    scores[#scores + 1] = e.lid
+    states[n * 2 - 1] = e.lid
+    states[n * 2] = "0 0 0 0 " .. e.size .. " S " .. t.id .. " " .. t.fence
   end
-  redis.call("HSET", q.s, unpack(states))
-  redis.call("ZADD", q.l, unpack(scores))
-  queue.note(q, t.deadline)
+  position.lease(q, ids, states, t.deadline)
   tx.add(t, q, "S", ids)
 end

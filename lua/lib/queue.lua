@@ -74,7 +74,7 @@ end
 
 -- A timer was set: nobody has to look at the queue's timers before the earliest of them. `at` in ms.
 function queue.note(q, at)
-  at = tonumber(at)
+  at = at + 0
   if not q.due or at < q.due then
     q.due = at
     q.changed = true
@@ -82,12 +82,14 @@ function queue.note(q, at)
 end
 
 function queue.is(q, flag)
-  return q.flags ~= "" and string.find(q.flags, flag, 1, true) ~= nil
+  local flags = q.flags
+  if #flags < 2 then return flags == flag end  -- most queues have none or one
+  return string.find(flags, flag, 1, true) ~= nil
 end
 
--- The encoded name inside a queue's keys.
+-- The encoded name inside a queue's keys, which begin as those of the manager do: "mq:{<manager>}:meta".
 function queue.name(q)
-  return string.match(q.q, ":q:([^:]+):q$")
+  return string.sub(q.q, #KEYS[1] - 1, -3)
 end
 
 -- A subqueue shares its parent's flags and limits, and counts in its quota; a journal has its own.

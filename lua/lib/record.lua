@@ -4,11 +4,15 @@
 --         transaction, 8 large body kept under "^"id, 16 named. head: "\3" key value for system fields, "\1" name "\2"
 --         value for properties. Special: the head holds a field the scripts must act on when the message comes or
 --         goes. Named (with special): a correlation id, a text, is all there is of these, and stands last in the head.
---         Hot loops compare the byte itself: 48 nothing of all this, 104 special and named.
+--         Hot loops ask the byte itself: those in record.free set nothing apart, or no more than being named.
 -- state   deliveries aborts moves last_move_ms size kind owner fence
 --         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id), C claim;
---         then V visible to peeks, N its end needs no look at the record, P purge pending.
-local record = {}
+--         then V visible to peeks, N its end needs no look at what the record asks for, P purge pending.
+local record = {
+  -- By the byte of the flag: true if nothing sets the message apart but its marks, "named" if its correlation id alone.
+  free = { [48] = true, [50] = true, [52] = true, [54] = true,
+    [104] = "named", [106] = "named", [108] = "named", [110] = "named" },
+}
 
 function record.flag(rec, bit)
   local flag = string.byte(rec, 14)
@@ -21,6 +25,11 @@ end
 function record.member(rec, lid)
   local at = string.find(rec, "\3c", 15, true)
   return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. lid
+end
+
+-- A record that is plain or named and nothing else, with the bits 2 or 4 or both.
+function record.mark(rec, bits)
+  return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end
 
 -- Bit 16 goes: whoever sets another is about to change what the head asks for.

@@ -13,17 +13,16 @@ function seek.available(q, after, count, quick)
   for _ = 1, 8 do
     local ids
     if after == "" then
-      ids = redis.call("ZRANGE", q.a, 0, page - 1)
+      ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
     else
       ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
     local recs, states = position.texts(q, ids)
     if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
-    local entries, byte, kept = position.entries(ids, recs, states), string.byte, #found
+    local entries, byte, kept, free = position.entries(ids, recs, states), string.byte, #found, record.free
     for n = 1, #entries do
       local e = entries[n]
-      local flag = byte(e.rec, 14)
-      if kept < count and (flag == 48 or flag == 104 or not seek.expired(e)) then
+      if kept < count and (free[byte(e.rec, 14)] or not seek.expired(e)) then
         kept = kept + 1
         found[kept] = e
       end
@@ -37,11 +36,10 @@ end
 -- Most messages: at most a correlation id sets them apart, and nobody had them before. Are all of them such? What would
 -- make a reply of more than a megabyte is taken off the lists.
 function seek.plain(ids, recs, states)
-  local size, byte = 0, string.byte
+  local size, byte, free = 0, string.byte, record.free
   for n = 1, #ids do
     local rec = recs[n]
-    local flag = rec and not states[n] and byte(rec, 14)
-    if flag ~= 48 and flag ~= 104 then return false end
+    if not rec or states[n] or not free[byte(rec, 14)] then return false end
     size = size + #rec
     if size > seek.most and n > 1 then
       for k = #ids, n, -1 do ids[k], recs[k] = nil, nil end

@@ -1,33 +1,40 @@
 --- require "lib/frame"
 --- require "lib/queue"
---- require "lib/tx"
 -- Reading the log of a transaction back, for whoever ends it.
 local txlog = {}
 
--- Its operations in order: {op, queue, lid, target, why}.
-function txlog.operations(t)
-  local ops = {}
-  for from = 1, t.count, 500 do
-    local fields = {}
-    for k = from, math.min(from + 499, t.count) do fields[#fields + 1] = t.id .. ":" .. k end
-    local texts = redis.call("HMGET", KEYS[2], unpack(fields))
-    for k = 1, #texts do
-      if texts[k] then
-        local op, name, lid, target, why = string.match(texts[k], "^(%S) (%S+) (%x+) ?(%S*) ?(.*)$")
-        ops[#ops + 1] = { op = op, queue = name, lid = lid, target = target, why = why ~= "" and why or nil }
-      end
-    end
+-- The fields of a transaction with so many operations: its record, then each of them.
+function txlog.fields(id, count)
+  local fields, stem = { id }, id .. ":"
+  for k = 1, count do fields[k + 1] = stem .. string.format("%d", k) end
+  return fields
+end
+
+-- The texts of a transaction: its record, then each operation, false for what is missing; its fields; how many
+-- operations it has, its deadline and its fence. Nothing if there is none. Most have two, and are read at once.
+function txlog.read(id)
+  local fields = txlog.fields(id, 2)
+  local texts = redis.call("HMGET", KEYS[2], fields[1], fields[2], fields[3])
+  local deadline, fence, count = string.match(texts[1] or "", "^(%d+) (%d+) (%d+)")
+  if not count then return end
+  count = count + 0
+  if count ~= 2 then fields = txlog.fields(id, count) end
+  for from = 4, count + 1, 500 do
+    local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + 499, count + 1)))
+    for k = 1, #more do texts[from + k - 1] = more[k] end
   end
-  return ops
+  return texts, fields, count, deadline, fence
+end
+
+-- An operation: op, encoded name of the queue, lookup id, target and reason ("" each if there is none).
+function txlog.parse(text)
+  return string.match(text, "^(%S) (%S+) (%x+) ?(%S*) ?(.*)$")
 end
 
 -- Forgets the transaction and its log.
-function txlog.forget(t)
-  redis.call("HDEL", KEYS[2], t.id)
-  for from = 1, t.count, 500 do
-    local fields = {}
-    for k = from, math.min(from + 499, t.count) do fields[#fields + 1] = t.id .. ":" .. k end
-    redis.call("HDEL", KEYS[2], unpack(fields))
+function txlog.forget(fields)
+  for from = 1, #fields, 500 do
+    redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + 499, #fields)))
   end
   frame.touch()
 end
@@ -35,36 +42,21 @@ end
 -- The queues of KEYS by encoded name, for scripts that get the queues of a whole transaction. A queue that does not
 -- exist any more is named in `gone`.
 function txlog.queues()
-  local found, gone = {}, {}
+  local found, gone, subs = {}, {}, false
   for n = 1, (#KEYS - 2) / 8 do
-    local q = queue.open(n, 2)
+    local q, key = queue.open(n, 2), KEYS[n * 8 - 5]
     if q then
       found[queue.name(q)] = q
+      subs = subs or string.find(key, "%3B", 1, true)
     else
-      gone[string.match(KEYS[2 + (n - 1) * 8 + 1], ":q:([^:]+):q$")] = true
+      gone[string.match(key, ":q:([^:]+):q$")] = true
     end
   end
-  for name, q in pairs(found) do
-    local parent = string.match(name, "^(.-)%%3B")
-    if parent then queue.under(q, found[parent]) end
+  if subs then
+    for name, q in pairs(found) do
+      local parent = string.match(name, "^(.-)%%3B")
+      if parent then queue.under(q, found[parent]) end
+    end
   end
   return found, gone
-end
-
--- The names of queues that the operations need and KEYS does not bring, as a list; empty if all are there.
-function txlog.missing(ops, found, gone)
-  local names, seen = {}, {}
-  local function need(name)
-    if name ~= "" and not found[name] and not gone[name] and not seen[name] then
-      seen[name] = true
-      names[#names + 1] = name
-    end
-  end
-  for n = 1, #ops do
-    need(ops[n].queue)
-    need(ops[n].target)
-    local parent = string.match(ops[n].queue, "^(.-)%%3B")
-    if parent then need(parent) end
-  end
-  return names
 end

@@ -110,7 +110,7 @@ def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes,
         text = identifier(correlation, "correlation_id")
         # Last, so that a script finds its end without a search where nothing else sets the message apart: bit 16.
         head += "\x03c" + text
-        flag = 1 if special or transaction or text[0] == "x" or text == "s" else 17
+        flag = 1 if special or text[0] == "x" or text == "s" else 17
     body: bytes = fields.get("body", b"")
     try:
         if len(body) <= INLINE_BODY_BYTES:

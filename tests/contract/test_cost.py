@@ -150,6 +150,45 @@ def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_ser
     assert round_trips == 3  # receive, send, commit: beginning costs nothing
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_steps_of_a_transaction(qm: mqredis.QueueManager, redis_server: RedisServer, named: bool) -> None:
+    qm.create_queue("u", transactional=True)
+    source, target = qm.open("t"), qm.open("u")
+    identity = "c" if named else None
+    for _ in range(60):  # each is the first and the last of its transaction
+        with qm.transaction() as tx:
+            source.send(b"x", transaction=tx, correlation_id=identity)
+    units: list[mqredis.Transaction] = []
+
+    def receive() -> None:
+        units.append(qm.transaction())
+        source.receive(0, transaction=units[-1])
+
+    steps = {
+        "receive": receive,
+        "send": lambda: target.send(b"x", transaction=units[-1], correlation_id=identity),
+        "commit": lambda: units.pop().commit(),
+    }
+
+    def cost(end: str) -> list[tuple[float, float]]:
+        found = []
+        for step in ("receive", "send", end):
+            with redis_server.client() as client:
+                client.config_resetstat()
+                steps[step]()
+                stats = client.info("commandstats")
+            calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
+            scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
+            found.append((scripts, sum(count for name, count in calls.items() if name not in _NOT_COUNTED)))
+        return found
+
+    steps["abort"] = lambda: units.pop().abort()
+    cost("commit"), cost("abort")
+    # A correlation id stands in an index, which costs a command where the message goes from or comes to what is there.
+    assert cost("commit") == [(1, 12 + named), (1, 10), (1, 18 + named)]
+    assert cost("abort") == [(1, 12 + named), (1, 10), (1, 17 + named)]
+
+
 def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])

@@ -1,0 +1,198 @@
+"""How transactions end. Messages that ask for nothing, in queues that ask for nothing, take a shorter way there
+(lua/lib/outcome_plain.lua): all ends are the same, whatever else is in the transaction."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis import Match, Queue, QueueManager, RetryPolicy, Settings, Transaction
+from mqredis.keys import QUEUE_COUNTS
+from tests.support.backend import Backend
+
+_numbers = itertools.count(1)
+
+#: What one more message asks for, which the others of its queue do not.
+ODD: dict[str, dict[str, Any] | None] = {
+    "all plain": None,
+    "one expires": {"time_to_be_received": 60.0},
+    "one has a dedup key": {"dedup_key": "k", "dedup_window": 60.0},
+    "one has a message id": {"message_id": "m"},
+    "one is large": {"body": b"x" * 5000},
+}
+#: What the queues ask for.
+QUEUES: dict[str, dict[str, Any]] = {
+    "plain queues": {},
+    "journals": {"journaling": True},
+    "retries": {"retry": RetryPolicy(immediate=3)},
+    "turns of groups": {"group_exclusive": True},
+}
+
+
+class Plot:
+    """A queue manager with two queues, and a way behind its back."""
+
+    def __init__(self, qm: QueueManager, raw: Any, **properties: Any) -> None:
+        self.qm, self.raw = qm, raw
+        for name in ("t", "u"):
+            qm.create_queue(name, transactional=True, **properties)
+        self.t, self.u = qm.open("t"), qm.open("u")
+        for body in (b"a", b"b", b"c"):  # each the first and the last of its transaction
+            with qm.transaction() as unit:
+                self.t.send(body, correlation_id=body.decode(), transaction=unit)
+
+    def open(self, odd: dict[str, Any] | None) -> Transaction:
+        """A transaction that has received two messages and sent some to both queues."""
+        unit = self.qm.transaction()
+        assert [self.t.receive(0, transaction=unit).body for _ in range(2)] == [b"a", b"b"]
+        self.u.send(b"1", correlation_id="1", transaction=unit)
+        self.u.send(b"2", transaction=unit)
+        if odd is not None:
+            self.u.send(odd.get("body", b"odd"), transaction=unit, **{k: odd[k] for k in odd if k != "body"})
+        self.t.send(b"3", correlation_id="3", transaction=unit)
+        return unit
+
+    def left(self, queue: Queue) -> int:
+        """How many have left this queue for good."""
+        text = self.raw.hget(queue._handle.address.call.keys[2], "counts")
+        return int(text.split(b" ")[QUEUE_COUNTS.index("gone")])
+
+    def check(self) -> None:
+        """Nothing of a transaction is left, and nothing is wrong."""
+        assert self.raw.hlen(self.qm._context.keys.own[1]) == 0
+        assert self.qm.doctor().findings == ()
+
+
+@pytest.fixture
+def plot(backend: Backend) -> Iterator[Callable[..., Plot]]:
+    raw = backend.client()
+    name = f"ends-{os.getpid()}-{next(_numbers)}"
+    with mqredis.connect(backend.client(), manager=name, settings=Settings(test_clock=True)) as qm:
+        yield lambda **properties: Plot(qm, raw, **properties)
+    raw.close()
+
+
+def seen(queue: Queue) -> list[tuple[Any, ...]]:
+    """What is there: body (of a large one its first byte), marks, deliveries, aborts."""
+    return [
+        (
+            message.body if len(message.body) < 5000 else message.body[:1],
+            message.first_in_transaction,
+            message.last_in_transaction,
+            message.delivery_count,
+            message.abort_count,
+        )
+        for message in queue.browse()
+    ]
+
+
+def committed(plot: Plot, odd: dict[str, Any] | None) -> None:
+    more = (
+        []
+        if odd is None
+        else [(odd.get("body", b"odd")[:3][: 1 if "body" in odd else 3], False, False, 0, 0)]
+    )
+    assert seen(plot.u) == [(b"1", True, False, 0, 0), (b"2", False, False, 0, 0), *more]
+    assert seen(plot.t) == [(b"c", True, True, 0, 0), (b"3", False, True, 0, 0)]
+    assert plot.qm.queue_info("t").messages == 2
+    assert (plot.left(plot.t), plot.left(plot.u)) == (2, 0)
+    for queue, correlation_id in ((plot.u, "1"), (plot.t, "3"), (plot.t, "c")):
+        with plot.qm.transaction() as unit:
+            found = queue.receive(0, transaction=unit, match=Match(correlation_id=correlation_id))
+            assert found.body == correlation_id.encode()
+    plot.check()
+
+
+def aborted(plot: Plot) -> None:
+    assert seen(plot.u) == []
+    assert seen(plot.t) == [(b"a", True, True, 1, 1), (b"b", True, True, 1, 1), (b"c", True, True, 0, 0)]
+    assert plot.qm.queue_info("u").messages == 0
+    assert plot.qm.queue_info("t").messages == 3
+    assert (plot.left(plot.t), plot.left(plot.u)) == (0, 0)
+    with plot.qm.transaction() as unit:
+        assert plot.t.receive(0, transaction=unit, match=Match(correlation_id="b")).body == b"b"
+    plot.check()
+
+
+@pytest.mark.parametrize("queues", QUEUES)
+@pytest.mark.parametrize("odd", ODD)
+def test_commit(plot: Callable[..., Plot], odd: str, queues: str) -> None:
+    made = plot(**QUEUES[queues])
+    made.open(ODD[odd]).commit()
+    committed(made, ODD[odd])
+    left = [message.body for message in made.qm.open("t;journal").browse()] if queues == "journals" else []
+    assert left == ([b"a", b"b", b"3", b"c"] if queues == "journals" else [])
+
+
+@pytest.mark.parametrize("queues", QUEUES)
+@pytest.mark.parametrize("odd", ODD)
+def test_abort(plot: Callable[..., Plot], odd: str, queues: str) -> None:
+    made = plot(**QUEUES[queues])
+    made.open(ODD[odd]).abort()
+    aborted(made)
+    if odd == "one has a dedup key":  # an abort frees it
+        with made.qm.transaction() as unit:
+            made.u.send(b"again", transaction=unit, dedup_key="k", dedup_window=60.0)
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "lapse"])
+def test_what_the_version_before_has_begun(plot: Callable[..., Plot], end: str) -> None:
+    # It wrote no N in the states of what was sent, and marked no message of a transaction as named.
+    made = plot()
+    unit = made.open(None)
+    for queue in (made.t, made.u):
+        keys = queue._handle.address.call.keys[2:]
+        for lid, text in made.raw.hgetall(keys[4]).items():
+            made.raw.hset(keys[4], lid, re.sub(rb" ([RS])N ", rb" \1 ", text))
+        for lid, record in made.raw.hgetall(keys[3]).items():
+            flag = {b"h": b"1", b"n": b"7"}.get(record[13:14], record[13:14])
+            made.raw.hset(keys[3], lid, record[:13] + flag + record[14:])
+    if end == "lapse":
+        made.qm.advance_clock(60)
+        made.qm.maintain()
+        aborted(made)
+        return
+    getattr(unit, end)()
+    committed(made, None) if end == "commit" else aborted(made)
+
+
+def test_a_lapsed_transaction_is_undone_whole_by_its_late_commit(plot: Callable[..., Plot]) -> None:
+    made = plot()
+    unit = made.open(None)
+    made.qm.advance_clock(60)
+    with pytest.raises(mqredis.TransactionSequence):
+        unit.commit()
+    aborted(made)
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_what_peeks_were_shown_meanwhile(plot: Callable[..., Plot], end: str) -> None:
+    made = plot()
+    unit = made.qm.transaction()
+    made.t.receive_by_lookup_id(made.t.peek(0).lookup_id, transaction=unit, allow_peek=True)
+    assert made.t.peek(0).body == b"a"
+    getattr(unit, end)()
+    assert made.t.peek(0).body == (b"b" if end == "commit" else b"a")
+    made.check()
+
+
+def test_more_operations_than_are_read_at_once(plot: Callable[..., Plot]) -> None:
+    made = plot()
+    with made.qm.transaction() as unit:
+        for start in range(0, 750, 250):
+            made.u.send_many([b"%d" % n for n in range(start, start + 250)], transaction=unit)
+    found = seen(made.u)
+    assert [body for body, *_ in found] == [b"%d" % n for n in range(750)]
+    assert [n for n, one in enumerate(found) if one[1]] == [0]
+    assert [n for n, one in enumerate(found) if one[2]] == [749]
+    with made.qm.transaction() as unit:
+        while made.u.receive_many(256, 0, transaction=unit)[-1].body != b"749":
+            pass
+    assert made.qm.queue_info("u").messages == 0
+    made.check()
