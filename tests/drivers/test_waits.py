@@ -252,7 +252,7 @@ def test_a_subscription_that_the_server_throws_out(
 
         seen: list[Any] = []
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
-        until(lambda: bool(subscribers()))
+        until(waiting(driver, 1))  # so it is its bell that is subscribed to, and no trial of the server
         first = subscribers()
         raw.publish(raw.pubsub_channels()[0], b"x" * 100_000)
         until(lambda: bool(subscribers() - first))
