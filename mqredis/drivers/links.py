@@ -98,9 +98,30 @@ class Backend:
 
     def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
         """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
-        if node is not None:
-            return self._open(deadline, node)
-        return self.take() or self._open(deadline)
+        while True:
+            if node is None and (link := self.take()) is not None:
+                return link
+            if self._room(deadline):
+                return self._open(deadline, node)
+            if node is not None and (link := self.take()) is not None:
+                self.discard(link)  # makes room
+
+    def _room(self, deadline: float) -> bool:
+        """Count one connection more, once there may be one. False: one that is open came free."""
+        with self._cond:
+            self._waiting += 1  # before the look, so that whoever gives one back after it says so
+            try:
+                while self._count >= self._limit:
+                    if self._idle:
+                        return False
+                    if not self._cond.wait(deadline - monotonic()):
+                        raise BrokerUnavailable(
+                            f"all {self._limit} connections are busy; raise max_connections"
+                        )
+            finally:
+                self._waiting -= 1
+            self._count += 1
+            return True
 
     def take(self) -> Link | None:
         """A connected link that nobody uses now, if there is one."""
@@ -166,19 +187,8 @@ class Backend:
             self._on_close()
             self._on_close = None
 
-    def _open(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
-        with self._cond:
-            while self._count >= self._limit and not self._idle:
-                self._waiting += 1
-                try:
-                    if not self._cond.wait(deadline - monotonic()):
-                        raise BrokerUnavailable(
-                            f"all {self._limit} connections are busy; raise max_connections"
-                        )
-                finally:
-                    self._waiting -= 1
-            self._count += 1
-            epoch = self._epoch
+    def _open(self, deadline: float, node: tuple[str, int] | None) -> Link:
+        epoch = self._epoch
         try:
             if node is not None:
                 return Link(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled

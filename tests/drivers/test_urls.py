@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import fakeredis
 import fakeredis.aioredis
@@ -172,6 +173,23 @@ def test_a_used_up_pool_says_what_to_raise(redis_server: RedisServer, connect: C
         driver.run(add(driver.core.keys))
     driver.backend.release(link)
     assert driver.run(add(driver.core.keys)) == "2"
+
+
+def test_threads_share_as_many_connections_as_they_may(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 2, "retry_seconds": 30}))
+    driver.run(add(driver.core.keys))
+    most = []
+
+    def work(_: int) -> None:
+        driver.run(add(driver.core.keys))
+        most.append(driver.backend._count)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(work, range(600)))
+    assert driver.run(read(driver.core.keys)) == "601"
+    assert max(most) <= 2
 
 
 @pytest.mark.parametrize(
