@@ -43,6 +43,12 @@ function claim.owners(q)
   return owners
 end
 
+-- Are there messages under its number? Of a released claim until the release has come to its end.
+function claim.holds(q, c)
+  local score = claim.score(c.number)
+  return redis.call("ZCOUNT", q.l, score, score) > 0
+end
+
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.
 function claim.alive(c)
   local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. c.owner .. ":" .. c.lineage

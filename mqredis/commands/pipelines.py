@@ -24,7 +24,7 @@ def _check(status: int, payload: Payload) -> None:
 WHY = {
     "foreign": "another checkpoint has taken this owner over",
     "running": "another query with this consumerName is running",
-    "released": "an operator released this claim; start with a new checkpoint",
+    "released": "an operator released this claim; start with a new checkpoint once the release has come to its end",
     "stale": "this batch was received already: the checkpoint is older than the queue's state",
     "fenced": "the owner has claimed a later batch: two queries share one checkpoint or consumerName",
     "open": "an earlier batch of this owner is not received yet",

@@ -205,6 +205,21 @@ def test_an_operator_gives_back_only_what_is_not_received(draining: Pipeline, fo
         assert draining.commit(1) == 0
 
 
+def test_a_new_checkpoint_waits_for_the_end_of_a_release(pipeline: Pipeline) -> None:
+    pipeline.fill(600)
+    assert pipeline.claim(1, first=True).count == 600
+    call = commands.claim_release(pipeline.queue, pipeline.owner, False)
+    pipeline.qm._run(perform(call))  # and no further page
+    pipeline.lineage = "second"
+    with pytest.raises(ClaimLost, match="once the release has come to its end"):
+        pipeline.claim(1, first=True)
+    pipeline.holds(600, 600 - PAGE)
+    assert pipeline.release() == 600 - PAGE
+    assert pipeline.claim(1, first=True).count == 600
+    assert pipeline.commit(1) == 600
+    pipeline.holds(0, 0)
+
+
 def test_an_operator_forgets_an_owner_who_only_removes(draining: Pipeline) -> None:
     assert draining.release(forget=True) == 0
     draining.holds(1500, 0)
