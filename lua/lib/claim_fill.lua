@@ -53,7 +53,8 @@ end
 -- Apply: the claim is sealed when it is full or the queue is dry.
 function claim_fill.take(q, c, page)
   if #page.expired > 0 then position.delete(q, page.expired, "receive_timeout") end
-  if #page.take > 0 then position.lock(q, page.take, "C", c.owner, string.format("%.0f", c.seq), claim.score(c.number)) end
+  local seq = string.format("%.0f", c.seq)
+  if #page.take > 0 then position.lock(q, page.take, "C", c.owner, seq, claim.score(c.number)) end
   c.count, c.bytes = c.count + #page.take, c.bytes + page.bytes
   if page.full then c.sealed = "1" end
 end

@@ -18,7 +18,7 @@ function outcome.parts(texts, count, queues, gone)
   for n = 2, count + 1 do
     local text = texts[n]
     if text then
-      local op, name, lid, target = byte(text), nil, nil, nil
+      local op, name, lid, target = byte(text)
       if op == outcome_plain.R or op == outcome_plain.S then
         name, lid = sub(text, 3, -18), sub(text, -16)
       else

@@ -11,7 +11,7 @@ local straight = {}
 
 -- What each call reads; one of a reader that waits also what was handed to it, as frame.open does.
 function straight.read(waits)
-  local owner, meta = string.match(ARGV[1], "^(%d+)%.%d+$") or "", nil
+  local owner, meta = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
   if waits then
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1], ARGV[1] .. "!")
   else

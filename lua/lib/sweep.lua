@@ -16,7 +16,8 @@ function sweep.pending(q)
     local states = {}
     for n = 1, #entries do
       local st = entries[n].st
-      if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true) and not sweep.received(q, st, known) then
+      if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true)
+        and not sweep.received(q, st, known) then
         if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. entries[n].lid) end
         st.kind = string.sub(st.kind, 1, 1) .. "P"
         states[#states + 1] = entries[n].lid
