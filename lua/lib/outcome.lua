@@ -18,7 +18,8 @@ function outcome.parts(texts, count, queues, gone)
   for n = 2, count + 1 do
     local text = texts[n]
     if text then
-      local op, name, lid, target = byte(text)
+      local op = byte(text)
+      local name, lid, target
       if op == outcome_plain.R or op == outcome_plain.S then
         name, lid = sub(text, 3, -18), sub(text, -16)
       else
