@@ -29,14 +29,17 @@ FULL, LEAST = 420, 0.95
 WHOLE = 100
 
 
-def suite(run: Run) -> list[list[list[Event]]]:
-    """Per scenario the schedules that each mutant has to pass: the same for all of them."""
-    out = []
+def suite(run: Run, whole: bool) -> list[list[list[Event]]]:
+    """Per scenario the schedules that each mutant has to pass: the same for all of them, fewer in a smaller run."""
+    out: list[list[list[Event]]] = []
+    orders, others = (10, 30) if whole else (4, 8)
     for scenario in SCENARIOS:
         dice = run.dice("mutation", scenario.name)
         every = variants_of(scenario)
-        plain = [one_of(every[0], dice) for _ in range(10)]
-        out.append([*plain, *(one_of(variant, dice) for variant in dice.sample(every, min(30, len(every))))])
+        plain = [one_of(every[0], dice) for _ in range(orders)]
+        out.append(
+            [*plain, *(one_of(variant, dice) for variant in dice.sample(every, min(others, len(every))))]
+        )
     return out
 
 
@@ -98,8 +101,8 @@ def mutation(run: Run) -> None:
     Those whose survival is explained are not tried again: they count as alive.
     """
     chosen = sample(run.size(FULL, 2))
-    schedules = suite(run)
     whole, ledger = len(chosen) >= WHOLE, Ledger()
+    schedules = suite(run, whole)
     reasons = explained()
     same = [mutant for mutant in chosen if mutant.key in reasons]
     judged = [mutant for mutant in chosen if mutant.key not in reasons]
