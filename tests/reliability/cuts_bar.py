@@ -200,6 +200,9 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
                 elif isinstance(result, BaseException) and not isinstance(result, mqredis.IoTimeout):
                     raise result
             counts["tasks"] += 8
+            # A call for several goes on when all of them are cancelled; its token is told when it has ended.
+            while queue._gather().sends.under_way:
+                await asyncio.sleep(0)
             for token in list(qm._driver.unknown):
                 found = await qm.resolve(token)
                 counts["unknown outcomes"] += 1
