@@ -19,7 +19,7 @@
 --- require "lib/due"
 --- require "lib/claim"
 --- require "lib/wake"
-local reply = frame.open(nil, nil, ARGV[5] ~= "")
+local reply = frame.open(ARGV[5] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end

@@ -10,7 +10,7 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/wake"
-local reply = frame.open(nil, nil, true)
+local reply = frame.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then

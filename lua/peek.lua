@@ -32,7 +32,7 @@
 --- require "lib/quota"
 --- require "lib/wake"
 --- require lazy "lib/search"
-local reply = frame.open(nil, nil, ARGV[7] ~= "")
+local reply = frame.open(ARGV[7] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end

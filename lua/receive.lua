@@ -43,7 +43,7 @@
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
 local reply, meta, time, p = straight.receive()
-reply = reply or frame.open(meta, time, ARGV[9] ~= "")
+reply = reply or frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)
 if frame.again then

@@ -19,7 +19,7 @@
 --- require "lib/settle"
 --- require "lib/wake"
 local reply, meta, time, p = straight.settle()
-reply = reply or frame.open(meta, time)
+reply = reply or frame.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end

@@ -31,20 +31,24 @@ function frame.remember(memo, text, value)
   return value
 end
 
--- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
--- names messages that the entry script has to read again. seq, messages and bytes stay text until they change. `waits`:
--- the call is a look of a waiting reader, for wake.handed.
-function frame.open(meta, time, waits)
+-- What each call reads of meta, and the time. `waits`: the call is a look of a waiting reader, for wake.handed.
+function frame.read(waits)
   frame.owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
-  if meta then
-    frame.handed = meta[5]
-  elseif waits then
+  local meta
+  if waits then
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1], ARGV[1] .. "!")
     frame.handed = meta[5]
   else
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
   end
-  time = time or redis.call("TIME")
+  return meta, redis.call("TIME")
+end
+
+-- Returns the reply with which the script must end at once, or nothing. Sets frame.again when the stored reply
+-- names messages that the entry script has to read again. seq, messages and bytes stay text until they change. What
+-- frame.read answers may be given.
+function frame.open(waits, meta, time)
+  if not meta then meta, time = frame.read(waits) end
   local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock then return known end
   local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")

@@ -9,15 +9,10 @@
 -- read: meta's fields, the time, the queue's fields.
 local straight = {}
 
--- What each call reads; one of a reader that waits also what was handed to it, as frame.open does.
+-- What each call reads.
 function straight.read(waits)
-  local owner, meta = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
-  if waits then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1], ARGV[1] .. "!")
-  else
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", owner, ARGV[1])
-  end
-  return meta, redis.call("TIME"), redis.call("HMGET", KEYS[3], "brief", "counts")
+  local meta, time = frame.read(waits)
+  return meta, time, redis.call("HMGET", KEYS[3], "brief", "counts")
 end
 
 -- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
@@ -102,8 +97,8 @@ function straight.receive()
   local meta, time, p = straight.read(waiter ~= "")
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p)
-  local hint = meta[5] and ARGV[10] ~= "" and string.match(meta[5], "^h (%x+)$")
-  if not known or (meta[5] and not hint) then return nil, meta, time, p end
+  local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
+  if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, flag = straight.first(hint)
   local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
   if not lid or (left and not less) then return nil, meta, time, p end
