@@ -103,15 +103,9 @@ class LockedMessage:
 
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
         queue = self._queue
-        handle = queue._handle
         try:
-            if durability is None and self._unit is None and not handle.parts:
-                settlement, settlements = (action, self.fence, self._key), queue._gather().settlements
-                if settlements.under_way:
-                    operations.still_open(handle)
-                    await settlements.join(settlement)
-                else:
-                    await settlements.alone(operations.settle_one(handle, settlement))
+            if durability is None and self._unit is None and not queue._handle.parts:
+                await queue._gather().settle((action, self.fence, self._key))
             else:
                 operation = self._operation(action, None)
                 if durability is not None:

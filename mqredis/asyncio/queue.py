@@ -65,23 +65,13 @@ class Queue:
 
         What tasks send at the same time goes in one call; each is answered, refused or cancelled as if it were alone.
         """
-        handle = self._handle
-        if transaction is not None or durability is not None or not self._gathers:
-            unit = unit_of(transaction)
-            operation = send.send(handle, body, fields, unit)
-            if durability is not None:
-                operation = durably(operation, durability, unit)
-            return await self._run(operation)
-        prepared = send.prepare(handle, body, fields)
-        gathering = self._gathering
-        if gathering is None or gathering.loop is not asyncio.get_running_loop():
-            gathering = self._gather()
-        sends = gathering.sends
-        if not sends.under_way:
-            return await sends.alone(send.put_one(handle, prepared))
-        if send.shares(prepared):
-            return await sends.join(prepared)
-        return await self._run(send.put_one(handle, prepared))
+        if transaction is None and durability is None and self._gathers:
+            return await self._gather().send(send.prepare(self._handle, body, fields))
+        unit = unit_of(transaction)
+        operation = send.send(self._handle, body, fields, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return await self._run(operation)
 
     async def send_many(
         self,

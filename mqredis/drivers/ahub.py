@@ -227,7 +227,7 @@ class AsyncHub:
         while not self._closed.is_set():
             try:
                 conn = await self._driver.backend.pubsub_connection()
-                own = async_ear(conn, self._heard)
+                own = async_ear(conn, self.board.heard)
                 try:
                     self._conn = conn  # first, so that a bell made meanwhile is subscribed by its maker
                     for some in self.board.channels():
@@ -246,14 +246,6 @@ class AsyncHub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
-    def _heard(self, message: Any) -> None:
-        if not isinstance(message, Exception):
-            self.board.heard(message)
-        elif isinstance(message, rx.ResponseError):
-            self.board.deny(str(message))
-        else:
-            raise message
-
     async def _keep(self, conn: Any, own: AsyncEar | None) -> None:
         """See to it that the connection lives, until it is lost."""
         pulse = Pulse()
@@ -265,11 +257,11 @@ class AsyncHub:
         """Hear the next message where the transport cannot be had (fakeredis, no hiredis); did any come?"""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
-                self._heard(await conn.read_response(disconnect_on_error=False))
+                self.board.heard(await conn.read_response(disconnect_on_error=False))
         except (TimeoutError, rx.TimeoutError):
             return False
         except rx.ResponseError as error:
-            self._heard(error)
+            self.board.heard(error)
         return True
 
     # ---- looking for all -------------------------------------------------------------------------

@@ -140,8 +140,12 @@ class Board:
         return [every[n : n + CHUNK] for n in range(0, len(every), CHUNK)]
 
     def heard(self, message: Any) -> None:
-        """A message of the subscription arrived."""
+        """A message of the subscription arrived, or what the server says instead: raises what ends the connection."""
         if not isinstance(message, list) or len(message) < 3:
+            if isinstance(message, rx.ResponseError):
+                self.deny(str(message))
+            elif isinstance(message, Exception):
+                raise message
             return
         bell = self.by_channel.get(message[1])
         if bell is None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
@@ -25,6 +25,8 @@ from mqredis.drivers.wire import hiredis
 CHUNK = 65_536
 _POSIX = sys.platform.startswith(("linux", "darwin"))
 _SILENT = "no reply came in time"
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
 def _reader(conn: Any) -> Any:
@@ -168,12 +170,7 @@ class AsyncEar(asyncio.Protocol):
 def async_ear(conn: Any, heard: Callable[[Any], None]) -> AsyncEar | None:
     """The short way to hear what comes over a connected asyncio connection that has asked for nothing yet, if there is
     one."""
-    found = _transport(conn)
-    if found is None:
-        return None
-    own = AsyncEar(*found, heard)
-    found[0].set_protocol(own)
-    return own
+    return _take_over(conn, lambda transport, reader: AsyncEar(transport, reader, heard))
 
 
 class Reply(asyncio.Future[Any]):
@@ -338,18 +335,17 @@ class Line(asyncio.Protocol):
         self._lose(rx.ConnectionError("the connection was closed by this process"))
 
 
-def _transport(conn: Any) -> tuple[asyncio.Transport, Any] | None:
-    """Transport and parser of an asyncio connection, if they can be had."""
-    reader = _reader(conn)
-    transport = getattr(getattr(conn, "_writer", None), "transport", None)
-    return (transport, reader) if reader is not None and isinstance(transport, asyncio.Transport) else None
-
-
 def line(conn: Any, patience: float) -> Line | None:
     """The short way over a connected asyncio connection, if there is one."""
-    found = _transport(conn)
-    if found is None:
+    return _take_over(conn, lambda transport, reader: Line(transport, reader, patience))
+
+
+def _take_over(conn: Any, make: Callable[[asyncio.Transport, Any], P]) -> P | None:
+    """Let a protocol have the transport of an asyncio connection, with a parser; None where they cannot be had."""
+    reader = _reader(conn)
+    transport = getattr(getattr(conn, "_writer", None), "transport", None)
+    if reader is None or not isinstance(transport, asyncio.Transport):
         return None
-    own = Line(*found, patience)
-    found[0].set_protocol(own)
+    own = make(transport, reader)
+    transport.set_protocol(own)
     return own

@@ -288,12 +288,7 @@ class Hub:
             self._driver.backend.moved()
 
     def _heard(self, message: Any) -> None:
-        if not isinstance(message, Exception):
-            self.board.heard(message)
-        elif isinstance(message, rx.ResponseError):
-            self.board.deny(str(message))
-        else:
-            raise message
+        self.board.heard(message)
 
     def _keep(self, conn: Any, own: Ear | None) -> None:
         """See to it that the connection lives, until it is lost."""
@@ -315,9 +310,9 @@ class Hub:
         if not conn.can_read(timeout=HEALTH_SECONDS):
             return False
         try:
-            self._heard(conn.read_response())
+            self.board.heard(conn.read_response())
         except rx.ResponseError as error:
-            self._heard(error)
+            self.board.heard(error)
         return True
 
     # ---- looking for all -------------------------------------------------------------------------

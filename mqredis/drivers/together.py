@@ -6,11 +6,12 @@ import asyncio
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mqredis.commands.read import Settlement
 from mqredis.errors import (
     BrokerUnavailable,
     DurabilityNotReached,
@@ -19,6 +20,7 @@ from mqredis.errors import (
     QueueNotAvailable,
     TransactionUsage,
 )
+from mqredis.models import Sent
 from mqredis.operations import receive, send
 from mqredis.operations.context import Handle
 from mqredis.steps import Operation
@@ -207,13 +209,21 @@ class Gathering:
 
     def __init__(self, driver: AsyncDriver, handle: Handle) -> None:
         self.loop = asyncio.get_running_loop()
-        self.sends = Together(
-            driver,
-            partial(send.put_each, handle),
-            send.fit,
-        )
-        self.settlements = Together(
-            driver,
-            partial(receive.settle_each, handle),
-            receive.apart,
-        )
+        self._driver = driver
+        self._handle = handle
+        self.sends = Together(driver, partial(send.put_each, handle), send.fit)
+        self.settlements = Together(driver, partial(receive.settle_each, handle), receive.apart)
+
+    def send(self, prepared: send.Prepared) -> Coroutine[Any, Any, Sent]:
+        """Send a message, with those of others if they are waiting for a call."""
+        if self.sends.under_way and send.shares(prepared):
+            return self.sends.join(prepared)
+        operation = send.put_one(self._handle, prepared)
+        return self._driver.run(operation) if self.sends.under_way else self.sends.alone(operation)
+
+    def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
+        """Settle a lock in the same way: when that was, on the monotonic clock."""
+        if not self.settlements.under_way:
+            return self.settlements.alone(receive.settle_one(self._handle, settlement))
+        receive.still_open(self._handle)
+        return self.settlements.join(settlement)
