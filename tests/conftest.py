@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,6 +77,15 @@ def server_kind(request: pytest.FixtureRequest) -> ServerKind:
     """Runs the test twice: on a real server and on fakeredis."""
     kind: ServerKind = request.param
     return kind
+
+
+@pytest.fixture
+def url(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
+    """Each test that takes it runs on a real server and on fakeredis."""
+    if server_kind == "fake":
+        return f"memory://{uuid.uuid4().hex}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
 
 
 @pytest.fixture

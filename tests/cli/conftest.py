@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from mqredis.cli import main
-from tests.support.backend import ServerKind
 
 _numbers = itertools.count(1)
 
@@ -40,14 +39,6 @@ Run = Callable[..., Result]
 @pytest.fixture
 def manager() -> str:
     return f"cli-{os.getpid()}-{next(_numbers)}"
-
-
-@pytest.fixture
-def url(server_kind: ServerKind, manager: str, request: pytest.FixtureRequest) -> str:
-    if server_kind == "real":
-        found: str = request.getfixturevalue("redis_server").url
-        return found
-    return f"memory://{manager}"
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backen
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
 from tests.drivers.kit import BODIES, FAST, TinyScript
-from tests.support.backend import ServerKind
-from tests.support.server import RedisServer
 
 
 @pytest.fixture(autouse=True)
@@ -25,15 +23,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "get", table.__getitem__)
     monkeypatch.setattr(scripts, "names", lambda: sorted(table))
     monkeypatch.setattr(scripts, "explain", lambda text: text)
-
-
-@pytest.fixture
-def url(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
-    """Each test that takes it runs on a real server and on fakeredis."""
-    if server_kind == "fake":
-        return f"memory://{uuid.uuid4().hex}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import redis
 
 from mqredis.drivers import Driver
 from mqredis.drivers.early import Early
@@ -235,29 +236,26 @@ def test_one_that_is_lost_is_repeated_and_done_once(
     assert count(other) == 1
 
 
-def test_connections_that_died_meanwhile_are_replaced(
-    redis_server: RedisServer, connect: Callable[..., Driver]
+def connections_die(driver: Driver, client: redis.Redis) -> None:
+    client.client_kill_filter(_type="normal", skipme=True)
+
+
+def session_ends(driver: Driver, client: redis.Redis) -> None:
+    assert client.hdel(driver.core.keys.own[0], driver.session)
+    assert echo(driver, "another thread notices") == "another thread notices"
+
+
+@pytest.mark.parametrize("happens", [connections_die, session_ends])
+def test_what_happens_meanwhile_is_mended_before(
+    redis_server: RedisServer,
+    connect: Callable[..., Driver],
+    happens: Callable[[Driver, redis.Redis], None],
 ) -> None:
     driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
     with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
         future = pool.submit(driver.run, taking(driver))
         until(waiting(driver))
-        client.client_kill_filter(_type="normal", skipme=True)
-        other.run(put(other.core.keys))
-        assert future.result(30) == "taken"
-    assert driver.unknown == []
-    assert count(other) == 0
-
-
-def test_a_session_that_ended_meanwhile_is_opened_before(
-    redis_server: RedisServer, connect: Callable[..., Driver]
-) -> None:
-    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
-    with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
-        future = pool.submit(driver.run, taking(driver))
-        until(waiting(driver))
-        assert client.hdel(driver.core.keys.own[0], driver.session)
-        assert echo(driver, "another thread notices") == "another thread notices"
+        happens(driver, client)
         other.run(put(other.core.keys))
         assert future.result(30) == "taken"
     assert driver.unknown == []

@@ -16,6 +16,7 @@ from tests.reliability.public import STORIES, Stage, drive
 from tests.support.faults import CutReply, CutRequest, Duplicate, Fault
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.together.kit import turns
 
 FULL = 30_000
 #: Patient: each cut is followed by a repetition. Impatient: the first lost reply is an unknown outcome.
@@ -162,15 +163,12 @@ def cuts(run: Run) -> None:
 # ---- cancellation --------------------------------------------------------------------------------
 
 
-async def _turns(task: asyncio.Task[Any], turns: int) -> None:
+async def _cancelled(task: asyncio.Task[Any], after: int) -> None:
     """Cancel a task after the loop has turned so many times."""
-    loop = asyncio.get_running_loop()
-    for _ in range(turns):
+    for _ in range(after):
         if task.done():
             return
-        turned = asyncio.Event()
-        loop.call_soon(turned.set)
-        await turned.wait()
+        await turns(1)
     task.cancel()
 
 
@@ -193,7 +191,7 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
 
         for at in range(0, count, 8):
             tasks = [asyncio.create_task(one(n)) for n in range(at, at + 8)]
-            await asyncio.gather(*(_turns(task, dice.randint(0, 24)) for task in tasks))
+            await asyncio.gather(*(_cancelled(task, dice.randint(0, 24)) for task in tasks))
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, asyncio.CancelledError):
                     counts["cancelled"] += 1
@@ -202,7 +200,7 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
             counts["tasks"] += 8
             # A call for several goes on when all of them are cancelled; its token is told when it has ended.
             while queue._gather().sends.under_way:
-                await asyncio.sleep(0)
+                await turns(1)
             for token in list(qm._driver.unknown):
                 found = await qm.resolve(token)
                 counts["unknown outcomes"] += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,23 +9,14 @@ import pytest_asyncio
 
 import mqredis
 import mqredis.asyncio
-from tests.support.backend import ServerKind
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from tests.together.kit import SETTINGS, Gate, Queue
 
 
-@pytest.fixture
-def where(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
-    if server_kind == "fake":
-        return f"memory://{uuid.uuid4().hex}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
-
-
 @pytest_asyncio.fixture
-async def qm(where: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
-    async with mqredis.asyncio.connect(where, settings=SETTINGS) as manager:
+async def qm(url: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
+    async with mqredis.asyncio.connect(url, settings=SETTINGS) as manager:
         await manager.create_queue("q")
         yield manager
 

@@ -185,11 +185,11 @@ async def test_the_handle_is_closed_while_sends_gather(qm, queue, gate):
     assert (await qm.queue_info("q")).messages == 4
 
 
-def test_an_event_loop_ends_in_the_middle(where: str) -> None:
+def test_an_event_loop_ends_in_the_middle(url: str) -> None:
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
 
     async def start() -> Any:
-        qm = await mqredis.asyncio.connect(where, settings=SETTINGS)
+        qm = await mqredis.asyncio.connect(url, settings=SETTINGS)
         await qm.create_queue("q")
         return qm, await qm.open("q")
 
