@@ -9,15 +9,16 @@ from statistics import median
 from typing import Any
 
 from bench import goals, report
-from bench.adapters import CLIENT, FLOOR, SCRIPTS
+from bench.adapters import CLIENT, FLOOR, PROMISES, SCRIPTS
 
 TEXT = """\
 Rates, as ratios to the raw list of the same round (median). From the left: the floor (a bare client, a function that
-makes the reads and writes and decides nothing); our scripts, called by such a client with a new token each time; our
-whole client, calling functions that decide nothing and answer as our scripts do; mqredis. The last two columns are
-shares of the processor time, of client and server, that a message takes beyond the floor: with our scripts in place
-of its functions, and with our client in place of the bare one. They are measured apart and need not make 100 %. Where
-the floor is below a goal, these reads and writes cannot reach it; where our scripts are, no client of theirs can."""
+makes the reads and writes and decides nothing); such a client calling flat functions that keep the promises of the
+plainest message and know nothing else; our scripts, called by such a client with a new token each time; our whole
+client, calling functions that decide nothing and answer as our scripts do; mqredis. The last two columns are shares
+of the processor time, of client and server, that a message takes beyond the floor: with our scripts in place of its
+functions, and with our client in place of the bare one. They are measured apart and need not make 100 %. Where the
+floor is below a goal, these reads and writes cannot reach it; where our scripts are, no client of theirs can."""
 
 TRANSACTIONS = ", transactions"
 _LIFE = ("send", "receive")
@@ -46,13 +47,14 @@ def table(document: dict[str, Any]) -> str:
     rows = [row for row in document["rows"] if row["place"] == goals.ONE]
     lines = []
     for title, works, more, ours in _KINDS:
-        peers = (FLOOR + more.removeprefix(TRANSACTIONS), SCRIPTS + more, CLIENT + more, ours)
+        first = FLOOR + more.removeprefix(TRANSACTIONS)
+        peers = (first, PROMISES + more, SCRIPTS + more, CLIENT + more, ours)
         times = report.whole(rows, works, lambda row: 1 / report.rate(row))
         costs = report.whole(rows, works, _cost)
         if peers[0] not in times or ours not in times:
             continue
         rates = [f"{1 / median(times[peer]):.2f}" if peer in times else "" for peer in peers]
-        floor, *steps, whole = [median(costs[peer]) if peer in costs else None for peer in peers]
+        floor, _, *steps, whole = [median(costs[peer]) if peer in costs else None for peer in peers]
         assert floor is not None
         assert whole is not None
         shares = [None if step is None else share(floor, step, whole) for step in steps]
@@ -61,5 +63,15 @@ def table(document: dict[str, Any]) -> str:
         )
     if not lines:
         return ""
-    head = ["work", "goal", "floor", "our scripts", "our client", "mqredis", "the scripts", "the client"]
+    head = [
+        "work",
+        "goal",
+        "floor",
+        "promises",
+        "our scripts",
+        "our client",
+        "mqredis",
+        "the scripts",
+        "the client",
+    ]
     return f"{report.table(head, lines)}\n\n{TEXT}"

@@ -12,6 +12,8 @@ FLOOR = "floor"
 WAKED = "floor, waked"
 #: Between the floor and mqredis (bench/ladder.py): our scripts with a bare client, our client with bare functions.
 SCRIPTS, CLIENT = "scripts alone", "client alone"
+#: The least that keeps the promises, with a bare client (bench/kept.py).
+PROMISES = "promises alone"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ PEERS: dict[str, Entry] = {
     "floor, records": Entry("floor", "FloorRecords", quick=True),
     "floor, asyncio": Entry("floor", "FloorAsyncio", quick=True),
     "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20", quick=True),
+    PROMISES: Entry("ladder", "Promises", quick=True, step=True),
     SCRIPTS: Entry("ladder", "Scripts", quick=True, step=True),
     f"{SCRIPTS}, transactions": Entry("ladder", "ScriptsTransactions", quick=True, step=True),
     f"{SCRIPTS}, asyncio": Entry("ladder", "ScriptsAsyncio", quick=True, step=True),

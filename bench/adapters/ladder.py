@@ -1,14 +1,15 @@
 """The steps between the floor and mqredis: our scripts called by a client that is next to nothing, and our client
-calling functions that decide nothing (bench/floor.py). No products.
+calling functions that decide nothing (bench/floor.py); and what keeps the promises at least. No products.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import redis
 
-from bench import floor
+from bench import floor, kept
 from bench.adapters.floor import FloorAsyncio
 from bench.adapters.mqredis_asyncio import MqredisAsyncio
 from bench.adapters.mqredis_sync import Mqredis, MqredisTransactions
@@ -20,6 +21,9 @@ from mqredis.drivers.wire import bulk
 from mqredis.scripts import Form
 
 SCRIPTS = "not a product: our scripts, called over a bare socket, each time with a new token"
+PROMISES = (
+    "not a product: the least that keeps the promises of a plain message (bench/kept.py), over a bare socket"
+)
 CLIENT = (
     "not a product: our client, calling functions that read and write what a call must, and decide nothing"
 )
@@ -28,11 +32,13 @@ CLIENT = (
 class Speaker:
     """What a task says to our scripts: keys packed ahead, an envelope as the body; of replies it reads the least."""
 
-    def __init__(self, peer: Mqredis) -> None:
+    def __init__(self, peer: Mqredis, functions: Mapping[str, str] | None = None) -> None:
+        """``functions``: those that are called in place of some of our scripts."""
         driver = peer.qm._driver
         session = driver.core.session
         assert session is not None
         self._script = driver.core.script
+        self._functions = functions or {}
         self._manager = driver.core.keys
         self._slot = session.take()
         self._transactions = 0
@@ -54,7 +60,13 @@ class Speaker:
         name = "|".join((script, *paths))
         if name not in self._heads:
             form, keys = self._script(script), self._manager.call(*paths).keys
-            words = [form.verb, form.name, str(len(keys)), *keys, self._slot.name]
+            words = [
+                form.verb,
+                self._functions.get(script, form.name),
+                str(len(keys)),
+                *keys,
+                self._slot.name,
+            ]
             self._heads[name] = len(words), b"".join(bulk(word.encode()) for word in words)
         count, head = self._heads[name]
         self._slot.last += 1
@@ -167,6 +179,17 @@ class Scripts(Mqredis):
         for _ in range(count):
             self.speaker.took(self.ask(self.speaker.receive()))
         done(self.ask(self.speaker.settle()))
+
+
+class Promises(Scripts):
+    """The least that keeps the promises, with a bare client."""
+
+    settings = PROMISES
+
+    def open(self) -> None:
+        super().open()
+        self.qm._driver.command(*kept.LOAD)
+        self.speaker = Speaker(self, kept.FUNCTIONS)
 
 
 class ScriptsTransactions(MqredisTransactions):
