@@ -32,13 +32,12 @@ CLIENT = (
 class Speaker:
     """What a task says to our scripts: keys packed ahead, an envelope as the body; of replies it reads the least."""
 
-    def __init__(self, peer: Mqredis, functions: Mapping[str, str] | None = None) -> None:
-        """``functions``: those that are called in place of some of our scripts."""
+    def __init__(self, peer: Mqredis) -> None:
         driver = peer.qm._driver
         session = driver.core.session
         assert session is not None
         self._script = driver.core.script
-        self._functions = functions or {}
+        self._functions: Mapping[str, str] = {}
         self._manager = driver.core.keys
         self._slot = session.take()
         self._transactions = 0
@@ -47,6 +46,11 @@ class Speaker:
         self._held: tuple[bytes, bytes] | None = None
         self._bench = peer.queue
         self._heads: dict[str, tuple[int, bytes]] = {}
+
+    def call(self, functions: Mapping[str, str]) -> None:
+        """Call these functions from now on in place of some of our scripts."""
+        self._functions = functions
+        self._heads.clear()
 
     @staticmethod
     def _generation(queue: Queue) -> bytes:
@@ -189,7 +193,9 @@ class Promises(Scripts):
     def open(self) -> None:
         super().open()
         self.qm._driver.command(*kept.LOAD)
-        self.speaker = Speaker(self, kept.FUNCTIONS)
+        self.send(0, 1)  # the first call of a slot is not plain
+        self.receive(1)
+        self.speaker.call(kept.FUNCTIONS)
 
 
 class ScriptsTransactions(MqredisTransactions):
