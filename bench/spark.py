@@ -1,8 +1,9 @@
 """Spark: rows a second of reads, writes and streams, as ratios to what the Data Source API itself can do.
 
 ``python -m bench.spark [--rows N] [--runs N]``. The ceilings are an Arrow source and an Arrow sink in Python that do no
-work, measured in the same session and in turn; Spark's own range and Parquet sources stand beside them. A goal is
-judged by the median of the runs; where the ceiling misses it, too, that is said.
+work, measured in the same session and in turn; Spark's own range and Parquet sources stand beside them. The goals come
+from the best of two or three runs of a prototype, so they are judged by the best of ours; the median stands beside it,
+and where the ceiling misses a goal, too, that is said.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ READ_WARM = 4
 COLUMNS = "lookup_id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
 READ, WRITE = "batch read, five columns", "DataFrame to queue, one unit of work"
 STREAM = "queue to Parquet, exactly once"
-#: 1.2 times what a throw-away prototype reached on two cores with five or six columns; of a stream that was the rate of
-#: its triggers, without start and end.
+#: 1.2 times what a throw-away prototype reached at best on two cores with five or six columns; of a stream that was the
+#: rate of its triggers, without start and end.
 GOALS = {READ: 396_000, STREAM: 120_000, WRITE: 110_000}
 
 
@@ -277,11 +278,11 @@ def figure(name: str, measured: Measured) -> list[float]:
 
 
 def verdict(name: str, found: dict[str, Measured]) -> str:
-    """Was a goal reached, and if not, could it be? By medians of this run's values."""
-    goal, ours = GOALS[name], statistics.median(figure(name, found[name]))
-    top = statistics.median(figure(name, found[ceiling_of(name)]))
+    """Was a goal reached, and if not, could it be? By the best of this run's values."""
+    goal, ours = GOALS[name], max(figure(name, found[name]))
+    top = max(figure(name, found[ceiling_of(name)]))
     if ours >= goal:
-        return "met"
+        return "met, by the median, too" if statistics.median(figure(name, found[name])) >= goal else "met"
     return "limit: the ceiling of this run is below the goal" if top < goal else "missed"
 
 
@@ -312,8 +313,9 @@ def page(found: dict[str, Measured], rows: int, runs: int) -> Iterator[str]:
     yield "\ngoals"
     for name, goal in GOALS.items():
         if figure(name, found[name]):
-            ours, top = (statistics.median(figure(each, found[each])) for each in (name, ceiling_of(name)))
-            yield f"{name:40} {ours:9,.0f} of {goal:,}, ceiling {top:,.0f}: {verdict(name, found)}"
+            ours, top = (figure(each, found[each]) for each in (name, ceiling_of(name)))
+            best = f"best {max(ours):,.0f}, median {statistics.median(ours):,.0f} of {goal:,}"
+            yield f"{name:40} {best}; ceiling {max(top):,.0f}: {verdict(name, found)}"
 
 
 def main() -> None:
