@@ -313,9 +313,9 @@ def page(found: dict[str, Measured], rows: int, runs: int) -> Iterator[str]:
     yield "\ngoals"
     for name, goal in GOALS.items():
         if figure(name, found[name]):
-            ours, top = (figure(each, found[each]) for each in (name, ceiling_of(name)))
-            best = f"best {max(ours):,.0f}, median {statistics.median(ours):,.0f} of {goal:,}"
-            yield f"{name:40} {best}; ceiling {max(top):,.0f}: {verdict(name, found)}"
+            mine, ceiling = (figure(each, found[each]) for each in (name, ceiling_of(name)))
+            best = f"best {max(mine):,.0f}, median {statistics.median(mine):,.0f} of {goal:,}"
+            yield f"{name:40} {best}; ceiling {max(ceiling):,.0f}: {verdict(name, found)}"
 
 
 def main() -> None:
