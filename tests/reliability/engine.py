@@ -42,6 +42,10 @@ class Scenario:
     apart: tuple[str, ...] = ()
     #: Its policy may end in nothing.
     drops: bool = False
+    #: Calls that end what does not end by time.
+    closing: tuple[Step, ...] = ()
+    #: How much of an equal share of the schedules it gets: less where each takes long.
+    weight: float = 1.0
 
 
 class Failed(AssertionError):
@@ -105,6 +109,8 @@ class Engine:
         for _ in range(2):
             for queue in scenario.queues:
                 self._all(rides, "end", Maintain(queue))
+        for step in scenario.closing:
+            self._all(rides, "end", step)
         self._picture(rides, final=True)
         self.wire.hear()
 

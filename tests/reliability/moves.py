@@ -351,6 +351,10 @@ class Clock(Step):
     def call(self, world: World, me: Client) -> Call[Any] | None:
         return manager.update(world.keys, "clock", str(self.ms))
 
+    def learn(self, world: World, me: Client, answer: Answer) -> None:
+        if not answer.refused:
+            world.clock_ms += self.ms
+
 
 def _grant(me: Client, unit: str, lease: int) -> str:
     return me.fences.get(unit, f"+{lease}") if unit else ""

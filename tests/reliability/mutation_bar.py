@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from math import ceil
 from pathlib import Path
 
 from tests.reliability.bar import Run, bar
@@ -36,10 +37,9 @@ def suite(run: Run, whole: bool) -> list[list[list[Event]]]:
     for scenario in SCENARIOS:
         dice = run.dice("mutation", scenario.name)
         every = variants_of(scenario)
-        plain = [one_of(every[0], dice) for _ in range(orders)]
-        out.append(
-            [*plain, *(one_of(variant, dice) for variant in dice.sample(every, min(others, len(every))))]
-        )
+        plain = [one_of(every[0], dice) for _ in range(ceil(orders * scenario.weight))]
+        some = dice.sample(every, min(ceil(others * scenario.weight), len(every)))
+        out.append([*plain, *(one_of(variant, dice) for variant in some)])
     return out
 
 

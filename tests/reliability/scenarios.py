@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqredis.operations.snapshot import Store
+from tests.reliability.claim_scenarios import CLAIMS
 from tests.reliability.engine import Scenario
 from tests.reliability.moves import (
     LEASE,
@@ -276,4 +277,5 @@ SCENARIOS: tuple[Scenario, ...] = (
         },
     ),
     *POLICIES,
+    *CLAIMS,
 )

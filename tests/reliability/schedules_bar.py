@@ -23,8 +23,10 @@ def variants_of(scenario: Scenario) -> list[Variant]:
 def _shares(totals: dict[str, int], budget: int) -> dict[str, int]:
     """So many schedules for each scenario: what the small ones cannot use is left to the others."""
     shares: dict[str, int] = {}
-    for name in sorted(totals, key=totals.__getitem__):
-        shares[name] = min(totals[name], (budget - sum(shares.values())) // (len(totals) - len(shares)))
+    weights = {scenario.name: scenario.weight for scenario in SCENARIOS}
+    for name in sorted(totals, key=lambda name: totals[name] * weights[name]):
+        equal = (budget - sum(shares.values())) // (len(totals) - len(shares))
+        shares[name] = min(totals[name], max(1, int(equal * weights[name])))
     return shares
 
 

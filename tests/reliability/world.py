@@ -39,6 +39,17 @@ class Client:
     limit: str = ""
 
 
+@dataclass(slots=True)
+class Claimed:
+    """An owner's last claim: whose it is, its sequence, and the messages that are held under it."""
+
+    lineage: str
+    sequence: int
+    committed: int
+    ids: list[str] = field(default_factory=list)
+    released: bool = False
+
+
 class Ledger:
     """Where each message must be, by what the broker has answered so far. Keyed by lookup id."""
 
@@ -200,6 +211,8 @@ class World:
     addresses: dict[str, Address] = field(default_factory=dict)
     slots: int = 0
     subscribed: set[str] = field(default_factory=set)
+    clock_ms: int = 0  # how far the manager's clock was moved
+    claims: dict[str, Claimed] = field(default_factory=dict)  # by owner
 
     def address(self, path: str) -> Address:
         found = self.addresses.get(path)
