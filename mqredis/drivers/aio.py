@@ -6,8 +6,8 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as rx
 
@@ -16,6 +16,7 @@ from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
 from mqredis.drivers.attempt import DONE, Attempt, Next
+from mqredis.drivers.known import Known
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
@@ -24,6 +25,9 @@ from mqredis.keys import ManagerKeys
 from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
 from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
+
+if TYPE_CHECKING:
+    from mqredis.drivers.together import Together
 
 R = TypeVar("R")
 
@@ -39,7 +43,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class AsyncDriver:
+class AsyncDriver(Known):
     """Runs operations against one queue manager, in one event loop."""
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
@@ -71,41 +75,6 @@ class AsyncDriver:
 
     # ---- what the faces use ----------------------------------------------------------------------
 
-    @property
-    def session(self) -> str:
-        """Number of the session; "" when none is open."""
-        return self.core.session.number if self.core.session else ""
-
-    @property
-    def incarnation(self) -> str:
-        """Incarnation of the queue manager."""
-        return self.core.incarnation
-
-    @property
-    def endpoint(self) -> tuple[str, int] | None:
-        """Host and port in the address; None where it names a socket or several nodes."""
-        return self.backend.plan.target.endpoint
-
-    @property
-    def history(self) -> int:
-        """The highest history number seen."""
-        return self.core.history
-
-    @property
-    def unknown(self) -> list[str]:
-        """Tokens of calls whose outcome is unknown."""
-        return list(self.core.unknown)
-
-    @property
-    def glanced(self) -> float:
-        """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
-        return self._hub.glanced
-
-    @property
-    def wake_mode(self) -> str:
-        """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
-        return self._hub.mode_name
-
     async def clock_ms(self) -> int:
         """The server's clock in milliseconds since 1970."""
         try:
@@ -135,9 +104,7 @@ class AsyncDriver:
                     answer = await self._command(step)
                     continue
                 attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                while (then := await self._try(attempt)) is not DONE:
-                    await self._prepare(attempt, then)
-                answer = attempt.result
+                answer = await self._carry(attempt)
         except StopIteration as stop:
             result: R = stop.value
             return result
@@ -147,12 +114,15 @@ class AsyncDriver:
         operation: Operation[R],
         deadline: float | None = None,
         keep: Callable[[Run], object] | None = None,
+        turn: Together[Any, Any] | None = None,
     ) -> R:
         """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
-        the run at its end, and with it its slot to be given back."""
+        the run at its end, and with it its slot to be given back. ``turn``: what is under way until then."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._adopt(loop)
+        if turn is not None:
+            turn.under_way = True
         try:
             while (session := self.core.session) is None:
                 await self.open(deadline)
@@ -187,18 +157,8 @@ class AsyncDriver:
                     self._hub.board.listeners.discard(run)
         finally:
             operation.close()
-
-    def cancel(self, scope: object) -> None:
-        """End the waits of this scope in this process, at once."""
-        self._hub.cancel(scope)
-
-    def ring_all(self) -> None:
-        """Let every wait look again."""
-        self._hub.ring_all()
-
-    def resolved(self, token: str) -> None:
-        """The outcome of this token is known now."""
-        self.core.resolved(token)
+            if turn is not None:
+                turn.ended()
 
     async def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
@@ -227,9 +187,7 @@ class AsyncDriver:
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
                 attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
-                if await self._try(attempt) is Next.LOAD:
-                    await self._load(attempt)
-                    await self._try(attempt)
+                await self._carry(attempt, patient=False)
             except MqError:
                 pass  # it expires by itself
         await self.backend.close()
@@ -260,16 +218,56 @@ class AsyncDriver:
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    async def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
+    def _call(
+        self, call: Call[Any], run: Run, ack: Ack | None = None
+    ) -> Coroutine[Any, Any, tuple[int, Payload]]:
         attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
         if run.listening:
             run.keys = call.keys
         if run.deadline is not None:
             attempt.deadline = run.deadline
+        return self._carry(attempt)
+
+    async def _carry(self, attempt: Attempt, patient: bool = True) -> tuple[int, Payload]:
+        """All tries of a call, in one coroutine: each further one would be started and waked for every message.
+        ``patient``: unless the script has only to be loaded, one try is enough."""
+        backend = self.backend
         try:
             while True:
-                step = await self._try(attempt)
-                if step is DONE:
+                attempt.sent = False
+                link: AsyncLink | None = None
+                try:
+                    if attempt.detour is None and attempt.ack is None:
+                        link = backend.take() or await backend.acquire(attempt.deadline)
+                    else:  # what waits on a connection must not hold up others there
+                        alone = attempt.ack is not None
+                        link = await backend.acquire(attempt.deadline, attempt.detour, alone)
+                        if attempt.detour is not None:
+                            link.run_id = self.core.run_id
+                            await link.command(*self.core.script(attempt.call.script).load)
+                            await link.command("ASKING")
+                    reply = None
+                    step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
+                    if step is DONE:
+                        request = attempt.packed()
+                        attempt.sent = True
+                        reply = await link.exchange(request)
+                        if attempt.ack is not None:
+                            await durable.afollow(link, attempt, attempt.ack, reply)
+                except REDIS_ERRORS as error:
+                    if link is not None:
+                        await self._put_away(link, error, attempt.ack is not None)
+                    step = attempt.failed(error, time.monotonic())
+                except BaseException:
+                    if link is not None:
+                        await backend.abandon(link)
+                    raise
+                else:
+                    if not backend.give(link):
+                        await backend.discard(link)
+                    if step is DONE and (step := attempt.answered(reply)) is DONE:
+                        return attempt.result
+                if not patient and step is not Next.LOAD:
                     return attempt.result
                 await self._prepare(attempt, step)
         except BrokerUnavailable as error:
@@ -279,40 +277,6 @@ class AsyncDriver:
         except BaseException:
             attempt.abandon()
             raise
-
-    async def _try(self, attempt: Attempt) -> Next:
-        attempt.sent = False
-        backend = self.backend
-        try:
-            alone = attempt.ack is not None  # what waits on a connection must not hold up others there
-            simple = attempt.detour is None and not alone
-            link = (simple and backend.take()) or await backend.acquire(
-                attempt.deadline, attempt.detour, alone
-            )
-        except REDIS_ERRORS as error:
-            return attempt.failed(error, time.monotonic())
-        try:
-            if attempt.detour is not None:
-                link.run_id = self.core.run_id
-                await link.command(*self.core.script(attempt.call.script).load)
-                await link.command("ASKING")
-            reply = None
-            step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
-            if step is DONE:
-                request = attempt.packed()
-                attempt.sent = True
-                reply = await link.exchange(request)
-                if attempt.ack is not None:
-                    await durable.afollow(link, attempt, attempt.ack, reply)
-        except REDIS_ERRORS as error:
-            await self._put_away(link, error, attempt.ack is not None)
-            return attempt.failed(error, time.monotonic())
-        except BaseException:
-            await backend.abandon(link)
-            raise
-        if not backend.give(link):
-            await backend.discard(link)
-        return attempt.answered(reply) if step is DONE else step
 
     async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -399,8 +363,6 @@ class AsyncDriver:
         attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
         attempt.deadline = deadline
         while True:
-            step = await self._try(attempt)
-            if step is not DONE:
-                await self._prepare(attempt, step)
-            elif self.core.adopt(attempt.result[1], attempt.server):
+            _, reply = await self._carry(attempt)
+            if self.core.adopt(reply, attempt.server):
                 return

@@ -24,7 +24,10 @@ DEPTH = 32
 class AsyncLink:
     """One connection, shared by several calls where it can be (``line``)."""
 
-    __slots__ = ("conn", "depth", "epoch", "free", "line", "patience", "run_id", "used", "users")
+    __slots__ = ("conn", "depth", "epoch", "exchange", "free", "line", "patience", "run_id", "used", "users")
+
+    #: Send a packed request; its reply is to be awaited.
+    exchange: Callable[[Sequence[bytes | memoryview]], Awaitable[Any]]
 
     def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
         self.conn = conn
@@ -32,15 +35,12 @@ class AsyncLink:
         self.patience = patience
         self.line = None if alone else line(conn, patience)
         self.depth = 1 if self.line is None else DEPTH
+        self.exchange = self._exchange if self.line is None else self.line.exchange
         self.users = 1
         #: Is it among those that take another call?
         self.free = False
         self.run_id: str | None = None
         self.used = time.monotonic()
-
-    def exchange(self, request: Sequence[bytes | memoryview]) -> Awaitable[Any]:
-        """Send a packed request; its reply is to be awaited."""
-        return self._exchange(request) if self.line is None else self.line.exchange(request)
 
     def command(self, *args: str | bytes | int) -> Awaitable[Any]:
         """Run a command; its reply is to be awaited."""
@@ -106,7 +106,8 @@ class AsyncBackend:
             return await self._open(deadline, node, alone)
         while True:
             while link := self._idle(alone):
-                self._share(link)
+                link.users += 1
+                self._full(link)
                 try:
                     if link.epoch == self._epoch and await self._usable(link):
                         return link
@@ -135,13 +136,16 @@ class AsyncBackend:
     def take(self) -> AsyncLink | None:
         """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
         for link in reversed(self._free):
-            if link.line is not None and link.line.lost is None and link.epoch == self._epoch:
-                self._share(link)
+            line = link.line
+            if line is not None and line.lost is None and link.epoch == self._epoch:
+                link.users += 1
+                if link.users >= DEPTH:
+                    self._full(link)
                 return link
         return None
 
-    def _share(self, link: AsyncLink) -> None:
-        link.users += 1
+    def _full(self, link: AsyncLink) -> None:
+        """Has it as many users as it takes?"""
         if link.users >= link.depth:
             self._free.remove(link)
             link.free = False
@@ -158,7 +162,10 @@ class AsyncBackend:
 
     def give(self, link: AsyncLink) -> bool:
         """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
-        if link.epoch != self._epoch or self._closed or not link.connected:
+        line = link.line
+        if link.epoch != self._epoch or self._closed:
+            return False
+        if line.lost is not None if line is not None else not link.connected:
             return False
         link.users -= 1
         if not link.free:

@@ -234,7 +234,8 @@ class Line(asyncio.Protocol):
             self._due = monotonic() + self._patience
             if self._timer is None:
                 self._timer = self._loop.call_later(self._patience, self._late)
-            if self._alone and not self._reading:
+            # While replies are handed out, nobody is left who could go on and send something, too.
+            if self._alone or self._reading:
                 self._waiting.append(future)
                 self._count = 1
                 self._write(request)
@@ -287,7 +288,7 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        self._due = monotonic() + self._patience
+        due = self._due
         # No task runs while the loop calls us; who calls us from a task has the others wait for the next turn.
         at_once = asyncio.current_task(self._loop) is None
         self._reading = True
@@ -309,6 +310,8 @@ class Line(asyncio.Protocol):
                     future.context.run(future.wake, future)  # type: ignore[union-attr]
                 else:
                     future.later()
+            if self._due is due and self._waiting:  # the next reply may take as long again
+                self._due = monotonic() + self._patience
         except rx.RedisError as error:
             self._lose(error)
         except BaseException:

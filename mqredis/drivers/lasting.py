@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.session import Run
@@ -12,6 +12,9 @@ from mqredis.models import Durability
 from mqredis.operations.durable import durably
 from mqredis.settings import Settings
 from mqredis.steps import Operation
+
+if TYPE_CHECKING:
+    from mqredis.drivers.together import Together
 
 R = TypeVar("R")
 
@@ -32,9 +35,10 @@ class AsyncDurableDriver(AsyncDriver):
         operation: Operation[R],
         deadline: float | None = None,
         keep: Callable[[Run], object] | None = None,
+        turn: Together[Any, Any] | None = None,
     ) -> R:
         """Run an operation to its end in this task. Raises DurabilityNotReached too."""
-        return await super().run(durably(operation, self.settings.durability), deadline, keep)
+        return await super().run(durably(operation, self.settings.durability), deadline, keep, turn)
 
 
 def driver_for(settings: Settings) -> type[Driver]:

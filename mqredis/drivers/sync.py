@@ -16,6 +16,7 @@ from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import DONE, Attempt, Next
 from mqredis.drivers.early import Early, begun
 from mqredis.drivers.hub import Hub
+from mqredis.drivers.known import Known
 from mqredis.drivers.links import Backend, Link
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
 from mqredis.drivers.urls import redact
@@ -40,7 +41,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Driver:
+class Driver(Known):
     """Runs operations against one queue manager."""
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
@@ -64,41 +65,6 @@ class Driver:
         self._setup()
 
     # ---- what the faces use ----------------------------------------------------------------------
-
-    @property
-    def session(self) -> str:
-        """Number of the session; "" when none is open."""
-        return self.core.session.number if self.core.session else ""
-
-    @property
-    def incarnation(self) -> str:
-        """Incarnation of the queue manager."""
-        return self.core.incarnation
-
-    @property
-    def endpoint(self) -> tuple[str, int] | None:
-        """Host and port in the address; None where it names a socket or several nodes."""
-        return self.backend.plan.target.endpoint
-
-    @property
-    def history(self) -> int:
-        """The highest history number seen."""
-        return self.core.history
-
-    @property
-    def unknown(self) -> list[str]:
-        """Tokens of calls whose outcome is unknown."""
-        return list(self.core.unknown)
-
-    @property
-    def glanced(self) -> float:
-        """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
-        return self._hub.glanced
-
-    @property
-    def wake_mode(self) -> str:
-        """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
-        return self._hub.mode_name
 
     def clock_ms(self) -> int:
         """The server's clock in milliseconds since 1970."""
@@ -171,18 +137,6 @@ class Driver:
                     self._hub.board.listeners.discard(run)
         finally:
             operation.close()
-
-    def cancel(self, scope: object) -> None:
-        """End the waits of this scope in this process, at once."""
-        self._hub.cancel(scope)
-
-    def ring_all(self) -> None:
-        """Let every wait look again."""
-        self._hub.ring_all()
-
-    def resolved(self, token: str) -> None:
-        """The outcome of this token is known now."""
-        self.core.resolved(token)
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""

@@ -75,13 +75,13 @@ class Together(Generic[W, A]):
         self._gathered: deque[Waiting[W, A]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def alone(self, operation: Operation[A]) -> A:
-        """What one wants, by itself and at once: nothing is under way."""
-        self.under_way = True
-        try:
-            return await self._driver.run(operation)
-        finally:
-            self.under_way = bool(self._gathered) and self._go_on()
+    def alone(self, operation: Operation[A]) -> Coroutine[Any, Any, A]:
+        """What one wants, by itself and at once: nothing is under way. To be awaited at once, too."""
+        return self._driver.run(operation, turn=self)  # which needs no coroutine around it
+
+    def ended(self) -> None:
+        """What one wanted by himself is done, or has failed."""
+        self.under_way = bool(self._gathered) and self._go_on()
 
     async def join(self, wish: W) -> A:
         """With the next call."""
@@ -216,10 +216,12 @@ class Gathering:
 
     def send(self, prepared: send.Prepared) -> Coroutine[Any, Any, Sent]:
         """Send a message, with those of others if they are waiting for a call."""
-        if self.sends.under_way and send.shares(prepared):
-            return self.sends.join(prepared)
-        operation = send.put_one(self._handle, prepared)
-        return self._driver.run(operation) if self.sends.under_way else self.sends.alone(operation)
+        sends = self.sends
+        if not sends.under_way:
+            return sends.alone(send.put_one(self._handle, prepared))
+        if send.shares(prepared):
+            return sends.join(prepared)
+        return self._driver.run(send.put_one(self._handle, prepared))
 
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
         """Settle a lock in the same way: when that was, on the monotonic clock."""

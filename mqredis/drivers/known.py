@@ -1,0 +1,65 @@
+"""What both drivers tell of themselves, and what they do without asking the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqredis.drivers.session import Core
+
+
+class Known:
+    """The part of a driver that is the same for threads and tasks."""
+
+    core: Core
+    backend: Any
+    _hub: Any
+
+    @property
+    def session(self) -> str:
+        """Number of the session; "" when none is open."""
+        return self.core.session.number if self.core.session else ""
+
+    @property
+    def incarnation(self) -> str:
+        """Incarnation of the queue manager."""
+        return self.core.incarnation
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Host and port in the address; None where it names a socket or several nodes."""
+        found: tuple[str, int] | None = self.backend.plan.target.endpoint
+        return found
+
+    @property
+    def history(self) -> int:
+        """The highest history number seen."""
+        return self.core.history
+
+    @property
+    def unknown(self) -> list[str]:
+        """Tokens of calls whose outcome is unknown."""
+        return list(self.core.unknown)
+
+    @property
+    def glanced(self) -> float:
+        """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
+        when: float = self._hub.glanced
+        return when
+
+    @property
+    def wake_mode(self) -> str:
+        """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
+        mode: str = self._hub.mode_name
+        return mode
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope in this process, at once."""
+        self._hub.cancel(scope)
+
+    def ring_all(self) -> None:
+        """Let every wait look again."""
+        self._hub.ring_all()
+
+    def resolved(self, token: str) -> None:
+        """The outcome of this token is known now."""
+        self.core.resolved(token)
