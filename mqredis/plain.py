@@ -21,7 +21,7 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
     full, bare = rest(defaults), rest(defaults, "properties")  # with properties given, and without
 
     def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
-        values: dict[str, Any] = {PENDING: bare}
+        values = {**fields, PENDING: bare}
         for name, value in fields.items():
             kind = type(value)
             if name == "properties":
@@ -31,13 +31,13 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
                     kind = type(item)
                     if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
                         return None  # not even a number, or infinite
-                value = value.copy()
+                values[name] = value.copy()
                 values[PENDING] = full
-            elif name == "body":
-                if kind is not bytes:
-                    return None
             elif name in _TEXTS:
                 if kind is not str:
+                    return None
+            elif name == "body":
+                if kind is not bytes:
                     return None
             elif name == "content_type":
                 if kind is not str or len(value) > 255:
@@ -47,7 +47,6 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
                     return None
             else:
                 return None
-            values[name] = value
         if "properties" not in values:
             values["properties"] = {}
         return values

@@ -41,6 +41,8 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
+    #: So many of ``args`` are the same in most calls: a driver may keep them packed.
+    fixed: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +95,10 @@ class Wait:
 @dataclass(slots=True)
 class Now:
     """Answered with the driver's monotonic clock in seconds. Only differences mean anything."""
+
+
+#: One for all, since there is nothing to say.
+NOW = Now()
 
 
 @dataclass(slots=True)

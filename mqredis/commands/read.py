@@ -79,7 +79,7 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
-    count = number(payload[at])
+    count = int(payload[at])
     if not count:
         return [], at + 1
     stop = at + 1 + count
@@ -94,14 +94,8 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
     lost, stop = _lost(payload, 3)
-    deadline = payload[1]
-    return Found(
-        messages=_messages(payload, stop),
-        fence=text(payload[0]),
-        deadline_ms=number(deadline) if deadline else 0,
-        now_ms=number(payload[2]),
-        lost=lost,
-    )
+    deadline = int(payload[1] or 0)
+    return Found(_messages(payload, stop), text(payload[0]), deadline, int(payload[2]), "", -1, "", lost)
 
 
 def _parse_lookup(status: int, payload: Payload) -> Found:
@@ -128,13 +122,16 @@ def receive(
     args: list[Arg] = [
         queue.generation, mode, str(count), owner, grant, cursor, wait.member, wait.ticket, match
     ]  # fmt: skip
+    fixed = 0 if owner or cursor or wait.member or match else 9
     if settle:
         settled = runs(settle)
         args.append(str(len(settled) // 3))
         args += settled
+        if fixed and len(settled) == 3 and settled[0] == "c":
+            fixed = 11  # most settle the last, with a commit
     else:
         args.append("0")
-    return Call("receive", queue.call, args, _parse_receive)
+    return Call("receive", queue.call, args, _parse_receive, True, fixed)
 
 
 def settles(args: Sequence[Arg]) -> bool:

@@ -28,12 +28,15 @@ def send(
     topic: bool = False,
 ) -> Call[Accepted]:
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
-    args: list[Arg] = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
+    one = len(messages) == 1
+    priorities = messages[0][0][:1] if one else b"".join([line[:1] for line, _ in messages])
+    args: list[Arg] = [queue.generation, transaction, fence, priorities]
     for line, large in messages:
         args.append(line[1:])
         if large is not None:
             args.append(large)
-    return Call("publish" if topic else "send", queue.call, args, _parse)
+    script = "publish" if topic else "send"
+    return Call(script, queue.call, args, _parse, True, 0 if transaction else 4 if one else 3)
 
 
 def _parse(status: int, payload: Payload) -> Accepted:

@@ -129,13 +129,14 @@ class Attempt:
             if call.script == "session_open":
                 call.args = core.open_args(self.server)
         elif call.changes:
-            token = run.slot.packed + bulk(b"%d" % (run.slot.last + 1))
+            token = run.slot.packed + bulk(str(run.slot.last + 1).encode())
         else:
             token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
-        request = pack(call.keys, core.forms.get(call.script) or core.script(call.script), token, call.args)
+        form = core.forms.get(call.script) or core.script(call.script)
+        request = pack(call.keys, form, token, call.args, call.fixed)
         if self.ack is not None and self.ack.early:
             request.append(self.ack.request())
         return request

@@ -29,13 +29,17 @@ JOINED = 262_144
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
 LARGE = 16_384
 
+#: Up to so many arguments are packed one by one: hiredis prints the length of each by way of the C library, which costs
+#: as much as a turn of our loop, besides what it takes to call it.
+_SINGLE = 8
+
 #: What redis-py raises for a transport or protocol failure or an error reply.
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
 #: How most requests and most texts in them begin: formatting a number costs as much as a call.
-_KEPT = 64
-_COUNTS = [b"*%d\r\n" % number for number in range(_KEPT)]
+_FEW, _KEPT = 64, 1024
+_COUNTS = [b"*%d\r\n" % number for number in range(_FEW)]
 _SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
 
 
@@ -51,46 +55,61 @@ def _head(keys: KeySet, form: Form) -> bytes:
     return b"".join(parts)
 
 
-def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> list[bytes | memoryview]:
+def pack(
+    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0
+) -> list[bytes | memoryview]:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
-    Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set.
-    ``token`` is the already packed pair of slot and sequence.
+    Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set; so are the
+    first ``fixed`` arguments, which are the same in many. ``token`` is the already packed pair of slot and sequence.
     """
-    head = keys.packed.get(form.name)
+    kept = keys.packed
+    head = kept.get(form.name)
     if head is None:
-        head = keys.packed[form.name] = _head(keys, form)
+        head = kept[form.name] = _head(keys, form)
     number = len(keys.keys) + 5 + len(args)
-    count = _COUNTS[number] if number < _KEPT else b"*%d\r\n" % number
-    if hiredis is not None:
+    parts: list[bytes | memoryview] = [
+        _COUNTS[number] if number < _FEW else b"*%d\r\n" % number,
+        head,
+        token,
+    ]
+    if fixed:
+        words = tuple(args[:fixed])
+        parts.append(kept.get(words) or _keep(kept, words))
+        args = args[fixed:]
+    if len(args) > _SINGLE and hiredis is not None:
         try:
             rest = hiredis.pack_command(digits(args))
         except (TypeError, UnicodeError):
             pass  # a subclass of str or bytes, which our own loop takes
         else:
-            begin = 4 if len(args) < 10 else len(b"*%d\r\n" % len(args))
-            if len(rest) < LARGE:
-                return [b"".join((count, head, token, rest[begin:]))]
-            rest = memoryview(rest)[begin:]
-            small = len(rest) < JOINED
-            return [b"".join((count, head, token, rest))] if small else [count + head + token, rest]
-    parts = [count, head, token]
-    large = False
+            parts.append(memoryview(rest)[len(b"*%d\r\n" % len(args)) :])
+            return [b"".join(parts)] if len(rest) < JOINED else [b"".join(parts[:-1]), parts[-1]]
+    large, add = 0, parts.append
     for arg in args:
-        if type(arg) is bytes:
-            data = arg
-        elif type(arg) is str:
-            data = arg.encode()
-        elif isinstance(arg, int):
-            data = b"%d" % arg
-        else:
-            data = bytes(arg) if isinstance(arg, bytes) else str(arg).encode()
-        if len(data) >= LARGE:
-            large = True
-            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
-        else:
-            parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return [*_gather(parts)] if large else [b"".join(parts)]
+        data = arg if type(arg) is bytes else arg.encode() if type(arg) is str else _octets(arg)
+        size = len(data)
+        if size >= LARGE:
+            large += size
+        add(_SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
+        add(data)
+        add(b"\r\n")
+    return _gather(parts) if large >= JOINED else [b"".join(parts)]
+
+
+def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:
+    """Pack arguments that many calls begin with."""
+    if len(kept) > _FEW:  # whoever asks for ever other leases or counts does not fill the memory
+        kept.clear()
+    found = kept[words] = b"".join(bulk(_octets(word)) for word in words)
+    return found
+
+
+def _octets(arg: Arg) -> bytes:
+    """An argument of any type."""
+    if isinstance(arg, bytes):
+        return bytes(arg)
+    return b"%d" % arg if isinstance(arg, int) else str(arg).encode()
 
 
 def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
@@ -114,9 +133,9 @@ def digits(args: Sequence[Arg]) -> tuple[Arg, ...]:
     return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 
-def _gather(parts: list[bytes]) -> list[bytes]:
-    out: list[bytes] = []
-    small: list[bytes] = []
+def _gather(parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    out: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
     for part in parts:
         if len(part) < LARGE:
             small.append(part)

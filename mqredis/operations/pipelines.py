@@ -13,7 +13,7 @@ from mqredis.errors import error_for
 from mqredis.operations.context import Context
 from mqredis.operations.reach import provide, reach
 from mqredis.status import Status
-from mqredis.steps import Listen, Now, Operation, Wait, perform
+from mqredis.steps import NOW, Listen, Operation, Wait, perform
 
 Between = Callable[[], None] | None
 
@@ -103,7 +103,7 @@ def release(context: Context, path: str, owner: str, forget: bool) -> Operation[
 def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float) -> Operation[bool]:
     """Wait up to ``timeout`` seconds until a queue holds a message that is newer than the SequentialID beside it ("":
     any message), or gets one back; takes nothing."""
-    start: float = yield Now()
+    start: float = yield NOW
     mode: str = yield Listen()
     member = f"P {mode}{context.database} -" if mode else ""
     waiters = [Waiter(member) for _ in places]
@@ -118,7 +118,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
             waiter.ticket = seen.ticket
             if seen.due_ms >= 0:
                 nap = min(nap, seen.due_ms / 1000)
-        now: float = yield Now()
+        now: float = yield NOW
         left = timeout - (now - start)
         if found or left <= 0:
             break

@@ -16,7 +16,7 @@ from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.wait import Look, until_found
 from mqredis.status import Status
-from mqredis.steps import Call, Now, Operation, Payload
+from mqredis.steps import NOW, Call, Operation, Payload
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Settling:
 
     def pending(self) -> Sequence[Settlement]:
         """Those that are still to be settled."""
-        return self.settlements[self.done :]
+        return self.settlements[self.done :] if self.done else self.settlements
 
     def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
         """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
@@ -61,7 +61,7 @@ class Settling:
         self._take(handle, len(batch), settled.lost)
 
     def _take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        _forget(handle, self.settlements[self.done : self.done + count])
+        _forget(handle, self.pending()[:count])
         self.done += count
         if lost:
             self.lost.update(lookup_id for lookup_id, _ in lost)
@@ -73,7 +73,11 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     known: object = None
     for lock in checks.several(locks, "settle"):
         owner = getattr(lock, "_queue", None)
-        if owner is None or (owner is not known and handle_of(owner).address.path != handle.path):
+        if (
+            owner is not known
+            and getattr(owner, "_handle", None) is not handle
+            and not _beside(owner, handle)
+        ):
             raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
         known = owner
         if getattr(lock, "_unit", None) is not None:
@@ -85,6 +89,11 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
                 f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}"
             ) from None
     return Settling(settlements)
+
+
+def _beside(owner: object, handle: Handle) -> bool:
+    """Is it another handle of the same queue?"""
+    return owner is not None and handle_of(owner).address.path == handle.path
 
 
 def settled(settling: Settling, locks: Sequence[Any]) -> None:
@@ -179,10 +188,11 @@ def lock(
 
 def locked(handle: Handle, found: Found) -> Operation[Locks]:
     """Note what was locked, so that closing the handle can give it back."""
-    now: float = yield Now()
+    now: float = yield NOW
     until = now + (found.deadline_ms - found.now_ms) / 1000
     fence, keys = found.fence, [lookup_id.decode() for lookup_id, _, _ in found.messages]
-    handle.locks.update(dict.fromkeys(keys, fence))
+    for key in keys:
+        handle.locks[key] = fence
     return Locks(handle.context.messages(handle.path, found.messages), fence, until, keys)
 
 
@@ -229,7 +239,7 @@ def settle_one(handle: Handle, settlement: Settlement, lease: float | None = Non
     settled = yield from settle(handle, (settlement,), lease)
     if settled.lost:
         raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
-    now: float = yield Now()
+    now: float = yield NOW
     return now
 
 
@@ -242,7 +252,7 @@ def still_open(handle: Handle) -> None:
 def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Operation[list[float | LockLost]]:
     """Settle locks of several callers (:func:`apart`): for each the monotonic time of the call, or that it is lost."""
     settled = yield from settle(handle, settlements)
-    now: float = yield Now()
+    now: float = yield NOW
     lost = dict(settled.lost)
     keys = [key for _, _, key in settlements]
     if not lost.keys() <= set(keys):

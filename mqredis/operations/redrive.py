@@ -14,7 +14,7 @@ from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import close_handle, open_handle
 from mqredis.operations.reach import reach
-from mqredis.steps import Now, Operation, Wait, perform
+from mqredis.steps import NOW, Operation, Wait, perform
 
 #: The part of a lookup id that counts up.
 SEQUENCE = (1 << 56) - 1
@@ -67,7 +67,7 @@ def _redrive(
     # changes, so what was chosen stays chosen, whoever reads the queue meanwhile.
     # A paced redrive goes a tenth of a second at a time, at least one message.
     batch = peek.PAGE if pace is None else max(1, min(peek.PAGE, int(pace / 10)))
-    start: float = yield Now()
+    start: float = yield NOW
     after: int | None = None
     went = 0
     last = SEQUENCE
@@ -89,7 +89,7 @@ def _redrive(
         went += moved
         last = min(last, before)
         while pace is not None:
-            now: float = yield Now()
+            now: float = yield NOW
             left = went / pace - (now - start)
             if left <= 0:
                 break

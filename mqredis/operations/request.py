@@ -11,7 +11,7 @@ from mqredis.operations import checks, queue
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.receive import receive
 from mqredis.operations.send import outgoing, send
-from mqredis.steps import Now, Operation
+from mqredis.steps import NOW, Operation
 
 
 def reply_queue(context: Context, session: str) -> Operation[Handle]:
@@ -41,13 +41,13 @@ def request(
     changes: dict[str, Any] = {}
     if message.time_to_be_received is None:
         changes["time_to_be_received"] = limit
-    start: float = yield Now()
+    start: float = yield NOW
     handle = yield from reply_queue(context, session)
     changes["response_queue"] = handle.path
     try:
         sent = yield from send(target, message.model_copy(update=changes), {}, None)
         while True:
-            now: float = yield Now()
+            now: float = yield NOW
             left = limit - (now - start)
             if left <= 0:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s")

@@ -16,7 +16,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.operations.reach import provide
-from mqredis.steps import Now, Operation, perform
+from mqredis.steps import NOW, Operation, perform
 
 #: What a transaction is after its end; a preparation does not end it.
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
@@ -119,5 +119,5 @@ def settle_in(
         yield from _mark(unit, handle, message, grant, action[1:])
     elif action == "x":
         yield from renew(unit, lease)
-    now: float = yield Now()
+    now: float = yield NOW
     return now

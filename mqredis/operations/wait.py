@@ -25,7 +25,7 @@ from mqredis.errors import (
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
-from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken, perform
+from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform
 
 #: How many portions of due timers a read serves at most before it says that nothing is there.
 PORTIONS = 1000
@@ -114,7 +114,7 @@ def _wait(
     stop: Callable[[], bool] | None,
 ) -> Operation[tuple[int, Found]]:
     """Register in each of the queues and look whenever one rings."""
-    start: float = yield Now()
+    start: float = yield NOW
     mode: str = yield Listen()
     database = readers[0].handle.context.database
     member = f"{kind} {mode}{database} {keys.encode(tag) if tag else '-'}" if mode else ""
@@ -151,7 +151,7 @@ def _wait(
         ready = None
         if only is not None:
             only.waited = True
-        now: float = yield Now()
+        now: float = yield NOW
         if timeout is not None:
             left = timeout - (now - start)
             if left <= 0:
