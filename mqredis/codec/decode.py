@@ -43,7 +43,7 @@ _COUNTED = {"delivery_count": 0, "abort_count": 1, "move_count": 2, "last_moved_
 
 
 def decode(
-    queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, *, taken: bool = False
+    queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, taken: bool = False
 ) -> Message:
     """A message from the three elements a script answers. Raises InvariantBroken if they are damaged in any way.
 

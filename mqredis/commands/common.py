@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +12,7 @@ from mqredis.status import Status
 
 #: How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
-_IDS = re.compile(rb"(?:[\da-f]{16})++").fullmatch
+_HEX = b"0123456789abcdef"
 
 
 def subqueue_parts(path: object) -> tuple[str, str]:
@@ -78,7 +77,9 @@ def check(status: int, message: str = "") -> None:
 
 def joined(ids: bytes) -> bytes:
     """Lookup ids of a reply, one after the other: one at least. Raises ValueError for anything else."""
-    if _IDS(ids) is None:
+    if (
+        not ids or len(ids) % 16 or ids.translate(None, _HEX)
+    ):  # what is left: a quarter of what a pattern costs
         raise ValueError(f"{ids!r:.80} are no lookup ids")
     return ids
 

@@ -66,10 +66,11 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
     """
     if at == len(payload):
         return []
-    ids, states, records = joined(payload[at]), payload[at + 1].split(b","), payload[at + 2 :]
+    ids, text_ = joined(payload[at]), payload[at + 1]
     count = len(ids) // 16
-    if count == len(records) == len(states) == 1:
-        return [(ids, states[0], records[0])]
+    if count == 1 and len(payload) == at + 3 and b"," not in text_:
+        return [(ids, text_, payload[at + 2])]
+    states, records = text_.split(b","), payload[at + 2 :]
     if len(records) != count:
         rest = iter(records)
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]

@@ -67,7 +67,11 @@ class Context:
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
-        messages = [codec.decode(path, self.incarnation, *item, taken=taken) for item in raw]
+        incarnation = self.incarnation
+        messages = [
+            codec.decode(path, incarnation, lookup_id, state, record, taken)
+            for lookup_id, state, record in raw
+        ]
         return messages if self.sealer is None else self._opened(self.sealer, messages)
 
     def sealed(self, message: Outgoing) -> Outgoing:

@@ -21,7 +21,7 @@ R = TypeVar("R")
 #: By itself: a look into an enumeration costs as much as a call.
 _KEYS_CHANGED = int(Status.KEYS_CHANGED)
 #: Each round names more queues, so a few are enough; more would be a circle.
-ROUNDS = 16
+ROUNDS = range(16)
 
 
 def provide(manager: ManagerKeys, paths: Sequence[str]) -> Operation[None]:
@@ -32,7 +32,7 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Operation[None]:
 
 def reach(address: Address, call: Call[R]) -> Operation[R]:
     """Run a script on the queues of ``address``, with as many others as it asks for."""
-    for _ in range(ROUNDS):
+    for _ in ROUNDS:
         status, payload = yield call
         if status != _KEYS_CHANGED:
             return understand(call, status, payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mqredis.commands import read
@@ -44,15 +45,20 @@ class Settling:
 
     def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
         """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
-        plain = call.parse
-
-        def parse(status: int, payload: Payload) -> Found:
-            found = plain(status, payload)
-            self._take(handle, count, found.lost)
-            return found
-
-        call.parse = parse
+        call.parse = partial(self._taken, handle, call.parse, count)
         return call
+
+    def _taken(
+        self,
+        handle: Handle,
+        parse: Callable[[int, Payload], Found],
+        count: int,
+        status: int,
+        payload: Payload,
+    ) -> Found:
+        found = parse(status, payload)
+        self._take(handle, count, found.lost)
+        return found
 
     def settle(self, handle: Handle) -> Operation[None]:
         """Settle as many as one call takes."""
@@ -120,23 +126,37 @@ def taking(
     stands for the waiter in a look that registers nothing.
     """
 
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        owner, grant = owner_of(handle, unit)
-        pending = earlier.pending() if earlier else ()
-        call = read.receive(
-            handle.address,
-            mode,
-            count,
-            owner=owner,
-            grant=grant or lease,
-            cursor=at(place),
-            waiter=waiter or idle,
-            match=match,
-            settle=pending,
-        )
-        return earlier.along(handle, call, len(pending)) if earlier else call
+    # A closure over all this would be made for each message, with a cell for each name: four times what this costs.
+    return partial(_look, handle, mode, match, count, unit, lease, earlier, at, idle)
 
-    return look
+
+def _look(
+    handle: Handle,
+    mode: str,
+    match: bytes,
+    count: int,
+    unit: UnitOfWork | None,
+    lease: str,
+    earlier: Settling | None,
+    at: Callable[[str], str],
+    idle: Waiter | None,
+    waiter: Waiter | None,
+    place: str = "",
+) -> Call[Found]:
+    owner, grant = owner_of(handle, unit)
+    pending = earlier.pending() if earlier else ()
+    call = read.receive(
+        handle.address,
+        mode,
+        count,
+        owner=owner,
+        grant=grant or lease,
+        cursor=at(place),
+        waiter=waiter or idle,
+        match=match,
+        settle=pending,
+    )
+    return earlier.along(handle, call, len(pending)) if pending and earlier else call
 
 
 def receive(

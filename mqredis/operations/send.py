@@ -90,7 +90,9 @@ _NUMBERS = frozenset(
 def _encoded(handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None) -> list[Encoded]:
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
-    limit = min(handle.max_message_bytes, context.max_message_bytes)
+    limit, most = handle.max_message_bytes, context.max_message_bytes
+    if most < limit:
+        limit = most
     volatile, sealed = context.standing.volatile, context.sealer is not None
     found = []
     for message in messages:
