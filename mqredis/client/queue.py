@@ -62,7 +62,7 @@ class Queue:
         operation = send.send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return self._run(operation)
+        return self._manager._run(operation)
 
     def send_many(
         self,
@@ -263,7 +263,7 @@ class Queue:
         """
         settling = receive.settling(self._handle, settle)
         try:
-            locks = self._run(
+            locks = self._manager._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:
@@ -350,9 +350,10 @@ class Queue:
         self._manager._driver.cancel(scope)
 
     def _locked(self, locks: Locks) -> list[LockedMessage]:
-        fence, until = locks.fence, locks.until
-        pairs = zip(locks.messages, locks.keys)  # noqa: B905 - of joined segments the first one's key
-        return [LockedMessage(self, message, fence, until, key) for message, key in pairs]
+        found: list[LockedMessage] = []
+        for message, key in zip(locks.messages, locks.keys):  # noqa: B905 - of joined segments the first one's key
+            found.append(LockedMessage(self, message, locks.fence, locks.until, key))
+        return found
 
     def _lease(self, lease: float | None) -> float:
         return lease_of(self._handle.context, lease) / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import Address, check, joined
+from mqredis.commands.common import OK, Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
@@ -40,7 +40,8 @@ def send(
 
 
 def _parse(status: int, payload: Payload) -> Accepted:
-    check(status)
+    if status != OK:
+        check(status)
     ids = joined(payload[0]).decode()
     several = [ids] if len(ids) == 16 else [ids[n : n + 16] for n in range(0, len(ids), 16)]
     return Accepted(several, payload[1].decode())

@@ -135,7 +135,7 @@ class AsyncBackend:
 
     def take(self) -> AsyncLink | None:
         """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
-        for link in reversed(self._free):
+        for link in self._free[::-1]:
             line = link.line
             if line is not None and line.lost is None and link.epoch == self._epoch:
                 link.users += 1

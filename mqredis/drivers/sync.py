@@ -95,9 +95,7 @@ class Driver(Known):
                     answer = self._command(step)
                     continue
                 attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                while (then := self._try(attempt)) is not DONE:
-                    self._prepare(attempt, then)
-                answer = attempt.result
+                answer = self._carry(attempt)
         except StopIteration as stop:
             result: R = stop.value
             return result
@@ -173,9 +171,7 @@ class Driver(Known):
                 call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
                 attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
                 attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
-                if self._try(attempt) is Next.LOAD:
-                    self._load(attempt)
-                    self._try(attempt)
+                self._carry(attempt, patient=False)
             except MqError:
                 pass  # it expires by itself
         self.backend.close()
@@ -216,10 +212,51 @@ class Driver(Known):
             run.keys = call.keys
         if run.deadline is not None:
             attempt.deadline = run.deadline
+        return self._carry(attempt, early)
+
+    def _carry(
+        self, attempt: Attempt, early: Early | None = None, patient: bool = True
+    ) -> tuple[int, Payload]:
+        """All tries of a call, the first of which may have been sent before. ``patient``: unless the script has only to
+        be loaded, one try is enough."""
+        backend = self.backend
         try:
             while True:
-                step = self._try(attempt, early)
-                if step is DONE:
+                attempt.sent = early is not None
+                link: Link | None = None
+                try:
+                    if early is not None:
+                        link = early.take()
+                        reply, step = early.reply(link), DONE
+                    else:
+                        if attempt.detour is None:
+                            link = backend.take() or backend.acquire(attempt.deadline)
+                        else:
+                            link = backend.acquire(attempt.deadline, attempt.detour)
+                            link.run_id = self.core.run_id
+                            link.command(*self.core.script(attempt.call.script).load)
+                            link.command("ASKING")
+                        reply = None
+                        step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
+                        if step is DONE:
+                            request = attempt.packed()
+                            attempt.sent = True
+                            reply = link.exchange(request)
+                            if attempt.ack is not None:
+                                durable.follow(link, attempt, attempt.ack, reply)
+                except REDIS_ERRORS as error:
+                    if link is not None:
+                        self._put_away(link, error, attempt.ack is not None)
+                    step = attempt.failed(error, time.monotonic())
+                except BaseException:
+                    if link is not None:
+                        backend.discard(link)
+                    raise
+                else:
+                    backend.release(link)
+                    if step is DONE and (step := attempt.answered(reply)) is DONE:
+                        return attempt.result
+                if not patient and step is not Next.LOAD:
                     return attempt.result
                 early = None
                 self._prepare(attempt, step)
@@ -230,37 +267,6 @@ class Driver(Known):
         except BaseException:
             attempt.abandon()
             raise
-
-    def _try(self, attempt: Attempt, early: Early | None = None) -> Next:
-        attempt.sent = early is not None
-        try:
-            link = self.backend.acquire(attempt.deadline, attempt.detour) if early is None else early.take()
-        except REDIS_ERRORS as error:
-            return attempt.failed(error, time.monotonic())
-        try:
-            if attempt.detour is not None:
-                link.run_id = self.core.run_id
-                link.command(*self.core.script(attempt.call.script).load)
-                link.command("ASKING")
-            reply, step = None, DONE
-            if early is not None:
-                reply = early.reply(link)
-            else:
-                step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
-                if step is DONE:
-                    request = attempt.packed()
-                    attempt.sent = True
-                    reply = link.exchange(request)
-                    if attempt.ack is not None:
-                        durable.follow(link, attempt, attempt.ack, reply)
-        except REDIS_ERRORS as error:
-            self._put_away(link, error, attempt.ack is not None)
-            return attempt.failed(error, time.monotonic())
-        except BaseException:
-            self.backend.discard(link)
-            raise
-        self.backend.release(link)
-        return attempt.answered(reply) if step is DONE else step
 
     def _put_away(self, link: Link, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -347,8 +353,6 @@ class Driver(Known):
         attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
         attempt.deadline = deadline
         while True:
-            step = self._try(attempt)
-            if step is not DONE:
-                self._prepare(attempt, step)
-            elif self.core.adopt(attempt.result[1], attempt.server):
+            _, reply = self._carry(attempt)
+            if self.core.adopt(reply, attempt.server):
                 return

@@ -68,10 +68,9 @@ class Context:
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
         incarnation = self.incarnation
-        messages = [
-            codec.decode(path, incarnation, lookup_id, state, record, taken)
-            for lookup_id, state, record in raw
-        ]
+        messages: list[Message] = []
+        for lookup_id, state, record in raw:  # most often it is one, and a list comprehension is a call more
+            messages.append(codec.decode(path, incarnation, lookup_id, state, record, taken))
         return messages if self.sealer is None else self._opened(self.sealer, messages)
 
     def sealed(self, message: Outgoing) -> Outgoing:

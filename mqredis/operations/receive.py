@@ -67,7 +67,7 @@ class Settling:
         self._take(handle, len(batch), settled.lost)
 
     def _take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        _forget(handle, self.pending()[:count])
+        _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
         if lost:
             self.lost.update(lookup_id for lookup_id, _ in lost)
@@ -198,7 +198,7 @@ def lock(
     earlier = settling or Settling(())
     if handle.parts:
         earlier.settlements = whole(handle, earlier.settlements)
-    while len(earlier.pending()) > read.BATCH:
+    while len(earlier.settlements) - earlier.done > read.BATCH:
         yield from earlier.settle(handle)
 
     look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
@@ -210,10 +210,13 @@ def locked(handle: Handle, found: Found) -> Operation[Locks]:
     """Note what was locked, so that closing the handle can give it back."""
     now: float = yield NOW
     until = now + (found.deadline_ms - found.now_ms) / 1000
-    fence, keys = found.fence, [lookup_id.decode() for lookup_id, _, _ in found.messages]
-    for key in keys:
+    fence = found.fence
+    keys: list[str] = []
+    for lookup_id, _, _ in found.messages:
+        key = lookup_id.decode()
+        keys.append(key)
         handle.locks[key] = fence
-    return Locks(handle.context.messages(handle.path, found.messages), fence, until, keys)
+    return Locks(handle.context.messages(handle.address.path, found.messages), fence, until, keys)
 
 
 def settle(
