@@ -94,7 +94,7 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
-    lost, stop = _lost(payload, 3)
+    lost, stop = _lost(payload, 3) if int(payload[3]) else ([], 4)
     deadline = int(payload[1] or 0)
     return Found(_messages(payload, stop), text(payload[0]), deadline, int(payload[2]), "", -1, "", lost)
 

@@ -117,7 +117,8 @@ class AsyncDriver(Known):
         turn: Together[Any, Any] | None = None,
     ) -> R:
         """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
-        the run at its end, and with it its slot to be given back. ``turn``: what is under way until then."""
+        the run at its end, and with it its slot to be given back. ``turn``: what is under way meanwhile; the driver
+        notes that, since a coroutine of the caller's that did so would be one more for each message."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._adopt(loop)
@@ -127,16 +128,10 @@ class AsyncDriver(Known):
             while (session := self.core.session) is None:
                 await self.open(deadline)
             run = Run(session.take(), deadline)
-            answer: Any = None
-            error: BaseException | None = None
+            answer: Any
             try:
+                step = operation.send(None)
                 while True:
-                    try:
-                        step = operation.send(answer) if error is None else operation.throw(error)
-                    except StopIteration as stop:
-                        result: R = stop.value
-                        return result
-                    answer = error = None
                     try:
                         if type(step) is Call:
                             answer = await self._call(step, run)
@@ -145,9 +140,14 @@ class AsyncDriver(Known):
                         else:
                             answer = await self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
-                        error = raised
                         if not isinstance(raised, Exception):
                             run.deadline = time.monotonic()  # what it still calls to clean up is tried once
+                        step = operation.throw(raised)
+                    else:
+                        step = operation.send(answer)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
             finally:
                 if keep is None:
                     run.slot.session.give(run.slot)

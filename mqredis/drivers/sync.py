@@ -106,16 +106,10 @@ class Driver(Known):
             while (session := self.core.session) is None:
                 self.open()
             run = Run(session.take())
-            answer: Any = None
-            error: BaseException | None = None
+            answer: Any
             try:
+                step = operation.send(None)
                 while True:
-                    try:
-                        step = operation.send(answer) if error is None else operation.throw(error)
-                    except StopIteration as stop:
-                        result: R = stop.value
-                        return result
-                    answer = error = None
                     try:
                         if type(step) is Call:
                             answer = self._call(step, run)
@@ -124,9 +118,14 @@ class Driver(Known):
                         else:
                             answer = self._perform(step, run)
                     except BaseException as raised:  # noqa: BLE001 - handed to the operation
-                        error = raised
                         if not isinstance(raised, Exception):
                             run.deadline = time.monotonic()  # what it still calls to clean up is tried once
+                        step = operation.throw(raised)
+                    else:
+                        step = operation.send(answer)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
             finally:
                 if run.early is not None:
                     run.early.drop()

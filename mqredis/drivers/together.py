@@ -75,10 +75,6 @@ class Together(Generic[W, A]):
         self._gathered: deque[Waiting[W, A]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    def alone(self, operation: Operation[A]) -> Coroutine[Any, Any, A]:
-        """What one wants, by itself and at once: nothing is under way. To be awaited at once, too."""
-        return self._driver.run(operation, turn=self)  # which needs no coroutine around it
-
     def ended(self) -> None:
         """What one wanted by himself is done, or has failed."""
         self.under_way = bool(self._gathered) and self._go_on()
@@ -218,7 +214,7 @@ class Gathering:
         """Send a message, with those of others if they are waiting for a call."""
         sends = self.sends
         if not sends.under_way:
-            return sends.alone(send.put_one(self._handle, prepared))
+            return self._driver.run(send.put_one(self._handle, prepared), turn=sends)
         if send.shares(prepared):
             return sends.join(prepared)
         return self._driver.run(send.put_one(self._handle, prepared))
@@ -226,6 +222,7 @@ class Gathering:
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
         """Settle a lock in the same way: when that was, on the monotonic clock."""
         if not self.settlements.under_way:
-            return self.settlements.alone(receive.settle_one(self._handle, settlement))
+            operation = receive.settle_one(self._handle, settlement)
+            return self._driver.run(operation, turn=self.settlements)
         receive.still_open(self._handle)
         return self.settlements.join(settlement)
