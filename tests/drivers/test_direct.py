@@ -108,6 +108,47 @@ async def test_a_task_goes_on_where_its_reply_is_read_and_in_its_own_context() -
     assert seen[3:] == [(1, b"one", 1), (2, b"two", 2)]
 
 
+async def test_what_the_last_one_to_be_answered_sends_is_written_at_once() -> None:
+    line, transport = make()
+    seen: list[list[bytes]] = []
+
+    async def talk(number: int) -> None:
+        await line.exchange([b"a%d" % number])
+        reply = line.exchange([b"b%d" % number])
+        seen.append([*transport.written])
+        await reply
+
+    tasks = [asyncio.create_task(talk(number)) for number in (1, 2)]
+    await turn()
+    await turn()
+    for replies in (b"+one\r\n", b"+two\r\n", b"+one\r\n", b"+two\r\n"):
+        asyncio.get_running_loop().call_soon(line.data_received, replies)
+        await turn()
+    await asyncio.gather(*tasks)
+    assert seen == [[b"a1a2"], [b"a1a2", b"b1"]], "who goes on while others wait gathers with them"
+    tasks = [asyncio.create_task(talk(3))]
+    await turn()
+    await turn()
+    asyncio.get_running_loop().call_soon(line.data_received, b"+one\r\n")
+    await turn()
+    assert seen[2][-1] == b"b3"
+    line.data_received(b"+two\r\n")
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("data", [b"+one\r\n", b"+on"])
+async def test_with_each_sign_of_life_the_next_reply_may_take_as_long_again(data: bytes) -> None:
+    line, _ = make()
+    replies = [line.exchange([b"a"]), line.exchange([b"b"])]
+    await turn()
+    line._due = 0.0
+    line.data_received(data)
+    line._late()
+    assert line.lost is None
+    line.data_received(b"+one\r\n+two\r\n"[len(data) :])
+    assert [await reply for reply in replies] == [b"one", b"two"]
+
+
 async def test_a_task_that_waits_for_a_reply_is_cancelled() -> None:
     line, _ = make()
 
