@@ -141,7 +141,7 @@ def transact(
         results[end.__name__] = count(end)
         if end is mqredis.Transaction.commit:  # what an abort gives back is not read like a new message
             results |= {"receive in a transaction": received, "send in it": sent}
-    results["receive, send and commit in a transaction"] = server.count(whole, OPEN, 1)
+            results["receive, send and commit in a transaction"] = server.count(whole, OPEN, 1)
     return results
 
 

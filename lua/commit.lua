@@ -12,6 +12,7 @@
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
+--- require "lib/straight_tx"
 --- require "lib/quota"
 --- require "lib/outcome"
 --- require "lib/wake"
@@ -20,10 +21,15 @@ local reply = frame.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local texts, fields, count, deadline, fence = txlog.read(ARGV[3])
+local texts, count, deadline, fence = txlog.read(ARGV[3])
 if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
 local t, late = { id = ARGV[3], fence = fence }, deadline + 0 <= frame.now
-local queues, gone = txlog.queues()
+local one, two
+if ARGV[5] == "commit" and not late then
+  reply, one, two = straight_tx.commit(t.id, fence, texts, count)
+  if reply then return reply end
+end
+local queues, gone = txlog.queues(one, two)
 local order, first, from, last, upto = outcome.parts(texts, count, queues, gone)
 if frame.missing then return frame.close(frame.missing) end
 if ARGV[5] == "prepare" then
@@ -41,7 +47,7 @@ if commit then
 else
   outcome.abort(order)
 end
-txlog.forget(fields)
+txlog.forget(t.id, count)
 for _, q in pairs(queues) do quota.save(q) end
 reply = frame.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
 for _, q in pairs(queues) do wake.ring(q) end

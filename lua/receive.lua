@@ -30,6 +30,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/straight"
+--- require lazy "lib/straight_tx"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
@@ -42,7 +43,13 @@
 --- require "lib/wake"
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
-local reply, meta, time, p = straight.receive()
+local reply, meta, time, p
+if ARGV[4] ~= "tx" then
+  reply, meta, time, p = straight.receive()
+else
+  straight_tx.load()
+  reply, meta, time, p = straight_tx.receive()
+end
 reply = reply or frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)

@@ -27,11 +27,11 @@ if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
   return frame.close({ status.TRANSACTION_USAGE })
 end
-local name, texts, fields, count = queue.name(q), txlog.read(t.id)
-local why = ARGV[6] ~= "" and "  " .. ARGV[6] or ""
+local name, texts, count = queue.name(q), txlog.read(t.id)
+local stem, op, why = t.id .. ":", "X " .. name .. " ", ARGV[6] ~= "" and "  " .. ARGV[6] or ""
 for k = 2, count + 1 do
   local _, of, lid = txlog.parse(texts[k] or "")
-  if lid == e.lid and of == name then redis.call("HSET", KEYS[2], fields[k], "X " .. name .. " " .. lid .. why) end
+  if lid == e.lid and of == name then redis.call("HSET", KEYS[2], stem .. k - 1, op .. lid .. why) end
 end
 frame.touch()
 return frame.close({ status.OK })

@@ -22,6 +22,7 @@
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/straight"
+--- require lazy "lib/straight_tx"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
@@ -32,7 +33,13 @@
 --- require "lib/quota"
 --- require lazy "lib/tx"
 --- require "lib/wake"
-local reply, meta, time, p = straight.send()
+local reply, meta, time, p
+if ARGV[4] == "" then
+  reply, meta, time, p = straight.send()
+else
+  straight_tx.load()
+  reply, meta, time, p = straight_tx.send()
+end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)

@@ -17,5 +17,5 @@ for n = 1, #fields, 2 do
     if #lapsed == 64 then break end
   end
 end
-for n = 1, #lapsed do txlog.forget(txlog.fields(lapsed[n].id, lapsed[n].count)) end
+for n = 1, #lapsed do txlog.forget(lapsed[n].id, lapsed[n].count) end
 return frame.close({ #lapsed == 64 and status.CONTINUE or status.OK, "", 0, #lapsed })

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
@@ -155,7 +156,7 @@ def get(name: str) -> Script:
     near = [module for module in lazy if re.search(rf"\b{_word(module)}\b", text)]
     # One that needs nothing but what is there from the start stands alone: it brings no others with it.
     later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
-    alone = [module for module in near if _stands(module, eager, later)]
+    alone = [module for module in near if _stands(module, eager, later, _code([*front, *behind, *own]), lazy)]
     lines: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
     for module in [*eager, *near]:
         lines += _parts(module)[0]
@@ -202,11 +203,13 @@ def _lazily(
     return lines
 
 
-def _stands(module: str, eager: list[str], later: set[str]) -> bool:
-    """Does a lazy module need only what exists from the start of a script?"""
+def _stands(module: str, eager: list[str], later: set[str], text: str, lazy: list[str]) -> bool:
+    """Does what is asked of a lazy module need only what exists from the start of a script? ``text``: all that may ask
+    beside the lazy modules."""
     if any(is_lazy or other not in eager for is_lazy, other in _requires(module, ())):
         return False
-    text = "\n".join(line for _, _, line in _parts(module)[1])
+    text += "".join(_code(_parts(other)[1]) for other in lazy if other != module)
+    text = _code(_reached([module], [("", 0, text)])[0])
     return not any(re.search(rf"\b{re.escape(name)}\(", text) for name in later)
 
 
@@ -226,13 +229,8 @@ def _reached(eager: list[str], own: list[Line]) -> tuple[list[Line], list[Line]]
     kept: list[Line] = []
     functions: dict[str, list[Line]] = {}
     for module in eager:
-        lines, at = _parts(module)[1], 0
-        while at < len(lines):
-            match = _FUNCTION.match(lines[at][2])
-            stop = at if not match or lines[at][2].rstrip().endswith(" end") else _end(lines, at)
-            to = functions.setdefault(match[1], []) if match else kept
-            to += lines[at : stop + 1]
-            at = stop + 1
+        for name, line in _by_function(_parts(module)[1]):
+            (functions.setdefault(name, []) if name else kept).append(line)
     reached: list[str] = []
     new = _DOTTED.findall(_code([*own, *kept]))
     while new:
@@ -242,6 +240,17 @@ def _reached(eager: list[str], own: list[Line]) -> tuple[list[Line], list[Line]]
     front = [line for name, lines in functions.items() if name in reached for line in lines]
     behind = [line for name, lines in functions.items() if name not in reached for line in lines]
     return [*kept, *front], behind
+
+
+def _by_function(lines: list[Line]) -> Iterator[tuple[str, Line]]:
+    """The lines of a module, each with the name of the function that it is part of, "" outside of any."""
+    at = 0
+    while at < len(lines):
+        match = _FUNCTION.match(lines[at][2])
+        stop = at if not match or lines[at][2].rstrip().endswith(" end") else _end(lines, at)
+        for line in lines[at : stop + 1]:
+            yield match[1] if match else "", line
+        at = stop + 1
 
 
 def _code(lines: list[Line]) -> str:

@@ -119,6 +119,7 @@ end
 -- Text of the elements of a reply from `from` to `upto` behind `head`, each as length:value. Most are ids, times and
 -- empty texts. A reply may hold a megabyte, so all is put together in one go: each text of it is another copy.
 function frame.encode(head, reply, from, upto)
+  if upto < from then return head end
   local out, at, format = { head, nil, nil, nil, nil, nil, nil, nil }, 1, string.format  -- as large as most need it
   for i = from, upto do
     local value = reply[i]

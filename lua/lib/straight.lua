@@ -16,8 +16,8 @@ function straight.read(waits)
 end
 
 -- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
--- not for this way.
-function straight.look(meta, time, p)
+-- not for this way. `flags`: those that the queue has.
+function straight.look(meta, time, p, flags)
   local slot, sequence, match = meta[4], ARGV[2], string.match
   if not slot or not meta[3] then return end
   local last = match(slot, "^%d+")
@@ -25,7 +25,7 @@ function straight.look(meta, time, p)
   local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock or known.limited then return end
   local own = queue.memo[p[1]] or queue.learn(KEYS[3], p[1])
-  if not own or own.generation ~= ARGV[3] or own.flags ~= "" or own.messages or own.bytes then return end
+  if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
   local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
   local here, held, gone, soon, waiting, hooked =
@@ -48,10 +48,10 @@ end
 function straight.send()
   local text = ARGV[7]
   local flag = text and string.byte(text)
-  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] or ARGV[4] ~= "" then return end
+  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
   local meta, time, p = straight.read()
   local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
-    straight.look(meta, time, p)
+    straight.look(meta, time, p, "")
   if not known or waiting == "1" then return nil, meta, time, p end
   local format = string.format
   local stamp = format("%d", now)
@@ -71,13 +71,22 @@ function straight.send()
   return { status.OK, known.incarnation, history, lid, "" }
 end
 
--- Id, record and flag of the first available message, or of that which the reader was rung for; nothing if there is
--- none, or it is not plain, or was held before.
-function straight.first(hint)
+-- Id, record and kind (record.free) of the first available message, or of that which the reader was rung for; nothing if
+-- there is none, or it is not plain, or was held before. With `again` also one that was; then its state.
+function straight.first(hint, again)
   local lid = hint or redis.call("ZRANGE", KEYS[4], "0", "0")[1] -- what is plain and has no state is available
   local rec = lid and redis.call("HGET", KEYS[6], lid)
-  local flag = rec and string.byte(rec, 14)
-  if (flag == 48 or flag == 104) and not redis.call("HGET", KEYS[7], lid) then return lid, rec, flag end
+  local kind = rec and record.free[string.byte(rec, 14)]
+  local state = kind and redis.call("HGET", KEYS[7], lid)
+  if kind and (not state or again) then return lid, rec, kind, state end
+end
+
+-- It is nobody else's now: takes back the reader's registration, and the message off the lists.
+function straight.take(hint, waiter, lid, rec, kind)
+  if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
+  if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
+  if kind == "named" then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
+  redis.call("ZREM", KEYS[4], lid)
 end
 
 -- Take it away, and its lock and state.
@@ -96,10 +105,10 @@ function straight.receive()
   end
   local meta, time, p = straight.read(waiter ~= "")
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
-    straight.look(meta, time, p)
+    straight.look(meta, time, p, "")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
-  local lid, rec, flag = straight.first(hint)
+  local lid, rec, kind = straight.first(hint)
   local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
   if not lid or (left and not less) then return nil, meta, time, p end
 
@@ -107,10 +116,7 @@ function straight.receive()
     straight.drop(left)
     here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
   end
-  if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
-  if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
-  if flag == 104 then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
-  redis.call("ZREM", KEYS[4], lid)
+  straight.take(hint, waiter, lid, rec, kind)
   local format, size = string.format, #rec
   local stamp, number = format("%d", now), format("%d", history)
   if mode == "take" then
@@ -137,7 +143,7 @@ function straight.settle()
   if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end
   local meta, time, p = straight.read()
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
-    straight.look(meta, time, p)
+    straight.look(meta, time, p, "")
   local size = known and settle.size(redis.call("HGET", KEYS[7], lid), ARGV[6])
   if not size then return nil, meta, time, p end
   straight.drop(lid)

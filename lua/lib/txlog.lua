@@ -10,20 +10,19 @@ function txlog.fields(id, count)
   return fields
 end
 
--- The texts of a transaction: its record, then each operation, false for what is missing; its fields; how many
--- operations it has, its deadline and its fence. Nothing if there is none. Most have two, and are read at once.
+-- The texts of a transaction: its record, then each operation, false for what is missing; how many operations it has, its
+-- deadline and its fence. Nothing if there is none. Most have two, and are read at once.
 function txlog.read(id)
-  local fields = txlog.fields(id, 2)
-  local texts = redis.call("HMGET", KEYS[2], fields[1], fields[2], fields[3])
+  local texts = redis.call("HMGET", KEYS[2], id, id .. ":1", id .. ":2")
   local deadline, fence, count = string.match(texts[1] or "", "^(%d+) (%d+) (%d+)")
   if not count then return end
   count = count + 0
-  if count ~= 2 then fields = txlog.fields(id, count) end
+  local fields = count > 2 and txlog.fields(id, count)
   for from = 4, count + 1, 500 do
     local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + 499, count + 1)))
     for k = 1, #more do texts[from + k - 1] = more[k] end
   end
-  return texts, fields, count, deadline, fence
+  return texts, count, deadline, fence
 end
 
 -- An operation: op, encoded name of the queue, lookup id, target and reason ("" each if there is none).
@@ -32,19 +31,21 @@ function txlog.parse(text)
 end
 
 -- Forgets the transaction and its log.
-function txlog.forget(fields)
+function txlog.forget(id, count)
+  frame.touch()
+  if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
+  local fields = txlog.fields(id, count)
   for from = 1, #fields, 500 do
     redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + 499, #fields)))
   end
-  frame.touch()
 end
 
 -- The queues of KEYS by encoded name, for scripts that get the queues of a whole transaction. A queue that does not
--- exist any more is named in `gone`.
-function txlog.queues()
+-- exist any more is named in `gone`. What was read of the first two may be given.
+function txlog.queues(one, two)
   local found, gone, subs = {}, {}, false
   for n = 1, (#KEYS - 2) / 8 do
-    local q, key = queue.open(n, 2), KEYS[n * 8 - 5]
+    local q, key = queue.open(n, 2, n == 1 and one or n == 2 and two or nil), KEYS[n * 8 - 5]
     if q then
       found[queue.name(q)] = q
       subs = subs or string.find(key, "%3B", 1, true)

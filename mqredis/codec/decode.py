@@ -86,15 +86,16 @@ def _one(fields: dict[str, Any], pending: Pending, name: str) -> Any:
     head = pending[2]
     found: Any
     if (key := _SINGLE.get(name)) is not None:
-        at = head.find(key, 14)
+        at = head.find(key[0], 14)
         if at >= 0:
-            found = _PLAIN[key[1]][1](_TEXT(head, at + 2)[0])  # type: ignore[index]
+            found = key[1](_TEXT(head, at + 2)[0])  # type: ignore[index]
         else:
             found = generated_id(f"{fields['lookup_id']:016x}") if name == "message_id" else _DEFAULTS[name]
     elif name == "properties":
         properties: dict[str, PropertyValue] = {}
         for part in head[14:].split("\x03"):
-            _properties(properties, part)
+            if "\x01" in part:
+                _properties(properties, part)
         return fields.setdefault("properties", properties)
     elif name == "arrived_at":
         found = time_at(int(head[:13]))
@@ -148,9 +149,10 @@ def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], se
 
 def _properties(found: dict[str, PropertyValue], text: str) -> None:
     """The user properties in a part of a head, behind what comes before their mark."""
+    escaped = "\x04" in text
     for field in text.split("\x01")[1:]:
-        name, _, value = field.partition("\x02")
-        if "\x04" in field:
+        name, value = field.split("\x02")
+        if escaped:
             name, value = unescape(name), unescape(value)
         kind = value[0]
         if kind == "s":
@@ -239,5 +241,5 @@ _PLAIN |= {key: (name, int) for key, name in _NUMBERS}
 _PLAIN |= {key: (name, unescape) for key, name in _TEXTS}
 _DEFAULTS = defaults_of(Message)
 #: Those that have but one spelling, by name, as they begin.
-_SINGLE = {name: "\x03" + key for key, (name, _) in _PLAIN.items() if key not in "kAQ"}
+_SINGLE = {name: ("\x03" + key, read) for key, (name, read) in _PLAIN.items() if key not in "kAQ"}
 _TEXT = re.compile(r"[^\x01\x03]*+").match

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.common import OK, Address, check, number, text
+from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
@@ -34,14 +35,15 @@ def end(
     manager: ManagerKeys, transaction: str, fence: str, outcome: str, paths: Iterable[str]
 ) -> Call[list[str]]:
     """Commit, abort or prepare. Answers the paths of queues that have to be named as well; empty when done."""
+    return Call("commit", manager.call(*paths), [transaction, fence, outcome], _missing)
 
-    def parse(status: int, payload: Payload) -> list[str]:
-        if status == Status.KEYS_CHANGED:
-            return [keys.decode(text(item)) for item in payload]
-        check(status)
+
+def _missing(status: int, payload: Payload) -> list[str]:
+    if status == OK:
         return []
-
-    return Call("commit", manager.call(*paths), [transaction, fence, outcome], parse)
+    if status == Status.KEYS_CHANGED:
+        return [keys.decode(text(item)) for item in payload]
+    raise error_for(status)
 
 
 def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> Call[int]:

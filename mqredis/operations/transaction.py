@@ -16,7 +16,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.operations.reach import provide
-from mqredis.steps import NOW, Operation, perform
+from mqredis.steps import NOW, Operation, perform, understand
 
 #: What a transaction is after its end; a preparation does not end it.
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
@@ -24,9 +24,9 @@ _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
 
 def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
     """A new unit of work, which its first operation begins."""
-    lease_ms = lease_of(context, lease)
-    context.transactions += 1
-    return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
+    lease_ms = context.lease_ms if lease is None else lease_of(context, lease)
+    context.transactions = number = context.transactions + 1
+    return context.unit(UnitOfWork(context, f"t{session}.{number}", lease_ms))
 
 
 def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Operation[UnitOfWork]:
@@ -56,7 +56,8 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         unit.finished = _FINISHED[outcome]
         return
     try:
-        missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
+        call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths)
+        missing = understand(call, *(yield call))  # as perform does: a generator less
         while missing:
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))

@@ -8,13 +8,15 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import pytest
 import redis
 
 from mqredis import codec, scripts
-from mqredis.commands import manager, queues, read, send
+from mqredis.commands import manager, queues, read, send, transactions
 from mqredis.commands.common import Address
 from mqredis.commands.read import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
@@ -26,21 +28,31 @@ from tests.support.backend import Backend
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 KEYS = ManagerKeys("straight")
 START = 1_763_676_000_000
-#: The scripts that have a short way.
-SHORT = ("send", "receive", "settle")
+#: The scripts that have a short way, and how many each.
+SHORT = {"send": 2, "receive": 2, "settle": 1, "commit": 1}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
-_ENTRY = re.compile(r"^local reply, meta, time, p = straight\.([a-z]+)\(\)$", re.MULTILINE)
-#: Where a call stands that took the short way.
-_TOOK = "local reply, meta, time, p = straight.{0}()\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"
+#: Where the entry scripts call it.
+_ENTRY = re.compile(r"^( *(?:local )?reply, [a-z, ]+) = (straight(?:_tx)?\.[a-z]+)\(.*\)$", re.MULTILINE)
+#: What stands behind that: which of them a call took.
+_TOOK = "\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"
 
 
 def text_of(name: str, short: bool) -> str:
     """A bundle whose clock stands still, with or without its short way."""
     text = scripts.get(name).text.replace('redis.call("TIME")', _CLOCK)
-    way = (lambda found: _TOOK.format(found[1])) if short else "local reply, meta, time, p"
+    way = (lambda found: found[0] + _TOOK.format(found[2])) if short else r"\1 = nil"
     text, count = _ENTRY.subn(way, text)
-    assert count == (name in SHORT), name
+    assert count == SHORT.get(name, 0), name
     return text
+
+
+@dataclass
+class Unit:
+    """A transaction: its fence ("" before it begins), and the queues that it may have touched."""
+
+    id: str
+    fence: str = ""
+    paths: dict[str, None] = field(default_factory=dict)
 
 
 class Store:
@@ -86,6 +98,10 @@ class Walk:
         self.stores = [Store(backend.client(db=n), n == 0) for n in (0, 1)]
         self.now, self.sequences = START, Counter({"1.1": 0, "1.2": 0})
         self.held: list[tuple[str, str]] = []  # fence and lookup id of locks, lost ones among them
+        self.units: list[Unit] = []  # open transactions, and such as have ended
+        self.begun = 0
+        self.received: list[tuple[Unit, str, str]] = []  # queue and lookup id of what was received in one
+        self.unit: Unit | None = None  # in which this call is
         self.step = ""
         for store in self.stores:
             store.client.flushdb()
@@ -93,10 +109,14 @@ class Walk:
         opening = manager.session_arguments(10**9, "run", True, "0" * 16)
         self.both(Call("session_open", KEYS.admin(), opening, lambda *_: None), "", "")
         self.address = {}
-        for path, slot in zip("qp", self.sequences, strict=True):  # a slot's first call goes the long way
-            made = queues.create(KEYS, path, QueueProperties().model_dump())
+        for path, slot in zip("qptu", cycle(self.sequences)):  # a slot's first call goes the long way
+            made = queues.create(KEYS, path, QueueProperties(transactional=path in "tu").model_dump())
             generation = self.both(made, *self.token(slot))[3].decode()
             self.address[path] = Address(KEYS, path, generation)
+        sub = Address(KEYS, "t;s")
+        opened = self.both(queues.open_handle(KEYS, sub.family, "1", "all", "none"), *self.token())
+        sub.generation = opened[3].decode()
+        self.address["t;s"] = sub
 
     def close(self) -> None:
         for store in self.stores:
@@ -127,15 +147,46 @@ class Walk:
         reply = self.both(read.receive(address, "lock", 1, grant="30000"), *self.token())
         (lock,) = self.locks(reply)
         self.both(read.settle(address, [("c", *lock)], 1000), *self.token())
-        assert self.stores[0].took == Counter(SHORT)
+        self.plain_transactions(message)
+        self.plain_transactions(codec.encode(Outgoing(body=b"x", correlation_id="c"), ""))
+        assert self.stores[0].took == Counter(
+            {"straight.send": 1, "straight.receive": 1, "straight.settle": 1}
+            | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
+        )
+
+    def plain_transactions(self, message: tuple[bytes, bytes | None]) -> None:
+        """Sent in one transaction to two queues, taken, taken in one that is undone, taken and sent on, and taken."""
+        source, target = self.address["t"], self.address["u"]
+
+        def sent(address: Address, grant: str) -> str:
+            fence: bytes = self.both(send.send(address, [message], "x", grant), *self.token())[4]
+            return fence.decode()
+
+        def received(address: Address, grant: str) -> str:
+            call = read.receive(address, "tx", 1, owner="x", grant=grant)
+            fence: bytes = self.both(call, *self.token())[3]
+            return fence.decode()
+
+        def end(outcome: str, fence: str, *paths: str) -> None:
+            assert self.both(transactions.end(KEYS, "x", fence, outcome, paths), *self.token())[0] == 0
+
+        fence = sent(source, "+30000")
+        end("commit", sent(target, fence), "t", "u")
+        end("commit", received(target, "+30000"), "u")
+        end("abort", received(source, "+30000"), "t")
+        fence = received(source, "+30000")
+        assert sent(target, fence) == fence
+        end("commit", fence, "t", "u")
+        end("commit", received(target, "+30000"), "u")
 
     # ---- what happens ----------------------------------------------------------------------------
 
     def go(self) -> None:
         """One more call, sometimes made twice, then a look at both databases."""
         dice = self.dice
-        kinds = [(self.send, 8), (self.receive, 8), (self.settle, 6), (self.change, 0.7), (self.wait, 1)]
-        call: Call[Any] | None = dice.choices([kind for kind, _ in kinds], [often for _, often in kinds])[0]()
+        kinds = (self.send, self.receive, self.settle, self.end, self.undo, self.change, self.wait)
+        self.unit = None
+        call: Call[Any] | None = dice.choices(kinds, (12, 14, 6, 12, 2.5, 0.7, 2.5))[0]()
         if call is not None:
             slot, sequence = self.token()
             if dice.random() < 0.03:  # a slot or session that nobody has heard of, or a call from the past
@@ -143,11 +194,23 @@ class Walk:
             reply = self.both(call, slot, sequence)
             if dice.random() < 0.1:
                 assert self.both(call, slot, sequence) is not None
-            # A slot's number that was used before gets what was answered then, whatever script that was.
-            if call.script == "receive" and reply[0] == 0 and len(reply) > 9 and reply[3]:
-                self.held += self.locks(reply)
+            self.note(call, reply)
         one, other = [store.bytes() for store in self.stores]
         assert one == other, self.step
+
+    def note(self, call: Call[Any], reply: Any) -> None:
+        """What a call has locked, or received in a transaction, and the fence of that."""
+        # A slot's number that was used before gets what was answered then, whatever script that was.
+        if call.script == "receive" and reply[0] == 0 and len(reply) > 9 and reply[3]:
+            locks = self.locks(reply)
+            if call.args[1] == "lock":
+                self.held += locks
+            elif self.unit:
+                path = next(path for path, address in self.address.items() if address.call == call.keys)
+                self.unit.fence = locks[0][0]
+                self.received += [(self.unit, path, lid) for _, lid in locks]
+        elif call.script == "send" and self.unit and len(reply) == 5 and reply[4].isdigit():
+            self.unit.fence = reply[4].decode()
 
     def message(self) -> tuple[bytes, bytes | None]:
         dice = self.dice
@@ -164,13 +227,59 @@ class Walk:
         return codec.encode(Outgoing(body=b"x" * size, **fields), "")
 
     def queue(self) -> Address:
-        path = self.dice.choice("qqqp")
-        address = self.address[path]
-        return Address(KEYS, path, "99") if self.dice.random() < 0.02 else address
+        dice = self.dice
+        path = (
+            dice.choice("ttttuuuus" if self.unit else "qqqp") if dice.random() < 0.97 else dice.choice("qptu")
+        )
+        path = "t;s" if path == "s" else path
+        if self.unit:
+            self.unit.paths |= dict.fromkeys(self.address[path].family)
+        return Address(KEYS, path, "99") if dice.random() < 0.02 else self.address[path]
+
+    def begin(self) -> tuple[str, str]:
+        """In half of the calls a transaction, an open one or another: its id, and its fence or how it begins."""
+        dice = self.dice
+        if dice.random() < 0.5:
+            return "", ""
+        if len(self.units) < 2 or dice.random() < 0.25:
+            self.begun += 1
+            self.units.append(Unit(f"t1.{self.begun}"))
+        self.unit = unit = dice.choice(self.units)
+        begins = dice.choice(("+30000", "+30000", "+1500"))
+        grant = unit.fence or begins
+        return unit.id, dice.choices((grant, begins, "1"), (91, 6, 3))[0]
+
+    def end(self) -> Call[Any] | None:
+        dice = self.dice
+        if not self.units:
+            return None
+        unit = dice.choice(self.units)
+        outcome = dice.choice(("commit",) * 7 + ("abort", "prepare"))
+        if outcome != "prepare" and dice.random() < 0.95:
+            self.units.remove(unit)
+        paths = list(unit.paths)
+        if dice.random() < 0.1:  # not all that it touched, or more, or in another order
+            paths = dice.sample([*self.address, "x"], dice.randrange(4))
+        fence = "1" if dice.random() < 0.03 else unit.fence
+        return transactions.end(KEYS, unit.id, fence, outcome, paths)
+
+    def undo(self) -> Call[Any]:
+        """Calls after which a transaction holds what it did not receive, or no longer what it did."""
+        dice = self.dice
+        if not self.received or dice.random() < 0.4:
+            return read.purge(self.address[dice.choice("qtu")])
+        unit, path, lid = dice.choice(self.received[-4:])
+        source, target = self.address[path], self.address["t;s"]
+        unit.paths |= {"t;s": None, "t": None}
+        there = self.stores[0].client.zrange(KEYS.queue("t")[QUEUE_PARTS.index("a")], 0, 0)
+        if dice.random() < 0.5 or not there:
+            return transactions.reject(source, unit.id, unit.fence, lid, "")
+        return read.move(self.address["t"], target, there[0].decode(), unit.id, unit.fence)
 
     def send(self) -> Call[Any]:
-        count = self.dice.choice((1, 1, 1, 1, 3, 20))
-        return send.send(self.queue(), [self.message() for _ in range(count)])
+        owner, grant = self.begin()
+        count = self.dice.choice((1, 1, 1, 1, 3, 20) if not owner else (1, 1, 1, 1, 1, 1, 1, 3))
+        return send.send(self.queue(), [self.message() for _ in range(count)], owner, grant)
 
     def settlements(self) -> Sequence[tuple[str, str, str]]:
         dice = self.dice
@@ -187,6 +296,9 @@ class Walk:
 
     def receive(self) -> Call[Any]:
         dice, mode = self.dice, self.dice.choice(("lock", "lock", "lock", "take"))
+        owner, grant = self.begin()
+        if owner:
+            mode = "tx"
         waiter = Waiter("D k0 ", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
         queue = self.queue()
         if dice.random() < 0.3:
@@ -206,7 +318,8 @@ class Walk:
             queue,
             mode,
             dice.choice((1, 1, 1, 1, 2)),
-            grant="" if mode == "take" else dice.choice(("30000", "30000", "1500")),
+            owner=owner,
+            grant="" if mode == "take" else grant or dice.choice(("30000", "30000", "1500")),
             waiter=waiter,
             settle=self.settlements() if mode == "lock" else (),
         )
@@ -229,7 +342,7 @@ class Walk:
                 ("journaling", (False, False, True)),
             )
         )
-        return queues.update(KEYS, dice.choice("qp"), {name: dice.choice(values)})
+        return queues.update(KEYS, dice.choice("qptu"), {name: dice.choice(values)})
 
     def wait(self) -> None:
         """Time passes."""
