@@ -156,28 +156,48 @@ class Walk:
 
     def plain_transactions(self, message: tuple[bytes, bytes | None]) -> None:
         """Sent in one transaction to two queues, taken, taken in one that is undone, taken and sent on, and taken."""
-        source, target = self.address["t"], self.address["u"]
+        fence = self.sent(message, "t", "+30000")
+        assert self.sent(message, "u", fence) == fence
+        assert self.ended("commit", fence, "t", "u") == 0
+        assert self.ended("commit", self.taken("u", "+30000"), "u") == 0
+        assert self.ended("abort", self.taken("t", "+30000"), "t") == 0
+        fence = self.taken("t", "+30000")
+        assert self.sent(message, "u", fence) == fence
+        assert self.ended("commit", fence, "t", "u") == 0
+        assert self.ended("commit", self.taken("u", "+30000"), "u") == 0
 
-        def sent(address: Address, grant: str) -> str:
-            fence: bytes = self.both(send.send(address, [message], "x", grant), *self.token())[4]
-            return fence.decode()
+    def plain_no_more(self) -> None:
+        """Commits of plain transactions whose messages were purged meanwhile, or whose lease is over."""
+        message = codec.encode(Outgoing(body=b"x"), "")
+        for spoil in (
+            lambda: self.both(read.purge(self.address["t"]), *self.token()),
+            lambda: self.pass_time(2_000),
+        ):
+            spoil()
+            assert self.ended("commit", self.sent(message, "t", "+30000"), "t") == 0
+            fence = self.taken("t", "+1500")
+            spoil()
+            self.same()
+            self.ended("commit", fence, "t")
+            fence = self.sent(message, "t", "+1500")
+            spoil()
+            self.sent(message, "u", fence)
+            self.same()
+            self.ended("commit", fence, "t", "u")
+            self.same()
 
-        def received(address: Address, grant: str) -> str:
-            call = read.receive(address, "tx", 1, owner="x", grant=grant)
-            fence: bytes = self.both(call, *self.token())[3]
-            return fence.decode()
+    def sent(self, message: tuple[bytes, bytes | None], path: str, grant: str) -> str:
+        """Sent in transaction x: its fence, "" if that is refused."""
+        reply = self.both(send.send(self.address[path], [message], "x", grant), *self.token())
+        return "" if reply[0] else str(reply[4].decode())
 
-        def end(outcome: str, fence: str, *paths: str) -> None:
-            assert self.both(transactions.end(KEYS, "x", fence, outcome, paths), *self.token())[0] == 0
+    def taken(self, path: str, grant: str) -> str:
+        reply = self.both(read.receive(self.address[path], "tx", 1, owner="x", grant=grant), *self.token())
+        assert reply[0] == 0
+        return str(reply[3].decode())
 
-        fence = sent(source, "+30000")
-        end("commit", sent(target, fence), "t", "u")
-        end("commit", received(target, "+30000"), "u")
-        end("abort", received(source, "+30000"), "t")
-        fence = received(source, "+30000")
-        assert sent(target, fence) == fence
-        end("commit", fence, "t", "u")
-        end("commit", received(target, "+30000"), "u")
+    def ended(self, outcome: str, fence: str, *paths: str) -> int:
+        return int(self.both(transactions.end(KEYS, "x", fence, outcome, paths), *self.token())[0])
 
     # ---- what happens ----------------------------------------------------------------------------
 
@@ -195,6 +215,10 @@ class Walk:
             if dice.random() < 0.1:
                 assert self.both(call, slot, sequence) is not None
             self.note(call, reply)
+        self.same()
+
+    def same(self) -> None:
+        """Both databases hold the same bytes."""
         one, other = [store.bytes() for store in self.stores]
         assert one == other, self.step
 
@@ -346,7 +370,10 @@ class Walk:
 
     def wait(self) -> None:
         """Time passes."""
-        self.now += self.dice.choice((1, 7, 1_000, 2_000))
+        self.pass_time(self.dice.choice((1, 7, 1_000, 2_000)))
+
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
         for store in self.stores:
             store.stand(self.now)
 
@@ -360,6 +387,7 @@ def test_the_short_way_leads_where_the_long_one_does(backend: Backend) -> None:
         walk = Walk(backend, seed + number)
         try:
             walk.plain()
+            walk.plain_no_more()
             for step in range(steps):
                 try:
                     walk.go()
