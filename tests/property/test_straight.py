@@ -168,11 +168,9 @@ class Walk:
 
     def plain_no_more(self) -> None:
         """Commits of plain transactions whose messages were purged meanwhile, or whose lease is over."""
-        message = codec.encode(Outgoing(body=b"x"), "")
-        for spoil in (
-            lambda: self.both(read.purge(self.address["t"]), *self.token()),
-            lambda: self.pass_time(2_000),
-        ):
+        message, purge = codec.encode(Outgoing(body=b"x"), ""), read.purge(self.address["t"])
+        # Time first: a lease that the other leaves in the second queue would be over then, which is not plain.
+        for spoil in (lambda: self.pass_time(2_000), lambda: self.both(purge, *self.token())):
             spoil()
             assert self.ended("commit", self.sent(message, "t", "+30000"), "t") == 0
             fence = self.taken("t", "+1500")
