@@ -98,7 +98,8 @@ class Run:
 
     def idle(self, seconds: float) -> None:
         """A hundred readers in a process that wait in vain."""
-        span = 3.0 if self.quick else min(10.0, seconds / 2)
+        # What is done every so many seconds comes in bursts: a short look meets one or none.
+        span = 3.0 if self.quick else max(30.0, seconds / 2)
         kinds = [("mqredis asyncio", 100), ("mqredis worker", 100)]
         self.company["idle"] = [company.idle(self.server, *kind, span) for kind in kinds]
 
@@ -181,7 +182,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the fastest peers, about a minute")
     parser.add_argument("--peers", help="only these, separated by semicolons: " + "; ".join(PEERS))
     parser.add_argument("--rounds", type=int, help="how many rounds")
-    parser.add_argument("--seconds", type=float, default=660, help="begin no further part after this time")
+    parser.add_argument("--seconds", type=float, default=780, help="begin no further part after this time")
     parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
     parser.add_argument("--page", type=Path, help="write this page (default of a full run: docs/bench.md)")

@@ -11,6 +11,7 @@ import pytest
 
 from mqredis import codec
 from mqredis.commands import manager, pipelines, queues, read, send, transactions
+from mqredis.commands.common import Address
 from mqredis.commands.read import Found, Waiter
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines as operations
@@ -277,3 +278,18 @@ def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: 
     assert refused == number > 0
     left = reader.wire.command("KEYS", reader.keys.tag + "stage:*")
     assert [reader.wire.command("HKEYS", key) for key in left] == [[b"closed"]]
+
+
+def test_a_commit_asks_for_the_target_of_a_move_that_it_does_not_bring(reader: Reader) -> None:
+    place = Place("1.1")
+    reader.create("t", transactional=True)
+    opened = reader.call(queues.open_handle(reader.keys, ("t;s", "t"), "handle", "all", "none"), place)
+    sub = Address(reader.keys, "t;s", opened.generation)
+    body = codec.encode(Outgoing(body=b"x"), "s")
+    fence = reader.call(send.send(reader.address("t"), [body], "s", "+60000"), place).fence
+    assert reader.call(transactions.end(reader.keys, "s", fence, "commit", ("t",)), place) == []
+    [lid] = reader.ids("t")
+    fence = reader.call(read.move(reader.address("t"), sub, lid, "m", "+60000"), place)
+    assert reader.call(transactions.end(reader.keys, "m", fence, "commit", ("t",)), place) == ["t;s"]
+    assert reader.call(transactions.end(reader.keys, "m", fence, "commit", ("t", "t;s")), place) == []
+    assert (reader.ids("t"), reader.ids("t;s")) == (set(), {lid})

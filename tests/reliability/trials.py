@@ -47,6 +47,8 @@ FOLDERS = (
     "tests/doctor/test_doctor.py",
     "tests/doctor/test_plants.py",
     "tests/contract/test_cost.py",
+    "tests/client/test_claim_walks.py",
+    "tests/property/test_moment.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_regressions.py",
 )

@@ -1,4 +1,5 @@
-"""Walks beside the model that judge mutants (``trials``): each meets most of the Lua within a second.
+"""Walks beside the model, and beside the long way of the scripts, that judge mutants (``trials``): each meets much of
+the Lua within a second.
 
 No part of the suite, which draws walks of its own in tests/property.
 """
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.property import test_straight
 from tests.property.matching import MatchingWalker
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
 from tests.property.walk import Walker
+from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
 STEPS = 150
@@ -24,3 +27,13 @@ def test_a_walk(redis_server: RedisServer, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_walk_to_particular_messages(redis_server: RedisServer, seed: int) -> None:
     assert MatchingPair(redis_server.url).walk(MatchingWalker(seed).steps(STEPS)) == ""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_walk_by_the_short_way(redis_server: RedisServer, seed: int) -> None:
+    walk = test_straight.Walk(Backend("real", real=redis_server), seed)
+    walk.plain()
+    walk.plain_no_more()
+    for _ in range(STEPS):
+        walk.go()
+    walk.close()
