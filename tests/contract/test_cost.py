@@ -189,6 +189,24 @@ def test_steps_of_a_transaction(qm: mqredis.QueueManager, redis_server: RedisSer
     assert cost("abort") == [(1, 12 + named), (1, 10), (1, 17 + named)]
 
 
+def test_a_commit_that_is_not_plain_reads_each_queue_once(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    qm.create_queue("kept", transactional=True, journaling=True)
+    source, target = qm.open("t"), qm.open("kept")
+    with qm.transaction() as tx:
+        source.send(b"x", transaction=tx)
+    unit = qm.transaction()
+    source.receive(0, transaction=unit)
+    target.send(b"x", transaction=unit)
+    with redis_server.client() as client:
+        client.config_resetstat()
+        unit.commit()
+        reads = client.info("commandstats")["cmdstat_hmget"]["calls"]
+    # The manager, the transaction, both queues; what was received, and records and states of what was sent.
+    assert reads == 7
+
+
 def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])

@@ -111,9 +111,13 @@ def handed(reader: Reader, place: Place) -> str:
     return "" if found is None else str(found.decode())
 
 
-def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(reader: Reader) -> None:
+@pytest.mark.parametrize("quota", [None, 100], ids=["plain queue", "queue with a quota"])
+def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(
+    reader: Reader, quota: int | None
+) -> None:
     reader.wire.listen()
     older, later, sender, q = Place("1.1"), Place("1.2"), Place("1.3"), reader.address("q")
+    reader.call(queues.update(reader.keys, "q", {"quota_messages": quota}), sender)
     waiting(reader, older)
     ticket = waiting(reader, later).ticket
     one, two = sent(reader, sender, BODY, BODY)
