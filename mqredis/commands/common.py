@@ -77,9 +77,8 @@ def check(status: int, message: str = "") -> None:
 
 def joined(ids: bytes) -> bytes:
     """Lookup ids of a reply, one after the other: one at least. Raises ValueError for anything else."""
-    if (
-        not ids or len(ids) % 16 or ids.translate(None, _HEX)
-    ):  # what is left: a quarter of what a pattern costs
+    # What is left without its digits: a quarter of what a pattern costs.
+    if not ids or len(ids) % 16 or ids.translate(None, _HEX):
         raise ValueError(f"{ids!r:.80} are no lookup ids")
     return ids
 

@@ -66,11 +66,11 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
     """
     if at == len(payload):
         return []
-    ids, text_ = joined(payload[at]), payload[at + 1]
+    ids, joint = joined(payload[at]), payload[at + 1]
     count = len(ids) // 16
-    if count == 1 and len(payload) == at + 3 and b"," not in text_:
-        return [(ids, text_, payload[at + 2])]
-    states, records = text_.split(b","), payload[at + 2 :]
+    if count == 1 and len(payload) == at + 3 and b"," not in joint:
+        return [(ids, joint, payload[at + 2])]
+    states, records = joint.split(b","), payload[at + 2 :]
     if len(records) != count:
         rest = iter(records)
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
@@ -94,7 +94,7 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
-    lost, stop = _lost(payload, 3) if int(payload[3]) else ([], 4)
+    lost, stop = _lost(payload, 3)
     deadline = int(payload[1] or 0)
     return Found(_messages(payload, stop), text(payload[0]), deadline, int(payload[2]), "", -1, "", lost)
 

@@ -106,8 +106,7 @@ class AsyncBackend:
             return await self._open(deadline, node, alone)
         while True:
             while link := self._idle(alone):
-                link.users += 1
-                self._full(link)
+                self._share(link)
                 try:
                     if link.epoch == self._epoch and await self._usable(link):
                         return link
@@ -135,17 +134,14 @@ class AsyncBackend:
 
     def take(self) -> AsyncLink | None:
         """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
-        for link in self._free[::-1]:
-            line = link.line
-            if line is not None and line.lost is None and link.epoch == self._epoch:
-                link.users += 1
-                if link.users >= DEPTH:
-                    self._full(link)
+        for link in reversed(self._free):
+            if link.line is not None and link.line.lost is None and link.epoch == self._epoch:
+                self._share(link)
                 return link
         return None
 
-    def _full(self, link: AsyncLink) -> None:
-        """Has it as many users as it takes?"""
+    def _share(self, link: AsyncLink) -> None:
+        link.users += 1
         if link.users >= link.depth:
             self._free.remove(link)
             link.free = False
@@ -162,10 +158,7 @@ class AsyncBackend:
 
     def give(self, link: AsyncLink) -> bool:
         """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
-        line = link.line
-        if link.epoch != self._epoch or self._closed:
-            return False
-        if line.lost is not None if line is not None else not link.connected:
+        if link.epoch != self._epoch or self._closed or not link.connected:
             return False
         link.users -= 1
         if not link.free:

@@ -10,7 +10,7 @@ from mqredis import scripts
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import SIZES, Fault, bulk, fault_of, pack, redirect
+from mqredis.drivers.wire import Fault, bulk, fault_of, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -129,8 +129,7 @@ class Attempt:
             if call.script == "session_open":
                 call.args = core.open_args(self.server)
         elif call.changes:
-            sequence = str(run.slot.last + 1).encode()
-            token = run.slot.packed + SIZES[len(sequence)] + sequence + b"\r\n"
+            token = run.slot.packed + bulk(str(run.slot.last + 1).encode())
         else:
             token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:

@@ -288,6 +288,7 @@ class Hub:
             self._driver.backend.moved()
 
     def _heard(self, message: Any) -> None:
+        """For the shift, without which there is no board yet."""
         self.board.heard(message)
 
     def _keep(self, conn: Any, own: Ear | None) -> None:

@@ -40,13 +40,13 @@ REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 #: How most requests and most texts in them begin: formatting a number costs as much as a call.
 _FEW, _KEPT = 64, 1024
 _COUNTS = [b"*%d\r\n" % number for number in range(_FEW)]
-SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
+_SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
 
 
 def bulk(data: bytes) -> bytes:
     """One bulk string."""
     size = len(data)
-    return (SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
+    return (_SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
 
 
 def _head(keys: KeySet, form: Form) -> bytes:
@@ -91,7 +91,7 @@ def pack(
         size = len(data)
         if size >= LARGE:
             large += size
-        add(SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
+        add(_SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
         add(data)
         add(b"\r\n")
     return _gather(parts) if large >= JOINED else [b"".join(parts)]

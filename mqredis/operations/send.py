@@ -17,7 +17,7 @@ from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
 from mqredis.steps import Operation
-from mqredis.unvalidated import PENDING, defaults_of, new, present, put
+from mqredis.unvalidated import PENDING, defaults_of, lazy, present
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
@@ -47,9 +47,7 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
         raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
     values["body"] = body
     if (found := plain(values)) is not None:
-        message: Outgoing = new(Outgoing)  # as `lazy` does: a call less for each
-        put(message, found)
-        return message
+        return lazy(Outgoing, found)
     if not _NUMBERS.isdisjoint(values):
         for name, value in values.items():
             if isinstance(value, bool) and name in _NUMBERS:
@@ -92,9 +90,7 @@ _NUMBERS = frozenset(
 def _encoded(handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None) -> list[Encoded]:
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
-    limit, most = handle.max_message_bytes, context.max_message_bytes
-    if most < limit:
-        limit = most
+    limit = min(handle.max_message_bytes, context.max_message_bytes)
     volatile, sealed = context.standing.volatile, context.sealer is not None
     found = []
     for message in messages:
@@ -222,12 +218,8 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
 
 def _answer_to(message: Outgoing, incarnation: str, lookup_id: str) -> Sent:
     fields = present(message)
-    sent = new(Sent)  # as above
-    put(
-        sent,
-        {PENDING: (_whole, _one, (fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id))},
-    )
-    return sent
+    asked = fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id
+    return lazy(Sent, {PENDING: (_whole, _one, asked)})
 
 
 def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:

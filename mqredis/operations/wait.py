@@ -66,9 +66,7 @@ def until_found(
     ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
     ``steady`` as in ``Reader``.
     """
-    timeout = checks.timeout(timeout)
-    if tag is not None:
-        tag = checks.tag(tag)
+    timeout, tag = checks.timeout(timeout), checks.tag(tag)
     if not handle.waited or (timeout is not None and timeout <= 0):
         found = yield from reach(handle.address, look(None))
         if not found.messages:
