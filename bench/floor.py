@@ -149,6 +149,19 @@ local function receive(k, argv)
     return { 0, argv[2], text, unpack(records) }
 end
 
+-- ARGV: the token, the id of a message anywhere in one of our queues, and its name in the index. It is taken from
+-- there; what we write of manager and queue is written beside it, so that ours stays true. Answers how much it removed.
+local function lookup(k, argv)
+    local id = argv[4]
+    begin(k)
+    local record = call("HMGET", k[6], id)[1]
+    call("HMGET", k[7], id)
+    local removed = call("ZREM", k[10], argv[5]) + call("ZREM", k[4], id) + call("HDEL", k[6], id)
+    call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
+    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. record)
+    return { 0, removed, id, record }
+end
+
 -- A transaction: take (KEYS of one queue), send on (of the other), commit (of both).
 local function tx_receive(k, argv)
     begin(k)
@@ -184,7 +197,7 @@ end
 """
     + "".join(
         f"redis.register_function('floor_{name}', {name})\n"
-        for name in ("send", "ring", "receive", "tx_receive", "tx_send", "tx_commit")
+        for name in ("send", "ring", "receive", "lookup", "tx_receive", "tx_send", "tx_commit")
     )
 )
 

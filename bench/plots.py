@@ -19,7 +19,7 @@ mpl.rcParams["svg.hashsalt"] = "mqredis"  # the same figures give the same file
 import matplotlib.pyplot as plt  # noqa: E402
 
 from bench import report  # noqa: E402
-from bench.adapters import UNIT  # noqa: E402
+from bench.adapters import BARE, UNIT  # noqa: E402
 
 OURS, OTHERS = "#c0392b", "#7f8c8d"
 
@@ -65,7 +65,7 @@ def curves(document: dict[str, Any], folder: Path) -> Iterator[str]:
         for work, by_size in found.items():
             sizes = sorted(by_size)
             at = [max(size, 1) for size in sizes]
-            style = "--" if work.startswith("raw") else "-"
+            style = "--" if work.startswith(("raw", BARE)) else "-"
             axes.plot(at, [by_size[size] for size in sizes], style, marker=".", label=work)
         axes.set_xscale("log")
         if axis == "bytes":

@@ -10,6 +10,8 @@ UNIT = "raw list"
 FLOOR = "floor"
 #: Its reader who is waked and then makes a call.
 WAKED = "floor, waked"
+#: How the work is called that is the floor of another one, done on the same keys by a bare client.
+BARE = "floor: "
 #: Between the floor and mqredis (bench/ladder.py): our scripts with a bare client, our client with bare functions.
 SCRIPTS, CLIENT = "scripts alone", "client alone"
 #: The least that keeps the promises, with a bare client (bench/kept.py).

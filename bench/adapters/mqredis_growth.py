@@ -12,7 +12,11 @@ from typing import Any
 import redis
 
 import mqredis
+from bench import floor
+from bench.adapters import BARE
+from bench.adapters.floor import prepare
 from bench.adapters.mqredis_sync import Mqredis, message
+from bench.adapters.raw import RawFloor
 from bench.payload import correlation_id
 from bench.server import Wire
 
@@ -20,6 +24,8 @@ Operation = Callable[[], object]
 Row = dict[str, Any]
 #: Messages in one call of a filling.
 PART = 250
+#: Work that only makes up for what another has taken: it is not shown.
+FILLING = "filling"
 
 
 class Line:
@@ -69,7 +75,7 @@ class MqredisGrowth(Mqredis):
                 passed = time.perf_counter() - start
                 row = {"axis": axis, "size": size, "work": work, "round": number}
                 rows.append({**row, "seconds": passed / times, "server": wire.script_seconds() / times})
-        return [row for row in rows if row["round"]]  # the first round warms up
+        return [row for row in rows if row["round"] and row["work"] != FILLING]  # the first round warms up
 
     def _queue(self, name: str, **properties: Any) -> mqredis.Queue:
         self.qm.create_queue(name, **properties)
@@ -85,6 +91,9 @@ class MqredisGrowth(Mqredis):
         cursor = queue.cursor()
         cursor.peek(0)
         held: list[mqredis.LockedMessage] = []
+        keys, bare = list(queue._handle.address.call.keys), RawFloor(self.url)
+        bare.open()
+        prepare(self.url)
 
         def send() -> None:
             line.ids.append(queue.send(message(len(line.ids))).lookup_id)
@@ -110,6 +119,14 @@ class MqredisGrowth(Mqredis):
             """Takes one from the middle."""
             place = line.choose()
             queue.receive_by_lookup_id(line.ids[place])
+            line.ids[place] = 0
+
+        def bare_take() -> None:
+            """The look-ups of that, by a function that decides nothing, on the same keys."""
+            place = line.choose()
+            key, name = f"{line.ids[place]:016x}", f"cs{correlation_id(place)}\0"
+            reply = bare._ask(*floor.words("lookup", keys, key, name + key))
+            assert reply[1] == 3, f"not all was found: {reply!r:.200}"
             line.ids[place] = 0
 
         def seek(where: mqredis.Seek) -> Operation:
@@ -145,6 +162,8 @@ class MqredisGrowth(Mqredis):
             "information": lambda: self.qm.queue_info(queue.name),
             "send, to take": send,
             "receive by lookup id": take,
+            FILLING: send,
+            f"{BARE}receive by lookup id": bare_take,
         }
 
     def _queues(self, size: int) -> dict[str, Operation]:

@@ -75,6 +75,48 @@ def document() -> dict[str, Any]:
     }
 
 
+def growing(work: str, number: int, size: int, microseconds: float) -> report.Row:
+    return {"axis": "backlog", "work": work, "round": number, "size": size, "seconds": microseconds / 1e6}
+
+
+@pytest.mark.parametrize(
+    "floor_takes_longer, figure, verdict",
+    [
+        (10.0, "1.10 (1.10-1.10): look-ups", "**no**"),
+        (30.0, "1.30 (1.30-1.30): look-ups", "limit"),
+        (None, "", "**no**"),
+    ],
+)
+def test_growth_is_a_limit_only_where_the_look_ups_alone_grow_as_much(
+    floor_takes_longer: float | None, figure: str, verdict: str
+):
+    sizes, rows = {1_000: 0.0, 1_000_000: 1.0}, []
+    for number in range(3):
+        for size, longest in sizes.items():
+            rows += [growing("send", number, size, 50), growing("take", number, size, 100 + 25 * longest)]
+            if floor_takes_longer is not None:
+                floor = 40 + floor_takes_longer * longest
+                rows.append(growing("floor: take", number, size, floor))
+    shown = document()
+    shown["company"]["growth"] = rows
+    line = next(line for line in goals.table(shown).splitlines() if "| backlog" in line)
+    assert verdict in line
+    assert figure in line
+    assert "1.25 (1.00-1.25)" in line
+    assert "above 1.15: take 1.25 " in line
+
+
+def test_growth_is_no_limit_where_an_operation_has_no_floor():
+    rows = [
+        growing(work, 0, size, 1 + size / 1e6) for work in ("a", "b", "floor: a") for size in (1_000, 10**6)
+    ]
+    shown = document()
+    shown["company"]["growth"] = rows
+    line = next(line for line in goals.table(shown).splitlines() if "| backlog" in line)
+    assert "**no**" in line
+    assert "look-ups" not in line
+
+
 def test_the_page_holds_every_table():
     text = report.report(document())
     assert all(title in text for title in report.TITLES.values())
