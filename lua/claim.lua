@@ -29,6 +29,7 @@
 --- require "lib/due"
 --- require "lib/position"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 --- require "lib/claim_plain"
 --- require lazy "lib/claim_fill"
 --- require "lib/wake"
@@ -56,7 +57,7 @@ if not c then
     bytes = 0, sealed = "1", since = "0" }
 elseif c.lineage ~= ARGV[5] and ARGV[10] == "1" and seq == c.committed + 1 then
   if claim.alive(c) then return finish({ status.LOCK_LOST, "", 0, "running" }) end
-  if c.sealed == "2" and claim.holds(q, c) then return finish({ status.LOCK_LOST, "", 0, "released" }) end
+  if c.sealed == "2" and claim_pages.holds(q, c) then return finish({ status.LOCK_LOST, "", 0, "released" }) end
   c.lineage, taken = ARGV[5], true
   if c.sealed == "2" then c.sealed = "1" end
 end

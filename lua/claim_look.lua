@@ -20,6 +20,7 @@
 --- require "lib/due"
 --- require "lib/wake"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -43,7 +44,7 @@ local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
 local first = redis.call("ZRANGE", q.a, 0, 0)[1]
 local rec = first and redis.call("HGET", q.m, first)
 reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(frame.seq)),
-  rec and string.sub(rec, 1, 13) or "", frame.now, redis.call("ZCARD", q.l), redis.call("ZCARD", q.t),
+  rec and string.sub(rec, 1, 13) or "", frame.now, claim_pages.locked(q), redis.call("ZCARD", q.t),
   ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end

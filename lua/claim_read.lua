@@ -9,12 +9,13 @@
 -- ARGV[6] claim_sequence  of the claim
 -- ARGV[7] offset  of the first id, from 0
 -- ARGV[8] count  ids at most
--- RETURNS OK ids
+-- RETURNS OK texts of ids, 16 digits each, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -22,11 +23,7 @@ if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_A
 local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
 local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
 if why then return frame.close({ status.LOCK_LOST, "", 0, why }) end
-local score = claim.score(c.number)
-if redis.call("ZCOUNT", q.l, score, score) ~= c.count then return frame.close({ status.LOCK_LOST, "", 0, "gap" }) end
-local base = redis.call("ZCOUNT", q.l, "-inf", "(" .. score) + tonumber(ARGV[7])
-local count = math.min(tonumber(ARGV[8]), c.count - tonumber(ARGV[7]))
-local ids = count > 0 and redis.call("ZRANGE", q.l, base, base + count - 1) or {}
-reply = { status.OK, "", 0 }
-for n = 1, #ids do reply[n + 3] = ids[n] end
-return frame.close(reply)
+local offset = tonumber(ARGV[7])
+local texts = claim_pages.read(q, c, offset, math.max(0, math.min(tonumber(ARGV[8]), c.count - offset)))
+if not texts then return frame.close({ status.LOCK_LOST, "", 0, "gap" }) end
+return frame.close({ status.OK, "", 0, unpack(texts) })

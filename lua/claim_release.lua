@@ -21,6 +21,7 @@
 --- require "lib/position"
 --- require "lib/release"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 --- require lazy "lib/claim_drain"
 --- require "lib/wake"
 local reply = frame.open()
@@ -44,13 +45,13 @@ if c.draining and not frame.missing then
   if not (frame.missing or c.draining) then claim.save(q, c) end
   return finish(status.CONTINUE, 0)
 end
-local score = claim.score(c.number)
-local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.page)
+local book, ids = claim_pages.book(q, c.number), claim_pages.front(q, c.number, claim.page)
 local entries = position.read(q, ids)
 if not frame.missing and release.plan(q, entries) then
   if #entries > 0 then release.unlock(q, entries, false) end
   c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, "2"
   claim.save(q, c)
+  if book then claim_pages.trim(q, book) end
   if #ids < claim.page and ARGV[4] == "1" then redis.call("HDEL", q.q, "claim:" .. c.owner) end
 end
 return finish(#ids == claim.page and status.CONTINUE or status.OK, #ids)

@@ -23,12 +23,14 @@
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
+--- require "lib/record"
 --- require "lib/due"
 --- require "lib/seek"
 --- require "lib/position"
 --- require "lib/message"
 --- require "lib/quota"
 --- require lazy "lib/tx"
+--- require lazy "lib/claim_pages"
 --- require "lib/wake"
 --- require lazy "lib/turn"
 local reply = frame.open()
@@ -69,6 +71,14 @@ if mode == "tx" then
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 
+-- Is the message in a packed page of a claim?
+local function packed(lid)
+  if q.pages == nil then q.pages = redis.call("HGET", q.q, "pages") end
+  if not q.pages then return false end
+  claim_pages.load()
+  return claim_pages.find(q, lid)
+end
+
 -- One entry, or nothing and the status that says why.
 local function at(lid)
   if action == "first" or action == "last" then
@@ -83,7 +93,10 @@ local function at(lid)
     return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.available(q, lid, 1)[1] or nil
   end
   local st = anchor.st
-  if redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
+  -- What is plain and has no state is available, if no pipeline has claimed it.
+  local plain = not st and record.free[string.byte(anchor.rec, 14)]
+  if plain and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
+  if plain or redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
   if ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.find(st.kind, "^L[^P]*$") then
     anchor.held = true
     return anchor

@@ -17,6 +17,7 @@
 --- require "lib/side"
 --- require "lib/sweep"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 --- require lazy "lib/claim_drain"
 --- require "lib/wake"
 --- require "lib/ring"

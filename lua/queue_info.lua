@@ -8,6 +8,7 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/handle"
+--- require "lib/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
@@ -20,7 +21,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = #fields + 4
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.a)
-    reply[#reply + 1] = redis.call("ZCARD", q.l)
+    reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)
     reply[#reply + 1] = #handle.all(queue.name(q))
   end

@@ -11,6 +11,7 @@
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
+--- require "lib/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -23,7 +24,7 @@ end
 say("messages", q.messages)
 say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))
-say("locked", redis.call("ZCARD", q.l))
+say("locked", claim_pages.locked(q))
 say("waiters", redis.call("ZCARD", q.w))
 q.gone = tonumber(q.gone)
 say("left", q.gone)

@@ -1,13 +1,16 @@
 --- require "lib/frame"
 --- require "lib/index"
 --- require "lib/record"
+--- require "lib/claim"
+--- require "lib/claim_pages"
 -- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
 -- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
 --
 -- Rows, each: letter, number of elements, key, more elements.
 --   K key type ttl_ms        every key that exists          H key field value      meta, queues, txs, q
 --   Z key member score       handles, idle, w
---   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have
+--   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have.
+--                            Deadline and state of one in a packed page of a claim as if it were unpacked
 --   B key id size            a large body without a record of its own
 --   X key member            an element that the index lacks
 --   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
@@ -15,7 +18,7 @@
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
-  i = "zset" } }
+  i = "zset" }, shelves = {} }
 
 -- Part of a key: what stands behind its last colon.
 function audit.part(key) return string.match(key, "([^:]*)$") end
@@ -80,6 +83,8 @@ function audit.element(out, at, part, member, value)
     fine = true
   elseif part == "i" then
     fine = audit.indexed(base, member)
+  elseif part == "s" and string.find(member, "^[bc]") then
+    fine = audit.paged(base, member)
   else
     local lid = part == "t" and string.sub(member, 2) or member
     fine = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
@@ -88,6 +93,52 @@ function audit.element(out, at, part, member, value)
   if (part == "a" or part == "i" and string.find(member, "^[mcgnv]")) and tonumber(value) ~= 0 then
     audit.row(out, "S", KEYS[at], member, value)
   end
+end
+
+-- The queue behind a key, as lib/claim_pages takes it, and its packed pages in the order of their first ids. `top`: no id
+-- up to this page is higher.
+function audit.shelf(base)
+  local shelf = audit.shelves[base]
+  if shelf then return shelf end
+  shelf = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }
+  for _, book in ipairs(claim_pages.books(shelf.q)) do
+    claim_pages.each(shelf.q, book, function(k, first, last, _, packed)
+      if packed then shelf[#shelf + 1] = { book = book, k = k, first = first, last = last } end
+    end)
+  end
+  table.sort(shelf, function(one, other) return one.first < other.first end)
+  for n = 1, #shelf do
+    local last, before = shelf[n].last, n > 1 and shelf[n - 1].top or ""
+    shelf[n].top = last > before and last or before
+  end
+  audit.shelves[base] = shelf
+  return shelf
+end
+
+-- Does this field belong to a page of a claim?
+function audit.paged(base, field)
+  local number, k = string.match(field, "^.(%d+):(%d+)$")
+  local book = number and claim_pages.book(audit.shelf(base).q, number)
+  return book and tonumber(k) >= book.from and tonumber(k) < book.upto
+end
+
+-- Deadline and state of a message in a packed page, "" if it is in none.
+function audit.packed(base, lid, size)
+  local shelf = audit.shelf(base)
+  local low, high = 1, #shelf
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    if shelf[middle].first <= lid then low = middle + 1 else high = middle - 1 end
+  end
+  while high > 0 and lid <= shelf[high].top do
+    local page = shelf[high]
+    page.text = page.text or claim_pages.text(shelf.q, page.book, page.k)
+    if claim_pages.has(page.text, lid) then
+      return claim.score(page.book.number), claim_pages.told(page.book, "CN", size)
+    end
+    high = high - 1
+  end
+  return "", ""
 end
 
 -- Does this element of the index belong to an available message that has it? Elements of other kinds pass.
@@ -128,11 +179,15 @@ function audit.records(out, base, cursor, budget)
     else
       local stop = string.find(rec, "\0", 1, true)
       local available = redis.call("ZSCORE", KEYS[base + 1], lid)
+      local deadline, state = redis.call("ZSCORE", KEYS[base + 2], lid), redis.call("HGET", KEYS[base + 4], lid)
+      if not deadline then
+        local packed, told = audit.packed(base, lid, #rec)
+        deadline, state = packed, state or told
+      end
       local large = redis.call("HEXISTS", KEYS[base + 3], "^" .. lid) == 1
       audit.row(out, "M", KEYS[base + 3], lid, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
         large and redis.call("HSTRLEN", KEYS[base + 3], "^" .. lid) or "",
-        available or "", redis.call("ZSCORE", KEYS[base + 2], lid) or "",
-        redis.call("HGET", KEYS[base + 4], lid) or "",
+        available or "", deadline, state or "",
         redis.call("ZSCORE", KEYS[base + 5], "e" .. lid) or "", redis.call("ZSCORE", KEYS[base + 5], "d" .. lid) or "",
         redis.call("ZSCORE", KEYS[base + 7], "v" .. lid) or "")
       for _, member in ipairs(available and audit.members(base, lid, rec) or {}) do

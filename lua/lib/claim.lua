@@ -6,8 +6,9 @@
 --   lineage committed seq number wanted count bytes sealed since_ms [draining]
 --
 -- lineage: which checkpoint of the owner. committed: the last sequence that is done. seq: the one that is claimed,
--- equal to committed if none. number: makes the score that its messages have in q.l, so that they stand there together,
--- in id order, beyond every deadline. sealed: 0 still filling, 1 complete, 2 released by an operator.
+-- equal to committed if none. number: names its pages (lib/claim_pages), and makes the score that those of its messages
+-- have in q.l that are not packed: so they stand there together, beyond every deadline. sealed: 0 still filling,
+-- 1 complete, 2 released by an operator.
 -- draining: the number of a committed claim whose messages are not all removed yet (lib/claim_drain); it stands there
 -- only while there is one.
 -- Its messages are Locked with kind C; their owner and fence are the claim's owner and sequence.
@@ -15,7 +16,8 @@
 local claim = { floor = 4503599627370496, page = 256, run = 1000 }
 
 function claim.open(q, owner)
-  local text = redis.call("HGET", q.q, "claim:" .. owner)
+  local text, pages = unpack(redis.call("HMGET", q.q, "claim:" .. owner, "pages"))
+  q.pages = pages
   if not text then return end
   local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
     string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) ?(%d*)$")
@@ -41,12 +43,6 @@ function claim.owners(q)
   local owners = {}
   for _, field in ipairs(redis.call("HKEYS", q.q)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
   return owners
-end
-
--- Are there messages under its number? Of a released claim until the release has come to its end.
-function claim.holds(q, c)
-  local score = claim.score(c.number)
-  return redis.call("ZCOUNT", q.l, score, score) > 0
 end
 
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.

@@ -1,6 +1,7 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require "lib/claim"
+--- require "lib/claim_pages"
 --- require "lib/seek"
 --- require "lib/queue"
 --- require lazy "lib/search"
@@ -54,7 +55,12 @@ end
 function claim_fill.take(q, c, page)
   if #page.expired > 0 then position.delete(q, page.expired, "receive_timeout") end
   local seq = string.format("%.0f", c.seq)
-  if #page.take > 0 then position.lock(q, page.take, "C", c.owner, seq, claim.score(c.number)) end
+  if #page.take > 0 then
+    local ids, paged = {}, claim_pages.fits(q, c)
+    for n = 1, #page.take do ids[n] = page.take[n].lid end
+    position.lock(q, page.take, "C", c.owner, seq, claim.score(c.number))
+    if paged then claim_pages.add(q, c, ids, #ids, page.bytes, false) end
+  end
   c.count, c.bytes = c.count + #page.take, c.bytes + page.bytes
   if page.full then c.sealed = "1" end
 end

@@ -3,8 +3,9 @@
 --- require "lib/quota"
 --- require "lib/record"
 --- require "lib/claim"
--- Claims of plain messages, which are nearly all: no table for each, and what is the same for many is written once.
--- What this leaves in the store is what lib/position would leave; where it cannot, lib/claim_fill and lib/position do.
+--- require "lib/claim_pages"
+-- Claims of plain messages, which are nearly all: no table for each, and what is the same for many is written once. What
+-- cannot be done so lib/claim_fill and lib/position do.
 local claim_plain = {}
 
 -- As claim.ids; and whether these are the very first ones.
@@ -41,9 +42,31 @@ function claim_plain.sizes(q, ids)
   return sizes
 end
 
+-- The states of those of these messages that were delivered before; nothing if none was. Each locked message that is not
+-- packed has a state: if nothing else has one, none of these has, and none is looked for.
+function claim_plain.olds(q, ids)
+  local _, fields = claim_pages.packed(q)
+  if redis.call("HLEN", q.s) - fields == redis.call("ZCARD", q.l) then return end
+  local olds = redis.call("HMGET", q.s, unpack(ids))
+  for n = 1, #ids do
+    if olds[n] then return olds end
+  end
+end
+
+-- How many of these sizes still fit into the claim, and the bytes of those.
+function claim_plain.fit(c, sizes, most_bytes)
+  local bytes, room = 0, most_bytes and most_bytes - c.bytes
+  for n = 1, #sizes do
+    local more = bytes + sizes[n]
+    if room and more > room and c.count + n > 1 then return n - 1, bytes end
+    bytes = more
+  end
+  return #sizes, bytes
+end
+
 -- Takes a page from the front of the queue. False if anything about it is special, and then nothing was changed.
 function claim_plain.take(q, c, most_bytes, after, bound)
-  if queue.is(q, "x") or c.count >= c.wanted then return false end
+  if queue.is(q, "x") or c.count >= c.wanted or not claim_pages.fits(q, c) then return false end
   -- Where special messages come by, a try costs less.
   local run = q.hooked and claim.page or claim.run
   local count = math.min(run, c.wanted - c.count)
@@ -51,44 +74,37 @@ function claim_plain.take(q, c, most_bytes, after, bound)
   if #ids == 0 then return false end
   local sizes = claim_plain.sizes(q, ids)
   if not sizes then return false end
-  -- Each locked message has a state. If nothing else has one, none of these has, and none is looked for.
-  local olds = redis.call("HLEN", q.s) ~= redis.call("ZCARD", q.l) and redis.call("HMGET", q.s, unpack(ids))
-  local bytes, states, scores, score = 0, {}, {}, claim.score(c.number)
-  local tail = " CN " .. c.owner .. " " .. string.format("%.0f", c.seq)
-  local texts, full = {}, #ids < count or c.count + #ids == c.wanted
-  local taken = #ids
-  for n = 1, #ids do
-    local size = sizes[n]
-    if most_bytes and c.count + n > 1 and c.bytes + bytes + size > most_bytes then
-      taken, full = n - 1, true
-      break
-    end
-    bytes = bytes + size
-    local text = texts[size] or "1 0 0 0 " .. size .. tail
-    texts[size] = text
-    if olds and olds[n] then
-      local st = record.state(olds[n])
-      st.deliveries = st.deliveries + 1
-      text = record.counts(st) .. " " .. size .. tail
-    end
-    states[n * 2 - 1], states[n * 2] = ids[n], text
-    scores[n * 2 - 1], scores[n * 2] = score, ids[n]
-  end
-  if taken == 0 then
-    c.sealed = "1"
-    return true
-  end
+  local olds = claim_plain.olds(q, ids)
+  local taken, bytes = claim_plain.fit(c, sizes, most_bytes)
+  if taken < #ids or #ids < count or c.count + #ids == c.wanted then c.sealed = "1" end
+  if taken == 0 then return true end
   if first then
     redis.call("ZREMRANGEBYRANK", q.a, 0, taken - 1)
   else
     redis.call("ZREM", q.a, unpack(ids, 1, taken))
   end
+  if olds then claim_plain.lock(q, c, ids, taken, sizes, olds) end
+  claim_pages.add(q, c, ids, taken, bytes, not olds)
+  c.count, c.bytes = c.count + taken, c.bytes + bytes
+  return true
+end
+
+-- As lib/position would: there is a state for each, since some had one.
+function claim_plain.lock(q, c, ids, taken, sizes, olds)
+  local states, scores, score = {}, {}, claim.score(c.number)
+  local tail = " CN " .. c.owner .. " " .. string.format("%.0f", c.seq)
+  for n = 1, taken do
+    local counts = "1 0 0 0"
+    if olds[n] then
+      local st = record.state(olds[n])
+      st.deliveries = st.deliveries + 1
+      counts = record.counts(st)
+    end
+    states[n * 2 - 1], states[n * 2] = ids[n], counts .. " " .. sizes[n] .. tail
+    scores[n * 2 - 1], scores[n * 2] = score, ids[n]
+  end
   redis.call("ZADD", q.l, unpack(scores))
   redis.call("HSET", q.s, unpack(states))
-  c.count, c.bytes = c.count + taken, c.bytes + bytes
-  if full then c.sealed = "1" end
-  frame.touch()
-  return true
 end
 
 -- Receives a page of the messages with this score, if they need no look at their records. Returns how many; nothing if

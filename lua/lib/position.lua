@@ -10,7 +10,8 @@
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
 --   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
 --
--- Available: member of q.a. Locked: member of q.l, with a state record. PurgePending: Locked with a P in its kind.
+-- Available: member of q.a. Locked: member of q.l, with a state record; or in a packed page of a claim, with neither
+-- (lib/claim_pages). PurgePending: Locked with a P in its kind.
 -- An entry is {lid, rec, st}: id, record text, state (nil for a message that never had one).
 local position = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz" }
 

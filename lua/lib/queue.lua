@@ -5,6 +5,7 @@
 --   q  hash  properties, counters, generation         a  zset  score 0, ids of available messages
 --   l  zset  ids of locked messages, score deadline   m  hash  id -> record; "^"id -> large body
 --   s  hash  id -> state record, once it has one      t  zset  score ms: "e"id expiry, "d"id delay, ...
+--            (and pages of claims: lib/claim_pages)
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
 --
 -- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|

@@ -1,6 +1,7 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require "lib/queue"
+--- require lazy "lib/claim_pages"
 --- require lazy "lib/release"
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
@@ -100,8 +101,7 @@ function settle.others(q, others, plain, lost, lease)
       held[lid] = nil
     else
       lost[#lost + 1] = lid
-      lost[#lost + 1] = not e and "g" or (not e.st or e.st.fence == fence or string.byte(e.st.kind) == 45)
-        and "a" or "f"
+      lost[#lost + 1] = settle.why(q, e, fence)
     end
   end
   position.may_leave(q, done.c, "receive")
@@ -122,6 +122,15 @@ function settle.others(q, others, plain, lost, lease)
     frame.touch()
   end
   return true
+end
+
+-- Why a lock with this fence is lost.
+function settle.why(q, e, fence)
+  if not e then return "g" end
+  if e.st then return (e.st.fence == fence or string.byte(e.st.kind) == 45) and "a" or "f" end
+  claim_pages.load()
+  local book = claim_pages.find(q, e.lid)
+  return book and book.seq ~= fence and "f" or "a"
 end
 
 function settle.lapsed(q, lid)

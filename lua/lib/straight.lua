@@ -40,11 +40,27 @@ function straight.count(here, held, gone, soon, waiting, hooked)
     string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked))
 end
 
-function straight.keep(history, seq, messages, bytes, kept)
-  redis.call("HSET", KEYS[1], "counts", string.format("%d %d %d %d", history, seq, messages, bytes), ARGV[1], kept)
+-- `slot`: of the reader that is rung, and handed the hint `lid`.
+function straight.keep(history, seq, messages, bytes, kept, slot, lid)
+  local counts = string.format("%d %d %d %d", history, seq, messages, bytes)
+  if slot then
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, slot .. "!", "h " .. lid)
+  else
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
+  end
 end
 
--- Send one message while nobody waits. The reply; or nothing, and what was read if anything was.
+-- The slot of the first reader that waits and the key and channel of its bell, if that is plain and somebody listens: it
+-- takes whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
+function straight.listener(waiter)
+  local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
+  if not slot then return end
+  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  local listeners = redis.pcall("PUBSUB", "NUMSUB", "__keyspace@" .. database .. "__:" .. key)
+  if listeners[2] and listeners[2] ~= 0 then return slot, key end
+end
+
+-- Send one message, and ring the reader that waited longest. The reply; or nothing, and what was read if anything was.
 function straight.send()
   local text = ARGV[7]
   local flag = text and string.byte(text)
@@ -52,12 +68,22 @@ function straight.send()
   local meta, time, p = straight.read()
   local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p, "")
-  if not known or waiting == "1" then return nil, meta, time, p end
+  if not known then return nil, meta, time, p end
   local format = string.format
   local stamp = format("%d", now)
   local rec = stamp .. text
   local size = #rec
   if size > own.max_bytes then return nil, meta, time, p end
+  local waiter, slot, bell
+  if waiting == "1" then
+    waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
+    if waiter then
+      slot, bell = straight.listener(waiter)
+      if not slot then return nil, meta, time, p end
+    else
+      waiting = "0"
+    end
+  end
   local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
   if flag == 104 then
@@ -67,26 +93,34 @@ function straight.send()
   redis.call("ZADD", KEYS[4], "0", lid)
   straight.count(here + 1, held + size, gone, soon, waiting, hooked)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
-    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid))
+    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid), slot, lid)
+  if slot then
+    redis.call("ZREM", KEYS[9], waiter)
+    redis.pcall("SADD", bell, "1")
+    redis.pcall("DEL", bell)
+  end
   return { status.OK, known.incarnation, history, lid, "" }
 end
 
 -- Id, record and kind (record.free) of the first available message, or of that which the reader was rung for; nothing if
 -- there is none, or it is not plain, or was held before. With `again` also one that was; then its state.
 function straight.first(hint, again)
-  local lid = hint or redis.call("ZRANGE", KEYS[4], "0", "0")[1] -- what is plain and has no state is available
+  local lid = hint or redis.call("ZRANGE", KEYS[4], "0", "0")[1]
   local rec = lid and redis.call("HGET", KEYS[6], lid)
   local kind = rec and record.free[string.byte(rec, 14)]
   local state = kind and redis.call("HGET", KEYS[7], lid)
   if kind and (not state or again) then return lid, rec, kind, state end
 end
 
--- It is nobody else's now: takes back the reader's registration, and the message off the lists.
+-- It is nobody else's now: takes back the reader's registration, and the message off the lists. False, and nothing was
+-- changed, if it is not available: what is plain and has no state may have been claimed by a pipeline (lib/claim_pages)
+-- since the reader was rung for it.
 function straight.take(hint, waiter, lid, rec, kind)
+  if redis.call("ZREM", KEYS[4], lid) == 0 then return false end
   if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
   if kind == "named" then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
-  redis.call("ZREM", KEYS[4], lid)
+  return true
 end
 
 -- Take it away, and its lock and state.
@@ -110,13 +144,12 @@ function straight.receive()
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, kind = straight.first(hint)
   local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
-  if not lid or (left and not less) then return nil, meta, time, p end
-
+  local mine = lid and (less or not left) and straight.take(hint, waiter, lid, rec, kind)
+  if not mine then return nil, meta, time, p end
   if left then
     straight.drop(left)
     here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
   end
-  straight.take(hint, waiter, lid, rec, kind)
   local format, size = string.format, #rec
   local stamp, number = format("%d", now), format("%d", history)
   if mode == "take" then

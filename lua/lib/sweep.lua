@@ -3,7 +3,7 @@
 --- require "lib/record"
 --- require "lib/quota"
 --- require "lib/queue"
---- require lazy "lib/claim"
+--- require lazy "lib/claim_pages"
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
@@ -29,15 +29,20 @@ function sweep.pending(q)
       frame.touch()
     end
   end
+  claim_pages.load()
+  for _, book in ipairs(claim_pages.books(q)) do
+    if not sweep.received(q, { kind = "C", owner = book.owner, fence = book.seq }, known) then
+      claim_pages.unpack_all(q, book, "CP")
+    end
+  end
 end
 
 -- Is it a message of a claim that is committed? `known`: up to where each owner's are.
 function sweep.received(q, st, known)
   if string.byte(st.kind) ~= 67 then return false end
   if not known[st.owner] then
-    claim.load()
-    local c = claim.open(q, st.owner)
-    known[st.owner] = c and c.committed or -1
+    claim_pages.load()
+    known[st.owner] = claim_pages.committed(q, st.owner)
   end
   return tonumber(st.fence) <= known[st.owner]
 end
@@ -47,7 +52,8 @@ end
 -- fields would stop the server for 91 ms.
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
-  if #locked <= sweep.page and not q.hooked and not queue.is(q, "r")
+  claim_pages.load()
+  if #locked <= sweep.page and #claim_pages.books(q) == 0 and not q.hooked and not queue.is(q, "r")
     and limit == string.format("%014x", tonumber(frame.seq)) then
     return sweep.unlink(q, locked), false
   end
@@ -128,6 +134,7 @@ function sweep.doomed(q)
   end
   local entries, locked = position.read(q, ids), {}
   if #entries > 0 then return entries end
+  sweep.unpack(q)
   local from = 0
   repeat
     ids = redis.call("ZRANGE", q.l, from, from + sweep.page - 1)
@@ -138,4 +145,13 @@ function sweep.doomed(q)
     end
   until #ids == 0 or #locked > 0
   return locked
+end
+
+-- If there are packed pages, one becomes loose.
+function sweep.unpack(q)
+  claim_pages.load()
+  for _, book in ipairs(claim_pages.books(q)) do
+    local lowest = claim_pages.lowest(q, book)
+    if lowest then return claim_pages.unpack(q, book, lowest, "CN") end
+  end
 end

@@ -181,7 +181,8 @@ def claimed(
 
     def parse(status: int, payload: Payload) -> list[bytes]:
         _check(status, payload)
-        return payload
+        ids = b"".join(payload)
+        return [ids[at : at + 16] for at in range(0, len(ids), 16)]
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
     return Call("claim_read", queue.call, args, parse, changes=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mqredis import keys
 from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
+from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
@@ -24,11 +25,8 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
-_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+(?: (\d+))?")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
-#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
-NEVER = float(1 << 52)
 _META = {"schema": r"2", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
@@ -241,38 +239,6 @@ def owners(store: Store) -> Faults:
                 yield Fault("lock.owner", at(view, lid), text, edits)
 
 
-def claims(store: Store) -> Faults:
-    """What a data pipeline has claimed is locked for it, all of it, and nothing else is but what it has received and is
-    not removed yet (lua/lib/claim.lua)."""
-    for view in store.queues.values():
-        held: dict[str, int] = {}
-        for lid, record in view.records.items():
-            state = state_of(record)
-            if state is None or state.kind != "C":
-                continue
-            text = view.fields.get(f"claim:{state.owner}")
-            if record.deadline is None or record.deadline != _draining(text):
-                held[state.owner] = held.get(state.owner, 0) + 1
-            if text is None:
-                yield Fault("claim.owner", at(view, lid), f"claimed by {state.owner}, who has no claim")
-        for name, text in view.fields.items():
-            owner = name.removeprefix("claim:")
-            if owner == name:
-                continue
-            match = _CLAIM.fullmatch(text)
-            if match is None:
-                yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
-            elif int(match[1]) != held.get(owner, 0) and text.split(" ")[7] == "1":
-                have = held.get(owner, 0)
-                yield Fault("claim.count", f"{view.path} {name}", f"says {match[1]} messages, holds {have}")
-
-
-def _draining(text: str | None) -> float | None:
-    """Score of the messages that a claim has received and that are not all removed."""
-    match = _CLAIM.fullmatch(text or "")
-    return NEVER + int(match[2]) if match and match[2] else None
-
-
 # ---- queues --------------------------------------------------------------------------------------
 
 
@@ -374,7 +340,8 @@ Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, records, positions, timers, dedup, retries, topics, strays,
-    owners, claims, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles, waiters,
+    owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
+    waiters,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.
 CUT: frozenset[Check] = frozenset(
@@ -384,6 +351,7 @@ CUT: frozenset[Check] = frozenset(
         transactions,
         queue_list,
         claims,
+        claim_pages,
         queue_counters,
         meta_counters,
         hints,

@@ -171,7 +171,7 @@ NOTHING = InputPartition(None)
 
 def _locked(manager: QueueManager, path: str) -> list[bytes]:
     """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
-    key, found = part(manager, path, "l"), []
+    key, found = part(manager, path, "l"), _claimed(manager, path)
     states = part(manager, path, "s")
     for at in range(0, command(manager, "ZCARD", key), 5_000):
         ids = command(manager, "ZRANGE", key, at, at + 4_999)
@@ -179,6 +179,18 @@ def _locked(manager: QueueManager, path: str) -> list[bytes]:
         found += [
             lid for lid, text in zip(ids, kinds, strict=True) if text and text.split(b" ")[5][:1] != b"S"
         ]
+    return list(dict.fromkeys(found))  # a page may have been unpacked meanwhile
+
+
+def _claimed(manager: QueueManager, path: str) -> list[bytes]:
+    """Ids in the pages of claims (lua/lib/claim_pages). Those of unpacked pages stand among the others, too."""
+    states, found = part(manager, path, "s"), []
+    books = command(manager, "HGET", part(manager, path, "q"), "pages") or b""
+    for book in books.split(b";")[:-1]:
+        number, first, upto = book.split(b" ")[:3]
+        for k in range(int(first), int(upto)):
+            ids = command(manager, "HGET", states, b"c%s:%d" % (number, k)) or b""
+            found += [ids[at : at + 16] for at in range(0, len(ids), 16)]
     return found
 
 

@@ -22,6 +22,10 @@ from mqredis.spark.connection import SourceError, command, context_of, fields
 BATCH = 10_000
 
 
+#: What would be told of a message without a state that a pipeline has claimed: how often it was delivered.
+CLAIMED = b"1 0 0"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A queue in a queue manager."""
@@ -75,6 +79,9 @@ class Reader:
                     return None
         if builder.with_states:
             states = fields(self.manager, self._states, ids)
+            # In a packed page of a claim: without a state, since all would say the same.
+            if state == "locked":
+                states = [text or CLAIMED for text in states]
         large: dict[bytes, bytes] = {}
         if builder.with_body and any_large(flags(records)):
             apart = [lid for lid, record in zip(ids, records, strict=True) if any_large(record[13:14])]

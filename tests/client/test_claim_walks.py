@@ -14,6 +14,7 @@ import mqredis
 from mqredis.errors import ClaimLost
 from tests.client.test_claims import Pipeline
 from tests.support.backend import Backend
+from tests.support.claims import locked
 
 SEEDS = range(4)
 STEPS = 70
@@ -119,12 +120,10 @@ class Walk:
     def check(self) -> None:
         raw = self.any.raw
         assert raw.zrange(self.key("a"), 0, -1) == self.available
-        locked, open_ = (
-            set(raw.zrange(self.key("l"), 0, -1)),
-            [lid for side in self.sides for lid in side.open],
-        )
-        assert set(open_) <= locked
-        assert locked - set(open_) <= self.received
+        held = locked(raw, self.key("l").removesuffix(":l"))
+        open_ = {lid for side in self.sides for lid in side.open}
+        assert open_ <= held
+        assert held - open_ <= self.received
 
     def end(self) -> None:
         """All is committed: of what was received the journal has one copy each, but of what was purged before."""
@@ -133,7 +132,7 @@ class Walk:
             self.received.update(side.open)
             side.open = []
         self.check()
-        assert self.any.raw.zcard(self.key("l")) == 0
+        assert not locked(self.any.raw, self.key("l").removesuffix(":l"))
         with self.any.qm.open("orders;journal") as journal:
             copies = Counter(message.original_lookup_id for message in journal.browse())
         assert copies == Counter(int(lid, 16) for lid in self.received - self.purged)

@@ -273,11 +273,43 @@ def test_the_doctor_knows_what_is_being_removed(draining: Pipeline) -> None:
     right = draining.text
     for wrong in (right.rpartition(" ")[0], right.rpartition(" ")[0] + " 99"):
         draining.raw.hset(*draining.field, wrong)
-        assert {finding.code for finding in draining.qm.doctor().findings} == {"claim.count"}
+        assert {finding.code for finding in draining.qm.doctor().findings} == {"claim.count", "claim.pages"}
     draining.raw.hset(*draining.field, right + " x")
     assert "claim.malformed" in {finding.code for finding in draining.qm.doctor().findings}
     draining.raw.hset(*draining.field, right)
     draining.holds(2000, 1200)
+
+
+def test_the_doctor_knows_pages(pipeline: Pipeline) -> None:
+    """A packed message is where it belongs; a page of no claim, and a book that is wrong, are found."""
+    pipeline.fill(1600)
+    pipeline.claim(1, 1500, first=True)
+    pipeline.holds(1600, 1500)
+    key, states = pipeline.field[0], pipeline.field[0][:-1] + "s"
+    right = pipeline.raw.hget(key, "pages")
+    number = pipeline.known.number
+    ids = pipeline.raw.hget(states, f"c{number}:1")
+    assert len(ids) == 16 * 500
+
+    def codes() -> set[str]:
+        return {finding.code for finding in pipeline.qm.doctor().findings}
+
+    for field in (f"c{number}:2", "b77:0", "c"):
+        pipeline.raw.hset(states, field, ids)
+        assert codes() == {"stray.s"}
+        assert pipeline.qm.doctor(repair=True).findings
+        assert not pipeline.raw.hexists(states, field)
+    pipeline.holds(1600, 1500)
+    for wrong, code in (
+        (right.replace(b" 1500 ", b" 1400 "), "claim.pages"),
+        (right.replace(b"%d " % number, b"99 ", 1), "claim.pages"),
+        (b"what", "claim.malformed"),
+    ):
+        pipeline.raw.hset(key, "pages", wrong)
+        assert code in codes()
+    pipeline.raw.hset(key, "pages", right)
+    pipeline.raw.hdel(states, f"c{number}:1")
+    assert codes() == {"claim.count", "claim.pages", "position.lost"}
 
 
 def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 import mqredis
@@ -43,7 +45,7 @@ def qm(request):
     url = (
         request.getfixturevalue("redis_server").url
         if request.param == "real"
-        else f"memory://re-{id(request)}"
+        else f"memory://re-{uuid.uuid4().hex}"
     )
     with mqredis.connect(
         url, manager="rechecks", settings=Settings(test_clock=True, allow_volatile=True)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -103,6 +104,8 @@ class Walk:
         self.received: list[tuple[Unit, str, str]] = []  # queue and lookup id of what was received in one
         self.unit: Unit | None = None  # in which this call is
         self.step = ""
+        self.ears = self.stores[0].client.pubsub()
+        self.listens = False
         for store in self.stores:
             store.client.flushdb()
             store.stand(self.now)
@@ -119,6 +122,7 @@ class Walk:
         self.address["t;s"] = sub
 
     def close(self) -> None:
+        self.ears.close()
         for store in self.stores:
             store.client.close()
 
@@ -132,6 +136,17 @@ class Walk:
         one, other = [store.call(call, slot, sequence) for store in self.stores]
         assert one == other, self.step
         return one
+
+    def listen(self, wanted: bool) -> None:
+        """Somebody hears the bell of the first slot, or nobody does."""
+        if wanted is self.listens:
+            return
+        channel = KEYS.channel("1.1", 0)
+        change = self.ears.subscribe if wanted else self.ears.unsubscribe
+        change(channel)
+        while (said := self.ears.get_message(timeout=10)) is None or "subscribe" not in said["type"]:
+            pass  # what rings is not of interest
+        self.listens = wanted
 
     @staticmethod
     def locks(reply: Any) -> list[tuple[str, str]]:
@@ -147,12 +162,27 @@ class Walk:
         reply = self.both(read.receive(address, "lock", 1, grant="30000"), *self.token())
         (lock,) = self.locks(reply)
         self.both(read.settle(address, [("c", *lock)], 1000), *self.token())
+        self.plain_wake(message)
         self.plain_transactions(message)
         self.plain_transactions(codec.encode(Outgoing(body=b"x", correlation_id="c"), ""))
         assert self.stores[0].took == Counter(
-            {"straight.send": 1, "straight.receive": 1, "straight.settle": 1}
+            {"straight.send": 3, "straight.receive": 3, "straight.settle": 1}
             | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
         )
+
+    def plain_wake(self, message: tuple[bytes, bytes | None]) -> None:
+        """A send that rings a reader, and one that finds nobody where somebody had waited."""
+        address, waiter = self.address["q"], Waiter("D k0 -")
+        look = partial(read.receive, address, "take", waiter=waiter)
+        self.listen(True)
+        assert self.both(look(), *self.token("1.1"))[0] == Status.WAITING
+        waiter.ticket = "1"
+        for _ in range(2):
+            self.both(send.send(address, [message]), *self.token("1.2"))
+            self.same()
+            assert self.both(look(), *self.token("1.1"))[0] == 0
+        self.same()
+        self.listen(False)
 
     def plain_transactions(self, message: tuple[bytes, bytes | None]) -> None:
         """Sent in one transaction to two queues, taken, taken in one that is undone, taken and sent on, and taken."""
@@ -353,6 +383,7 @@ class Walk:
     def change(self) -> Call[Any]:
         """Properties that send calls the long way, and back."""
         dice = self.dice
+        self.listen(dice.random() < 0.7)
         if dice.random() < 0.5:
             return manager.update(KEYS, "throttled", dice.choice("0000000001"))
         name, values = dice.choice(

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
+from mqredis.operations import pipelines
+from mqredis.spark.connection import address, look, run
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +57,21 @@ def test_locked_and_delayed_messages_have_their_state(spark, qm, options, fill):
     assert [(row.lookup_id, row.delivery_count) for row in locked] == [(lock.lookup_id, 1)]
     assert read(spark, options, queue="orders", states="delayed").count() == 1
     lock.abort()
+
+
+def test_what_a_pipeline_has_claimed_is_locked(spark, qm, options, fill):
+    queue = fill(count=2300)
+    again = queue.lock(0)
+    again.abort()
+    seen = look(qm, "orders")
+    place, order = address(qm, "orders", seen.generation), Order(2100)
+    assert run(qm, pipelines.claim(place, "lake", "first", 1, order, True)).count == 2100
+    rows = read(spark, options, queue="orders").select("state", "lookup_id", "delivery_count").collect()
+    locked = {row.lookup_id: row.delivery_count for row in rows if row.state == "locked"}
+    assert len(locked) == 2100 == sum(row.state == "locked" for row in rows)
+    assert {lid for lid, count in locked.items() if count != 1} == {again.lookup_id}
+    assert locked[again.lookup_id] == 2
+    assert sum(row.state == "available" for row in rows) == 200 == len(rows) - 2100
 
 
 def test_filters_are_pushed_down_and_true(spark, options, fill):

@@ -1,0 +1,64 @@
+"""Invariants of the claims of data pipelines (see :mod:`mqredis.operations.invariants`)."""
+
+from __future__ import annotations
+
+import re
+
+from mqredis.operations.faults import Fault, Faults, at, state_of
+from mqredis.operations.snapshot import Store
+
+_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+(?: (\d+))?")
+_BOOKS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ \S+ \d+;)*")
+#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
+NEVER = float(1 << 52)
+
+
+def claims(store: Store) -> Faults:
+    """What a data pipeline has claimed is locked for it, all of it, and nothing else is but what it has received and is
+    not removed yet (lua/lib/claim.lua)."""
+    for view in store.queues.values():
+        held: dict[str, int] = {}
+        for lid, record in view.records.items():
+            state = state_of(record)
+            if state is None or state.kind != "C":
+                continue
+            text = view.fields.get(f"claim:{state.owner}")
+            if record.deadline is None or record.deadline != _draining(text):
+                held[state.owner] = held.get(state.owner, 0) + 1
+            if text is None:
+                yield Fault("claim.owner", at(view, lid), f"claimed by {state.owner}, who has no claim")
+        for name, text in view.fields.items():
+            owner = name.removeprefix("claim:")
+            if owner == name:
+                continue
+            match = _CLAIM.fullmatch(text)
+            if match is None:
+                yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
+            elif int(match[1]) != held.get(owner, 0) and text.split(" ")[7] == "1":
+                have = held.get(owner, 0)
+                yield Fault("claim.count", f"{view.path} {name}", f"says {match[1]} messages, holds {have}")
+
+
+def claim_pages(store: Store) -> Faults:
+    """The pages that are known of belong to claims, which hold what stands in them (lua/lib/claim_pages.lua)."""
+    for view in store.queues.values():
+        text = view.fields.get("pages", "")
+        if not _BOOKS.fullmatch(text):
+            yield Fault("claim.malformed", f"{view.path} pages", f"is {text!r:.60}")
+            continue
+        for line in text.split(";")[:-1]:
+            number, _, _, packed, loose, _, owner, _ = line.split(" ")
+            where, claim = f"{view.path} {owner}", view.fields.get(f"claim:{owner}", "").split(" ")
+            if number not in claim[3:4] + claim[9:]:
+                yield Fault("claim.pages", where, f"has pages under {number}, which is not its number")
+            elif number == claim[3] and claim[7:8] == ["1"] and claim[1] != claim[2]:
+                score, said = NEVER + int(number), int(packed) + int(loose)
+                have = sum(record.deadline == score for record in view.records.values())
+                if have != said:
+                    yield Fault("claim.pages", where, f"its pages say {said} messages, it holds {have}")
+
+
+def _draining(text: str | None) -> float | None:
+    """Score of the messages that a claim has received and that are not all removed."""
+    match = _CLAIM.fullmatch(text or "")
+    return NEVER + int(match[2]) if match and match[2] else None

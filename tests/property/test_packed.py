@@ -1,0 +1,382 @@
+"""Claims whose pages are packed (lua/lib/claim_pages.lua) against the same ones unpacked: before each call of a walk a
+copy of the database is made in which nothing is packed, and nothing will be. The call must be answered alike, at the
+same moment of a clock that stands still; and what is packed then must be, unpacked, what the copy holds."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from mqredis import codec
+from mqredis.commands import doctor, features, manager, pipelines, queues, read, send, transactions
+from mqredis.commands.common import Address
+from mqredis.commands.pipelines import Claim, Order
+from mqredis.commands.read import Waiter
+from mqredis.models import Outgoing, QueueProperties
+from mqredis.status import Status
+from mqredis.steps import Call
+from tests.property.packed import KEYS, Alone, Packed, forget_calls, forget_order, key
+from tests.property.test_straight import START
+from tests.support.backend import Backend
+
+FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
+OWNERS = ("lake", "sea")
+
+
+class Walk:
+    """Random calls on one queue that two pipelines claim."""
+
+    def __init__(self, backend: Backend, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.special = self.dice.choice((0.0, 0.0, 0.02, 0.12))  # how many of its messages ask for something
+        self.live, self.copy, self.twin = (Packed(backend.client(db=n), n != 1) for n in range(3))
+        self.now, self.sequence, self.step = START, 0, ""
+        self.most = 0  # messages that were packed at once
+        self.called: Counter[str] = Counter()
+        self.live.client.flushdb()
+        self.live.stand(self.now)
+        opening = manager.session_arguments(10**9, "run", True, "0" * 16)
+        self.both(Call("session_open", KEYS.admin(), opening, lambda *_: None), "", "")
+        created = self.call(queues.create(KEYS, "q", QueueProperties(max_message_bytes=100_000).model_dump()))
+        self.address = Address(KEYS, "q", created[3].decode())
+        opened = self.call(queues.open_handle(KEYS, ("q;s", "q"), "1", "all", "none"))
+        self.sub = Address(KEYS, "q;s", opened[3].decode())
+        self.call(queues.ensure(KEYS, ["q;journal"]))
+        self.address.bring(["q;journal"])
+
+    def close(self) -> None:
+        for store in (self.live, self.copy, self.twin):
+            store.client.close()
+
+    def both(self, call: Call[Any], slot: str, sequence: object) -> Any:
+        """Make a call, and compare."""
+        self.step = f"{call.script} {list(call.args)}"
+        self.copy.restore(self.live.loose()[0])
+        if self.removes(call):  # the pages that it removes are others: it is compared at its end
+            self.twin.restore(self.live.bytes())
+            assert self.through(self.twin, call) == self.through(self.copy, call), self.step
+            self.same(self.twin)
+            reply = self.live.call(call, slot, sequence)
+        else:
+            reply = self.live.call(call, slot, sequence)
+            assert reply == self.copy.call(call, slot, sequence), self.step
+            self.same(self.live)
+        self.called[call.script] += 1
+        return reply
+
+    def removes(self, call: Call[Any]) -> bool:
+        """Does it remove pages of a claim that is committed?"""
+        if call.script == "claim_release":
+            known = self.known(str(call.args[0]))
+            return known is not None and known.draining > 0
+        return call.script in ("claim_commit", "queue_delete")
+
+    @staticmethod
+    def through(store: Packed, call: Call[Any]) -> tuple[Any, int]:
+        """A call to its end: what it answers then, and how many messages it has told of."""
+        total = 0
+        for number in range(1000):
+            reply = store.call(call, "1.2", number + 1)
+            if reply[0] != Status.CONTINUE:
+                return (reply[0], total) if reply[0] else (reply[0], total + int(reply[3]))
+            total += int(reply[3])
+        raise AssertionError("it does not end")
+
+    def call(self, call: Call[Any]) -> Any:
+        if call.changes:
+            self.sequence += 1
+        return self.both(call, "1.1", self.sequence if call.changes else "")
+
+    def same(self, store: Packed) -> None:
+        (one, count), (other, none) = store.loose(), self.copy.loose()
+        for found in (one, other):
+            forget_order(found)
+            if store is self.twin:
+                forget_calls(found)
+        assert one == other, self.step
+        assert none == 0
+        self.most = max(self.most, count)
+
+    # ---- what happens ----------------------------------------------------------------------------
+
+    def any(self, part: str = "m") -> str:
+        """The id of some message, or of none."""
+        ids = sorted(lid for lid in self.live.client.hkeys(key(part)) if lid[:1] == b"0")
+        return self.dice.choice([*ids, b"0400000000000077"]).decode()
+
+    def known(self, owner: str) -> Claim | None:
+        text = self.live.client.hget(key("q"), f"claim:{owner}")
+        return Claim.parse(text.decode()) if text else None
+
+    def who(self, ahead: int) -> tuple[str, str, int]:
+        """An owner, its checkpoint and a sequence that are mostly right."""
+        dice = self.dice
+        owner = dice.choice(OWNERS)
+        known = self.known(owner)
+        lineage = known.lineage if known and dice.random() < 0.9 else dice.choice("xy")
+        sequence = known.committed + ahead if known else 1
+        return owner, lineage, sequence if dice.random() < 0.95 else dice.randrange(1, 5)
+
+    def send(self) -> Call[Any]:
+        dice = self.dice
+        count = dice.choice((1, 5, 14, 14))
+        fields: dict[str, Any] = {}
+        if dice.random() < self.special:
+            fields = dice.choice(
+                ({"correlation_id": "abc"}, {"time_to_be_received": 5.0}, {"delay": 1.0}, {"group_id": "g"})
+            )
+        if dice.random() < 0.2:
+            fields = {**fields, "priority": dice.randrange(8)}
+        size = 70_000 if dice.random() < 0.02 else dice.randrange(60)
+        bodies = [b"x" * (size + n % dice.choice((1, 3))) for n in range(count)]
+        return send.send(self.address, [codec.encode(Outgoing(body=body, **fields), "") for body in bodies])
+
+    def claim(self) -> Call[Any]:
+        dice = self.dice
+        owner, lineage, sequence = self.who(1)
+        bound = dice.choice(("", "", "", self.any()[2:]))
+        after = dice.choice(("", "", "", self.any()[2:]))
+        most = dice.choice((None, None, None, 300))
+        order = Order(dice.choice((3, 6, 20, 20, 40)), most, after, bound)
+        return pipelines.claim(self.address, owner, lineage, sequence, order, dice.random() < 0.8)
+
+    def claimed(self) -> Call[Any]:
+        dice = self.dice
+        return pipelines.claimed(self.address, *self.who(1), dice.randrange(12), dice.choice((1, 5, 12, 99)))
+
+    def commit(self) -> Call[Any]:
+        dice = self.dice
+        return pipelines.claim_commit(self.address, *self.who(dice.choice((0, 1, 1))))
+
+    def release(self) -> Call[Any]:
+        return pipelines.claim_release(self.address, self.dice.choice(OWNERS), self.dice.random() < 0.2)
+
+    def receive(self) -> Call[Any]:
+        mode = self.dice.choice(("lock", "take"))
+        grant = self.dice.choice(("1500", "30000")) if mode == "lock" else ""
+        if self.dice.random() < 0.5:
+            return read.receive(self.address, mode, self.dice.choice((1, 2, 9)), grant=grant)
+        # It was rung for a message that somebody may have by now.
+        self.live.client.hset(KEYS.admin().keys[0], "1.1!", f"h {self.any()}")
+        return read.receive(self.address, mode, 1, grant=grant, waiter=Waiter("D k0 ", "1"))
+
+    def settle(self) -> Call[Any]:
+        """Also of what pipelines hold, by their fence and by others."""
+        dice, found = self.dice, []
+        fences = [str(n) for n in range(4)]
+        for part in ("s", "m", "m"):
+            lid = self.any(part)
+            text = self.live.client.hget(key("s"), lid)
+            fence = text.split(b" ")[-1].decode() if text and dice.random() < 0.7 else dice.choice(fences)
+            found.append((dice.choice("cajx"), fence, lid))
+        return read.settle(self.address, found[: dice.choice((1, 3))], 1000)
+
+    def lookup(self) -> Call[Any]:
+        dice = self.dice
+        mode = dice.choice(("peek", "peek", "take", "lock"))
+        seek = dice.choice(("current", "current", "current", "next", "previous", "first", "last"))
+        grant = "30000" if mode == "lock" else ""
+        return read.lookup(self.address, mode, seek, self.any(), grant=grant, allow_peek=dice.random() < 0.3)
+
+    def peek(self) -> Call[Any]:
+        cursor = self.dice.choice(("", "U" + self.any(), "R" + self.any()))
+        return read.peek(self.address, self.dice.choice((1, 30)), cursor=cursor)
+
+    def purge(self) -> Call[Any]:
+        return read.purge(self.address)
+
+    def move(self) -> Call[Any]:
+        return read.move(self.address, self.sub, self.any())
+
+    def look(self) -> Call[Any]:
+        return pipelines.look(self.address, self.dice.choice(("", *OWNERS)), bands=True)
+
+    def claims(self) -> Call[Any]:
+        return pipelines.claims(self.address)
+
+    def info(self) -> Call[Any]:
+        return queues.info(KEYS, ["q", "q;s"])
+
+    def stats(self) -> Call[Any]:
+        return features.statistics(KEYS, "q")
+
+    def wait(self) -> None:
+        self.now += self.dice.choice((1, 7, 1000, 2000))
+        self.live.stand(self.now)
+
+    def change(self) -> Call[Any]:
+        return queues.update(KEYS, "q", {"journaling": self.dice.random() < 0.4})
+
+    def audit(self) -> None:
+        """What the doctor looks at."""
+        self.copy.restore(self.live.loose()[0])
+        told = []
+        for store in (self.live, self.copy):
+            rows = self.rows(store.call(doctor.audit(KEYS, ["q", "q;s"], ""), "", ""))
+            told.append(sorted(repr(row) for row in rows if row[0] in "MOXB"))
+        assert told[0] == told[1]
+        assert not [row for row in told[0] if row.startswith("('O'")]
+
+    @staticmethod
+    def rows(reply: Any) -> list[Any]:
+        page = doctor.audit(KEYS, ["q"], "").parse(0, reply[3:])
+        assert page.place == ""
+        return page.rows
+
+    def go(self) -> None:
+        kinds: dict[Callable[[], Call[Any] | None], float] = {
+            self.send: 10, self.claim: 10, self.claimed: 6, self.commit: 8, self.release: 1.5, self.receive: 2,
+            self.settle: 4, self.lookup: 6, self.peek: 2, self.purge: 1, self.move: 2, self.look: 2, self.claims: 1,
+            self.info: 2, self.stats: 2, self.wait: 1, self.change: 1,
+            self.audit: 2,
+        }  # fmt: skip
+        call = self.dice.choices(list(kinds), list(kinds.values()))[0]()
+        if call is not None:
+            self.call(call)
+            if call.changes and self.dice.random() < 0.1:
+                self.both(call, "1.1", self.sequence)
+
+    def end(self) -> None:
+        """All that is claimed is committed or given back, or goes with the queue; no page is left then."""
+        way = self.dice.choice(("commit", "release", "delete"))
+        if way == "delete":
+            self.last(queues.delete(KEYS, ["q", "q;s", "q;journal"], []))
+            return
+        for owner in OWNERS:
+            known = self.known(owner)
+            if known and way == "commit":
+                self.last(pipelines.claim_commit(self.address, owner, known.lineage, known.sequence))
+            if known:  # such as could not be committed, too
+                self.last(pipelines.claim_release(self.address, owner, True))
+        names = [*self.live.client.hkeys(key("q")), *self.live.client.hkeys(key("s"))]
+        assert not [name for name in names if name == b"pages" or re.match(rb"[bc]\d+:\d+$", name)]
+
+    def last(self, call: Call[Any]) -> None:
+        while self.call(call)[0] == Status.CONTINUE:
+            continue
+
+
+@pytest.mark.timeout(1800 if FULL else 300)
+def test_packed_claims_are_what_unpacked_ones_are(backend: Backend) -> None:
+    walks, steps = (300, 400) if FULL else (4, 300) if backend.kind == "real" else (1, 150)
+    seed, most, called = random.randrange(10**6), 0, Counter[str]()
+    for number in range(walks):
+        walk = Walk(backend, seed + number)
+        walk.special = walk.special if number else 0.0
+        try:
+            for _ in range(steps):
+                walk.go()
+            walk.end()
+        except (AssertionError, redis.RedisError) as error:
+            pytest.fail(f"seed {seed + number}: {walk.step}\n{error!r}")
+        finally:
+            walk.close()
+        most = max(most, walk.most)
+        called += walk.called
+    print(f"seed {seed}: {dict(called)}, {most} packed at once")
+    assert most > 0
+
+
+def test_a_large_claim_is_packed(backend: Backend) -> None:
+    """The way that the walk compares is the way that is taken: of plain messages nothing is locked one by one."""
+    alone = Alone(backend)
+    message = codec.encode(Outgoing(body=b"x"), "")
+    alone.call(send.send(alone.address, [message] * 20))
+    ids = alone.client.zrange(key("a"), 0, -1)
+    answers = [alone.claim(20)[:1] for _ in range(4)]
+    assert answers == [[Status.CONTINUE]] * 3 + [[0]]
+    assert not alone.client.exists(key("l"), key("a"))
+    assert sorted(alone.client.hkeys(key("s"))) == [
+        b"%s1:%d" % (f, n) for f in (b"b", b"c") for n in range(4)
+    ]
+    for offset in range(20):
+        assert alone.read(offset, 7) == ids[offset : offset + 7]
+    assert [alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))[3] for _ in range(4)] == [
+        6,
+        6,
+        6,
+        2,
+    ]
+    assert not alone.client.exists(key("m"), key("s"))
+    assert alone.client.hget(key("q"), "counts").startswith(b"0 0 20 ")
+    assert not alone.client.hexists(key("q"), "pages")
+    alone.client.close()
+
+
+@pytest.mark.parametrize("way", ["commit", "release"])
+def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: str) -> None:
+    alone = Alone(backend)
+    message = codec.encode(Outgoing(body=b"x"), "")
+    alone.call(send.send(alone.address, [message] * 20))
+    ids = alone.client.zrange(key("a"), 0, -1)
+    alone.claim(20)
+    found, _ = alone.store.loose()
+    del found[key("q").encode()][b"pages"]
+    found[key("s").encode()] = {k: v for k, v in found[key("s").encode()].items() if k[:1] == b"0"}
+    alone.store.restore(found)
+    while alone.claim(20)[0] == Status.CONTINUE:
+        assert not alone.client.hexists(key("q"), "pages")
+    assert [alone.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
+    command = (
+        pipelines.claim_commit(alone.address, "lake", "x", 1)
+        if way == "commit"
+        else pipelines.claim_release(alone.address, "lake", True)
+    )
+    while alone.call(command)[0] == Status.CONTINUE:
+        continue
+    assert alone.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
+    assert not alone.client.exists(key("l"))
+    alone.client.close()
+
+
+@pytest.mark.parametrize("mode", ["lock", "take", "tx"])
+def test_a_reader_that_is_rung_is_not_given_what_a_pipeline_has_claimed(backend: Backend, mode: str) -> None:
+    """A hint names a message that may be plain and without a state, and yet not available."""
+    alone, tx = Alone(backend, mode == "tx"), mode == "tx"
+    message = codec.encode(Outgoing(body=b"x"), "")
+    fence = alone.call(send.send(alone.address, [message] * 3, "s" * tx, "+30000" * tx))[4].decode()
+    if tx:
+        assert alone.call(transactions.end(KEYS, "s", fence, "commit", ["q"]))[0] == 0
+    (first, *_) = alone.client.zrange(key("a"), 0, -1)
+    assert alone.claim(3)[0] == 0
+    before = alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))
+    alone.client.hset(KEYS.admin().keys[0], "1.1!", b"h " + first)
+    grant = {"lock": "30000", "take": "", "tx": "+30000"}[mode]
+    looked = read.receive(alone.address, mode, 1, owner="t" * tx, grant=grant, waiter=Waiter("D k0 ", "1"))
+    assert alone.call(looked)[0] == Status.WAITING
+    assert (alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))) == before
+    assert not alone.client.exists(key("l"))
+    for seek in ("current", "first", "next"):
+        looked = read.lookup(alone.address, mode, seek, first.decode(), owner="t" * tx, grant=grant)
+        assert alone.call(looked)[0] == Status.MESSAGE_NOT_FOUND
+    alone.client.close()
+
+
+@pytest.mark.parametrize("field", ["c1:1", "b1:1", "pages", "0400000000000003"])
+def test_a_page_that_is_lost_is_a_gap(backend: Backend, field: str) -> None:
+    """Of a lost page no part can be read, and what is left of the claim can still be received."""
+    alone = Alone(backend)
+    message = codec.encode(Outgoing(body=b"x"), "")
+    alone.call(send.send(alone.address, [message] * 20))
+    while alone.claim(20)[0] == Status.CONTINUE:
+        continue
+    if field[0] == "0":  # unpacked, and one of them is not locked any more
+        alone.store.restore(alone.store.loose()[0])
+        alone.client.zrem(key("l"), field)
+    else:
+        alone.client.hdel(key("q" if field == "pages" else "s"), field)
+    command = pipelines.claimed(alone.address, "lake", "x", 1, 5, 7)
+    reply = alone.call(command)
+    assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap") or field == "b1:1"
+    for _ in range(10):
+        reply = alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))
+    assert reply[0] == 0
+    assert not alone.client.hexists(key("q"), "pages")
+    alone.client.close()
