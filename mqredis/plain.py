@@ -12,7 +12,8 @@ _TEXTS = frozenset(("correlation_id", "message_id", "group_id", "response_queue"
 _VALUES = frozenset((str, int, float, bool, bytes, type(None)))
 
 
-#: Given the fields: what a message with them has, as ``lazy`` takes it; None: that is for pydantic to say.
+#: Given the fields: what a message with them has, as ``lazy`` takes it, which is the same dict; None: that is for
+#: pydantic to say, and nothing was changed.
 Plain = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -21,7 +22,6 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
     full, bare = rest(defaults), rest(defaults, "properties")  # with properties given, and without
 
     def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
-        values = {**fields, PENDING: bare}
         for name, value in fields.items():
             kind = type(value)
             if name == "properties":
@@ -31,8 +31,6 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
                     kind = type(item)
                     if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
                         return None  # not even a number, or infinite
-                values[name] = value.copy()
-                values[PENDING] = full
             elif name in _TEXTS:
                 if kind is not str:
                     return None
@@ -47,8 +45,12 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
                     return None
             else:
                 return None
-        if "properties" not in values:
-            values["properties"] = {}
-        return values
+        if "properties" in fields:
+            fields["properties"] = fields["properties"].copy()
+            fields[PENDING] = full
+        else:
+            fields["properties"] = {}
+            fields[PENDING] = bare
+        return fields
 
     return plain

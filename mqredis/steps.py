@@ -41,8 +41,9 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
-    #: So many of ``args`` are the same in most calls: a driver may keep them packed.
+    #: So many of ``args`` are the same in most calls, at the beginning and at the end: a driver may keep them packed.
     fixed: int = 0
+    ending: int = 0
 
 
 @dataclass(slots=True)

@@ -63,8 +63,40 @@ def _default(_: dict[str, Any], pending: Any, name: str) -> Any:
     return pending[2][name]
 
 
+class _Field:
+    """Finds a field of a lazy model that is asked for. What is there already is read past this: nothing is set here.
+
+    Without it Python would word an error of a name that is missing before it asked ``__getattr__``.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, _: object = None) -> Any:
+        if model is None:
+            raise AttributeError(self._name)  # as pydantic has it: a class has no fields
+        fields = present(model)
+        pending = fields.get(PENDING)
+        if pending is None:
+            if self._name in fields:
+                return fields[self._name]  # another thread was quicker
+            raise AttributeError(self._name)
+        try:
+            return pending[1](fields, pending, self._name)
+        except KeyError:
+            return model.__dict__[self._name]
+
+
 class Lazy(BaseModel):
     """A model that may be made by :func:`lazy`. Nobody sees the difference: who asks for all fields gets them all."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name in cls.__pydantic_fields__:
+            setattr(cls, name, _Field(name))
 
     if not TYPE_CHECKING:  # a type checker would take any name for a field
 
@@ -83,15 +115,7 @@ class Lazy(BaseModel):
             put(self, fields)
 
         def __getattr__(self, name: str) -> Any:
-            fields = present(self)
-            pending = fields.get(PENDING)
-            if pending is None:
-                return super().__getattr__(name)
-            try:
-                return pending[1](fields, pending, name)
-            except KeyError:
-                pass
-            if name in _SLOTS or name in type(self).__pydantic_fields__:
-                fields = self.__dict__
-                return fields[name] if name in fields else object.__getattribute__(self, name)
+            if name in _SLOTS and PENDING in present(self):
+                self.__dict__  # noqa: B018 - gives it all it is to have
+                return object.__getattribute__(self, name)
             return super().__getattr__(name)

@@ -82,9 +82,7 @@ function straight_tx.receive()
   local told, size = straight_tx.told(rec, state)
   if not told then return nil, meta, time, p end
   local deadline, fence, count, session = straight_tx.open(id, ARGV[7], now, history)
-  if not deadline then return nil, meta, time, p end
-
-  straight.take(hint, waiter, lid, rec, kind)
+  if not deadline or not straight.take(hint, waiter, lid, rec, kind) then return nil, meta, time, p end
   local sooner = straight_tx.lease(deadline, lid, told .. " " .. size .. " RN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "R", lid)
   if sooner then straight.count(here, held, gone, sooner, waiting, hooked) end

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from mqredis.asyncio.browser import Browser
 from mqredis.asyncio.cursor import Cursor
@@ -20,7 +20,6 @@ from mqredis.operations import browser, cursor, groups, lookup, peek, queue, rec
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
-from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from mqredis.asyncio.manager import QueueManager
     from mqredis.asyncio.transaction import Transaction
 
-R = TypeVar("R")
 log = logging.getLogger("mqredis")
 
 
@@ -39,6 +37,7 @@ class Queue:
     def __init__(self, manager: QueueManager, handle: Handle) -> None:
         self._manager = manager
         self._handle = handle
+        self._run = manager._run
         self._gathers = not (handle.elements or handle.topic)
         self._gathering: Gathering | None = None
 
@@ -279,7 +278,7 @@ class Queue:
         """
         settling = receive.settling(self._handle, settle)
         try:
-            locks = await self._manager._run(
+            locks = await self._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:
@@ -360,9 +359,6 @@ class Queue:
         if not self._handle.closed:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))
-
-    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
-        return self._manager._run(operation)
 
     def _gather(self) -> Gathering:
         found = self._gathering

@@ -62,7 +62,7 @@ class Queue:
         operation = send.send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return self._manager._run(operation)
+        return self._run(operation)
 
     def send_many(
         self,
@@ -263,7 +263,7 @@ class Queue:
         """
         settling = receive.settling(self._handle, settle)
         try:
-            locks = self._manager._run(
+            locks = self._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:
@@ -344,6 +344,7 @@ class Queue:
             self._run(queue.close_handle(self._handle))
 
     def _run(self, operation: Operation[R]) -> R:
+        # The manager's own may be replaced at any time: mqredis.prometheus.Meter measures by that.
         return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:

@@ -104,7 +104,7 @@ def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes,
         head += more
         priority = fields.get("priority", 3)
     if transaction:
-        head += "\x03T" + escape(transaction)
+        head += "\x03T" + (transaction if transaction.isprintable() else escape(transaction))
     flag = 1 if special else 0
     if (correlation := fields.get("correlation_id")) is not None:
         text = identifier(correlation, "correlation_id")

@@ -40,12 +40,15 @@ class Address:
     path: str
     generation: str = ""
     call: KeySet = field(init=False)
+    #: The queue itself, then the parent whose quota it counts in.
+    family: tuple[str, ...] = field(init=False)
     #: Queues beside it that a script has asked for: journals, dead letters, administration queues, subscribers.
     beside: tuple[str, ...] = ()
     #: The queues named first, where it is not the family.
     first: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self.family = self.first or _family(self.path)
         self.call = self.manager.call(*self.family, *self.beside)
 
     def bring(self, paths: Sequence[str]) -> None:
@@ -56,13 +59,10 @@ class Address:
         self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
         self.call = self.manager.call(*self.family, *self.beside)
 
-    @property
-    def family(self) -> tuple[str, ...]:
-        """The queue itself, then the parent whose quota it counts in."""
-        if self.first:
-            return self.first
-        parent, semicolon, _ = self.path.partition(";")
-        return (self.path, parent) if semicolon and not keys.own_quota(self.path) else (self.path,)
+
+def _family(path: str) -> tuple[str, ...]:
+    parent, semicolon, _ = path.partition(";")
+    return (path, parent) if semicolon and not keys.own_quota(path) else (path,)
 
 
 #: By itself: a look into an enumeration costs as much as a call.

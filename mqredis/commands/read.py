@@ -123,16 +123,18 @@ def receive(
     args: list[Arg] = [
         queue.generation, mode, str(count), owner, grant, cursor, wait.member, wait.ticket, match
     ]  # fmt: skip
-    fixed = 0 if owner or cursor or wait.member or match else 9
+    ending = 0
     if settle:
         settled = runs(settle)
         args.append(str(len(settled) // 3))
         args += settled
-        if fixed and len(settled) == 3 and settled[0] == "c":
-            fixed = 11  # most settle the last, with a commit
+        fixed = 11 if len(settled) == 3 and settled[0] == "c" else 9  # most settle the last, with a commit
     else:
         args.append("0")
-    return Call("receive", queue.call, args, _parse_receive, True, fixed)
+        fixed, ending = (3, 5) if owner else (10, 0)
+    if cursor or wait.member or match:
+        fixed = ending = 0
+    return Call("receive", queue.call, args, _parse_receive, True, fixed, ending)
 
 
 def settles(args: Sequence[Arg]) -> bool:

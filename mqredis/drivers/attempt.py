@@ -96,15 +96,15 @@ class Attempt:
             return Next.TOUCH
         return DONE if run.slot.session is core.session else Next.RENEW
 
-    def at_once(self, run_id: str | None) -> bool:
-        """Is there nothing to do before it is sent over a connection to the server ``run_id``?"""
+    def begun(self, run_id: str | None, now: float) -> bool:
+        """The first try begins only now, with a request that was packed before. False: something has to be done before
+        it is sent over a connection to the server ``run_id``."""
         run, core = self.run, self.core
-        return run is not None and run_id == core.run_id and run.slot.session is core.session
-
-    def begun(self, now: float) -> None:
-        """The first try begins only now, with a request that was packed before."""
-        self.deadline = now + self.core.patience
-        self.floor = self.core.history
+        if run is None or run_id != core.run_id or run.slot.session is not core.session:
+            return False
+        self.deadline = now + core.patience
+        self.floor = core.history
+        return True
 
     def _count_renewal(self) -> None:
         self.renewals += 1
@@ -129,14 +129,14 @@ class Attempt:
             if call.script == "session_open":
                 call.args = core.open_args(self.server)
         elif call.changes:
-            token = run.slot.packed + bulk(str(run.slot.last + 1).encode())
+            token = run.slot.packed + bulk(b"%d" % (run.slot.last + 1))
         else:
             token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
         form = core.forms.get(call.script) or core.script(call.script)
-        request = pack(call.keys, form, token, call.args, call.fixed)
+        request = pack(call.keys, form, token, call.args, call.fixed, call.ending)
         if self.ack is not None and self.ack.early:
             request.append(self.ack.request())
         return request

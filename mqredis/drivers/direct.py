@@ -58,11 +58,14 @@ class Direct:
         try:
             for part in request:
                 self.send(part)
-            while (reply := self._gets()) is False:  # which no reply is
+            # What is asked now cannot be here yet; the second reply of an earlier request can.
+            reply = False if request else self._gets()
+            while reply is False:  # which no reply is
                 count = self._recv(self._buffer)
                 if not count:
                     raise rx.ConnectionError("the server closed the connection")
                 self._feed(self._buffer, 0, count)
+                reply = self._gets()
         except (TimeoutError, BlockingIOError):
             raise rx.TimeoutError(_SILENT) from None
         if isinstance(reply, Exception):

@@ -36,10 +36,9 @@ class Early:
         link = self._backend.take()
         if link is None:
             return
-        if not attempt.at_once(link.run_id):
+        if not attempt.begun(link.run_id, monotonic()):
             self._backend.release(link)
             return
-        attempt.begun(monotonic())
         # First, so that whoever is interrupted from here on knows that it may have left this process.
         attempt.sent, self.link = True, link
         try:
@@ -61,9 +60,8 @@ class Early:
 
     def drop(self) -> None:
         """Nobody will read its reply: its connection is closed, and what it did is not known."""
-        link = self.take()
-        if link is not None:
-            self._backend.discard(link)
+        if self.link is not None:
+            self._backend.discard(self.take())
             self.attempt.abandon()
 
 

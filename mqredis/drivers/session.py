@@ -309,22 +309,24 @@ class Core:
     def accept(self, reply: Any, floor: int) -> tuple[int, Payload]:
         """Check a reply against what was known when its call was sent; status and payload."""
         try:
-            status = int(reply[0])
-            if reply[1] == self._incarnation:
-                history = int(reply[2])
+            status, incarnation, known, *payload = reply
+            if type(status) is not int:
+                status = int(status)
+            if incarnation == self._incarnation:
+                history = known if type(known) is int else int(known)
                 if history >= floor:
                     if history > self.history:
                         self.history = history
-                    return status, reply[3:]
+                    return status, payload
         except (TypeError, ValueError, IndexError):
             raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None
         if status >= _BAND:
             # A refusal that is sent before the manager was read carries no incarnation.
-            if status in (EXPIRED, REUSED) and not reply[1]:
-                return status, reply[3:]
-            if reply[1] in (b"", self._incarnation):
-                self._refuse(status, reply[3:])
-        if reply[1] != self._incarnation:
+            if status in (EXPIRED, REUSED) and not incarnation:
+                return status, payload
+            if incarnation in (b"", self._incarnation):
+                self._refuse(status, payload)
+        if incarnation != self._incarnation:
             raise self.gone()
         with self._lock:
             self.history = history

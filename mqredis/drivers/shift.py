@@ -37,8 +37,11 @@ class Alarm:
     def set(self) -> None:
         """Raise it."""
         self._up = True
-        if self.reader:
-            self._shift.nudge(self.reader)
+        reader = self.reader
+        if reader:
+            # What the reader itself hears needs no nudge.
+            if reader != self._shift.hearing or reader != threading.get_ident():
+                self._shift.nudge()
         else:
             self.wake()
 
@@ -71,7 +74,7 @@ class Shift:
         self._reader: Alarm | None = None
         self._sleepers: dict[Alarm, None] = {}
         #: The thread that is at it just now.
-        self._hearing = 0
+        self.hearing = 0
         #: How much has been heard, and how much of it when that was last asked.
         self.news = 0
         self._known = 0
@@ -91,7 +94,7 @@ class Shift:
         """
         end = time.monotonic() + seconds
         try:
-            while not alarm.is_set():
+            while not alarm._up:
                 left = end - time.monotonic()
                 if left <= 0:
                     return False
@@ -121,7 +124,8 @@ class Shift:
             self._sleepers.pop(alarm, None)
             if self._reader is alarm:
                 self._reader = None
-                self._appoint()
+                if self._sleepers:
+                    self._appoint()
 
     def _appoint(self) -> None:
         """Wake one who still sleeps, to read. Under the lock."""
@@ -137,7 +141,7 @@ class Shift:
             poll.register(ear.number, select.POLLIN)
             if self._pipe is not None:
                 poll.register(self._pipe[0], select.POLLIN)
-            while not alarm.is_set() and self._ear is ear:
+            while not alarm._up and self._ear is ear:
                 left = end - time.monotonic()
                 if left <= 0:
                     return
@@ -150,7 +154,7 @@ class Shift:
             alarm.reader = 0
 
     def _hear(self, ear: Ear) -> None:
-        self._hearing = threading.get_ident()
+        self.hearing = threading.get_ident()
         try:
             for message in ear.take():
                 self.news += 1
@@ -163,14 +167,12 @@ class Shift:
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._hearing = 0
+            self.hearing = 0
 
     # ---- those who disturb them ------------------------------------------------------------------
 
-    def nudge(self, reader: int = 0) -> None:
-        """Let the reader look at its alarm. What the reader itself hears needs no nudge."""
-        if reader and reader == self._hearing == threading.get_ident():
-            return
+    def nudge(self) -> None:
+        """Let the reader look at its alarm."""
         with self._nudging:
             if self._pipe is not None:
                 with suppress(BlockingIOError):  # full: it will look

@@ -70,7 +70,7 @@ class Together(Generic[W, A]):
         self._driver = driver
         self._many = many
         self._fit = fit
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.under_way = False
         self._gathered: deque[Waiting[W, A]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class Together(Generic[W, A]):
 
     async def join(self, wish: W) -> A:
         """With the next call."""
-        one: Waiting[W, A] = Waiting(wish, self._loop.create_future())
+        one: Waiting[W, A] = Waiting(wish, self.loop.create_future())
         self._gathered.append(one)
         try:
             return await one.future
@@ -94,10 +94,10 @@ class Together(Generic[W, A]):
         gathered = self._gathered
         while gathered and gathered[0].future.done():
             gathered.popleft()
-        if not gathered or self._loop.is_closed():
+        if not gathered or self.loop.is_closed():
             return False
         # A task of its own, which no caller's cancellation ends; and of no caller's context.
-        self._task = self._loop.create_task(self._carry(), name="mqredis-together", context=Context())
+        self._task = self.loop.create_task(self._carry(), name="mqredis-together", context=Context())
         return True
 
     async def _carry(self) -> None:

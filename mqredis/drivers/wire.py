@@ -56,12 +56,13 @@ def _head(keys: KeySet, form: Form) -> bytes:
 
 
 def pack(
-    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0
+    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0, ending: int = 0
 ) -> list[bytes | memoryview]:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
     Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set; so are the
-    first ``fixed`` arguments, which are the same in many. ``token`` is the already packed pair of slot and sequence.
+    first ``fixed`` arguments and the last ``ending``, which are the same in many. ``token`` is the already packed pair
+    of slot and sequence.
     """
     kept = keys.packed
     head = kept.get(form.name)
@@ -77,23 +78,29 @@ def pack(
         words = tuple(args[:fixed])
         parts.append(kept.get(words) or _keep(kept, words))
         args = args[fixed:]
+    after = b""
+    if ending:
+        words = tuple(args[-ending:])
+        after = kept.get(words) or _keep(kept, words)
+        args = args[:-ending]
     if len(args) > _SINGLE and hiredis is not None:
         try:
             rest = hiredis.pack_command(digits(args))
         except (TypeError, UnicodeError):
             pass  # a subclass of str or bytes, which our own loop takes
         else:
-            parts.append(memoryview(rest)[len(b"*%d\r\n" % len(args)) :])
-            return [b"".join(parts)] if len(rest) < JOINED else [b"".join(parts[:-1]), parts[-1]]
-    large, add = 0, parts.append
+            parts += (memoryview(rest)[len(b"*%d\r\n" % len(args)) :], after)
+            return [b"".join(parts)] if len(rest) < JOINED else [b"".join(parts[:-2]), *parts[-2:]]
+    large = 0
     for arg in args:
         data = arg if type(arg) is bytes else arg.encode() if type(arg) is str else _octets(arg)
         size = len(data)
         if size >= LARGE:
             large += size
-        add(_SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
-        add(data)
-        add(b"\r\n")
+        parts.append(_SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
+        parts.append(data)
+        parts.append(b"\r\n")
+    parts.append(after)
     return _gather(parts) if large >= JOINED else [b"".join(parts)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
 from mqredis import codec
@@ -18,7 +19,7 @@ from mqredis.errors import (
     TransactionSequence,
 )
 from mqredis.keys import ManagerKeys
-from mqredis.models import Access, Message, Outgoing, Share
+from mqredis.models import Access, Message, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
@@ -49,16 +50,14 @@ class Context:
     transactions: int = 0
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
-    #: Of the settings, which take longer to ask: the lease of a lock and the most that a message may take.
+    #: Of the settings, which take longer to ask: the lease of a lock.
     lease_ms: int = field(init=False)
-    max_message_bytes: int = field(init=False)
     #: What the client still has in hand, for its close.
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
     units: WeakSet[UnitOfWork] = field(default_factory=WeakSet)
 
     def __post_init__(self) -> None:
         self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
-        self.max_message_bytes = self.settings.max_message_bytes
 
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
         """Note a new unit of work."""
@@ -73,16 +72,15 @@ class Context:
             messages.append(codec.decode(path, incarnation, lookup_id, state, record, taken))
         return messages if self.sealer is None else self._opened(self.sealer, messages)
 
-    def sealed(self, message: Outgoing) -> Outgoing:
-        """The message as it is sent."""
+    def sealed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a message as it is sent."""
         if self.sealer is None:
-            return message
-        if message.segment or message.last_segment:
+            return fields
+        if fields.get("segment") or fields.get("last_segment"):
             raise InvalidArgument(
                 "segments are joined by their lengths, which sealing changes: send the body whole"
             )
-        body = self.sealer.seal(message.body, self.keys.manager.encode())
-        return message.model_copy(update={"body": body})
+        return {**fields, "body": self.sealer.seal(fields.get("body", b""), self.keys.manager.encode())}
 
     def _opened(self, sealer: Sealer, messages: list[Message]) -> list[Message]:
         opened, broken = [], ""
@@ -148,6 +146,7 @@ class Handle:
     access: Access
     share: Share
     flags: str
+    #: The most that a message sent through it may take: what queue and settings allow.
     max_message_bytes: int
     closed: bool = False
     #: The last read had to wait: the next one registers its waiter at once.
@@ -230,8 +229,7 @@ class UnitOfWork:
         self.fence = fence
         address = handle.address
         if address.path not in self.paths:
-            for path in address.family:
-                self.paths[path] = None
+            self.paths.update(dict.fromkeys(address.family))
 
 
 def unit_of(transaction: object) -> UnitOfWork | None:
@@ -263,7 +261,7 @@ def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
     """Id and grant of the transaction a call runs in, or two empty texts."""
     if unit is None:
         return "", ""
-    if unit.context.keys.tag != handle.context.keys.tag:
+    if unit.context is not handle.context and unit.context.keys.tag != handle.context.keys.tag:
         raise InvalidArgument("the transaction belongs to another queue manager")
     return unit.id, unit.grant()
 

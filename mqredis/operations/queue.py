@@ -164,7 +164,8 @@ def open_handle(
         commands.open_handle(context.keys, address.family, number, access.value, mode)
     )
     address.generation = opened.generation
-    handle = Handle(context, address, number, access, share, opened.flags, opened.max_message_bytes)
+    limit = min(opened.max_message_bytes, context.settings.max_message_bytes)
+    handle = Handle(context, address, number, access, share, opened.flags, limit)
     context.opened.add(handle)
     handle.selector = selected
     return handle

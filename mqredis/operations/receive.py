@@ -143,7 +143,7 @@ def _look(
     waiter: Waiter | None,
     place: str = "",
 ) -> Call[Found]:
-    owner, grant = owner_of(handle, unit)
+    owner, grant = owner_of(handle, unit) if unit else ("", "")
     pending = earlier.pending() if earlier else ()
     call = read.receive(
         handle.address,
@@ -177,7 +177,7 @@ def receive(
     found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=unit is None)
     if unit:
         unit.touched(found.fence, handle)
-    return handle.context.messages(handle.path, found.messages, taken=unit is None)
+    return handle.context.messages(handle.address.path, found.messages, taken=unit is None)
 
 
 def lock(

@@ -21,9 +21,18 @@ from mqredis.unvalidated import PENDING, defaults_of, lazy, present
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
+#: The fields that an Outgoing was given, valid as they are: of most messages no Outgoing is ever made.
+Given = dict[str, Any]
 #: A message as the scripts take it (``codec.encode``); and with what its sender is answered from.
 Encoded = tuple[bytes, bytes | None]
-Prepared = tuple[Outgoing, Encoded]
+Prepared = tuple[Given, Encoded]
+
+
+def given(body: object, fields: Mapping[str, Any]) -> Given:
+    """The same as ``outgoing``, by its fields."""
+    if type(body) is bytes and (found := plain({**fields, "body": body})) is not None:
+        return found
+    return codec.fields_of(outgoing(body, fields))
 
 
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
@@ -87,19 +96,16 @@ _NUMBERS = frozenset(
 )
 
 
-def _encoded(handle: Handle, messages: Sequence[Outgoing], unit: UnitOfWork | None) -> list[Encoded]:
+def _encoded(handle: Handle, messages: Sequence[Given], unit: UnitOfWork | None) -> list[Encoded]:
     """The messages as the scripts take them; none is sent that may not be."""
     context, transaction = handle.context, unit.id if unit else ""
-    limit = min(handle.max_message_bytes, context.max_message_bytes)
+    limit = handle.max_message_bytes
     volatile, sealed = context.standing.volatile, context.sealer is not None
     found = []
-    for message in messages:
-        if volatile and (message.recoverable or handle.transactional):
+    for fields in messages:
+        if volatile and (fields.get("recoverable", True) or handle.transactional):
             raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
-        if sealed:
-            message = context.sealed(message)
-        fields = present(message)  # as codec.encode does: a call less for each
-        encoded = codec.encode_fields(fields if PENDING in fields else codec.fields_of(message), transaction)
+        encoded = codec.encode_fields(context.sealed(fields) if sealed else fields, transaction)
         line, large = encoded
         size = len(line) + 12 if large is None else len(line) + len(large) + 12
         if size > limit:
@@ -121,7 +127,7 @@ def prepare(
 ) -> Prepared:
     """A message that may be sent through this handle. Raises what is wrong with it, before anything is sent."""
     handle.need("send")
-    message = outgoing(body, fields)
+    message = given(body, fields)
     return message, _encoded(handle, (message,), unit)[0]
 
 
@@ -137,7 +143,7 @@ def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) 
 
 
 def put_together(
-    handle: Handle, messages: Sequence[Outgoing], encoded: Sequence[Encoded], unit: UnitOfWork | None = None
+    handle: Handle, messages: Sequence[Given], encoded: Sequence[Encoded], unit: UnitOfWork | None = None
 ) -> Operation[list[Sent]]:
     """Send as many as one call takes (:func:`fitting`): all or none of them."""
     owner, grant = owner_of(handle, unit)
@@ -182,7 +188,7 @@ _TRACED = frozenset(("acknowledge", "administration_queue", "journal", "dead_let
 
 def shares(prepared: Prepared) -> bool:
     """May it go in one call with messages of others? A batch that is refused must leave nothing behind."""
-    return _TRACED.isdisjoint(codec.fields_of(prepared[0]))
+    return _TRACED.isdisjoint(prepared[0])
 
 
 def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
@@ -205,7 +211,9 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
             several.append((yield from send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
         return several
     messages = [
-        item if type(item) is Outgoing and _GROUPING.isdisjoint(present(item)) else outgoing(item, {})
+        codec.fields_of(item)
+        if type(item) is Outgoing and _GROUPING.isdisjoint(present(item))
+        else given(item, {})
         for item in items
     ]
     encoded = _encoded(handle, messages, unit)
@@ -216,9 +224,8 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
     return sent
 
 
-def _answer_to(message: Outgoing, incarnation: str, lookup_id: str) -> Sent:
-    fields = present(message)
-    asked = fields.get("message_id"), fields.get("group_id"), incarnation, lookup_id
+def _answer_to(message: Given, incarnation: str, lookup_id: str) -> Sent:
+    asked = message.get("message_id"), message.get("group_id"), incarnation, lookup_id
     return lazy(Sent, {PENDING: (_whole, _one, asked)})
 
 

@@ -71,7 +71,7 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         raise
     if outcome == "abort":
         unit.rolled_back()
-    elif outcome == "commit":
+    elif outcome == "commit" and unit.readers:
         unit.committed()
     unit.finished = _FINISHED[outcome]
 

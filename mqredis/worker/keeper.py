@@ -62,12 +62,12 @@ class Held:
             if self._interrupt is not None:
                 self._interrupt()
 
-    def run(self, handler: Callable[[], Any]) -> Any:
+    def run(self, handler: Callable[..., Any], *given: Any) -> Any:
         """Run a handler in this thread; ``cancel`` raises Cancelled in it."""
         thread = threading.get_ident()
         self._interruptible(lambda: _raise_in(thread, Cancelled))
         try:
-            return handler()
+            return handler(*given)
         finally:
             if self._uninterruptible() is not None:
                 _raise_in(thread, None)  # not delivered yet: nobody is there to be interrupted any more
@@ -125,7 +125,9 @@ class Keeper:
 
     def __init__(self) -> None:
         self._held: set[Held] = set()
-        self._changed = threading.Condition()
+        # By itself where nobody is woken: a condition passes each entry on, by two calls more.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
         self._thread: threading.Thread | None = None
         #: When it looks next by itself. To be woken for each message would cost more than many a handler.
@@ -133,7 +135,7 @@ class Keeper:
 
     def add(self, held: Held) -> None:
         """Watch this."""
-        with self._changed:
+        with self._lock:
             self._held.add(held)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="mqredis-leases", daemon=True)
@@ -144,7 +146,7 @@ class Keeper:
 
     def remove(self, held: Held) -> None:
         """It was dealt with."""
-        with self._changed:
+        with self._lock:
             self._held.discard(held)
 
     def cancel_all(self, reason: Exception) -> int:

@@ -129,9 +129,11 @@ class Loop:
             at, found = self._read(operation)
         finally:
             for group in settling:
-                self._all_lost((lookup_id, "") for lookup_id in group.lost)
-            unsettled = {key for g in settling for _, _, key in g.settlements[g.done :]}
-            self._done = [lock for lock in done if lock._key in unsettled]
+                if group.lost:
+                    self._all_lost((lookup_id, "") for lookup_id in group.lost)
+                if group.done < len(group.settlements):
+                    unsettled = {key for _, _, key in group.settlements[group.done :]}
+                    self._done += [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
         queue = self.queues[at]
         locks = queue._locked(found)
@@ -170,19 +172,24 @@ class Loop:
             self._held = []
 
     def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> None:
-        by_id = {lock.lookup_id: lock for lock in locks}
+        # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
+        lock_of: dict[int, LockedMessage] = {}
+        messages: list[Message] = []
+        for lock in locks:
+            lock_of[id(lock.message)] = lock
+            messages.append(lock.message)
 
         def reject(message: Message, reason: str) -> None:
             self._bury(queue, message, reason, None)
-            self._settle(partial(by_id.pop(message.lookup_id).reject, reason))
+            self._settle(partial(lock_of.pop(id(message)).reject, reason))
 
-        good, arguments = self._accepted([lock.message for lock in locks], reject)
+        good, arguments = self._accepted(messages, reject)
         if not good:
             return
         unit = Unit(self.manager, self.running.open, good, None)
-        error = self._run(unit, arguments, lambda: self._renew(list(by_id.values())), unit.flush)
+        error = self._run(unit, arguments, lambda: self._renew(list(lock_of.values())), unit.flush)
         for message in good:
-            lock = by_id[message.lookup_id]
+            lock = lock_of[id(message)]
             if error is None:
                 self._done.append(lock)
             elif isinstance(error, Reject) or self._is_over(error, message):
@@ -321,7 +328,7 @@ class Loop:
                 held.run_async(consumer.handler(argument, *rest), running.loop())
             else:
                 given = (argument, unit) if consumer.takes_tx else (argument,)
-                held.run(lambda: consumer.handler(*given))
+                held.run(consumer.handler, *given)
             if held.reason is not None:
                 raise held.reason
             reached(commit)

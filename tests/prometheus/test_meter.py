@@ -41,9 +41,30 @@ def test_calls_are_counted_by_script(qm, meter):
     assert value(text, f"{name}_sum", manager="w", script="send") > 0
     for line in text.splitlines():
         assert line.startswith("# ") or LINE.match(line), line
-    meter.unwatch(qm)
-    qm.info()
-    assert value(meter.render(), f"{name}_count", manager="w", script="send") == 3
+
+
+def test_an_open_queue_is_measured_while_its_manager_is_watched(qm):
+    watcher = Meter()
+
+    def sends() -> float:
+        text = watcher.render()
+        name = "mqredis_client_call_seconds_count"
+        return value(text, name, manager="w", script="send") if name in text else 0.0
+
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send(b"before")
+        watcher.watch(qm)
+        queue.send(b"watched")
+        assert sends() == 1
+        watcher.unwatch(qm)
+        queue.send(b"after")
+        qm.info()
+        assert sends() == 1
+        watcher.watch(qm)
+        queue.send(b"watched again")
+        watcher.unwatch(qm)
+        assert sends() == 2
 
 
 def wakes(meter: Meter) -> float:

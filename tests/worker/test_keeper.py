@@ -27,8 +27,8 @@ def held(lease: float) -> Held:
 
 
 def test_only_what_is_due_sooner_wakes_it():
-    keeper, counted = Keeper(), Counted()
-    keeper._changed = counted
+    keeper = Keeper()
+    keeper._changed = counted = Counted(keeper._lock)
     try:
         first = held(600)
         keeper.add(first)
@@ -48,8 +48,8 @@ def test_only_what_is_due_sooner_wakes_it():
 
 
 def test_what_is_over_before_it_looks_is_no_reason_to_wake_it_for_the_next():
-    keeper, counted = Keeper(), Counted()
-    keeper._changed = counted
+    keeper = Keeper()
+    keeper._changed = counted = Counted(keeper._lock)
     try:
         with counted:  # it does not look before it is over
             keeper.add(first := held(600))

@@ -273,14 +273,14 @@ def test_one_round_trip_settles_and_reads(qm, worker):
         pass
 
     calls: list[Any] = []
-    run = type(qm._driver).run
+    run = qm._run
 
-    def counted(self, operation):
+    def counted(operation):
         calls.append(operation.__name__)
-        return run(self, operation)
+        return run(operation)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(qm._driver), "run", counted)
+        patch.setattr(qm, "_run", counted)
         assert worker.run(burst=True, manager=qm, signals=False) == 20
     # 20 messages, one look that commits the last and finds nothing, and one more round of the burst.
     assert calls.count("lock") == 22
