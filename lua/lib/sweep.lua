@@ -31,7 +31,7 @@ function sweep.pending(q)
   end
   claim_pages.load()
   for _, book in ipairs(claim_pages.books(q)) do
-    if not sweep.received(q, { kind = "C", owner = book.owner, fence = book.seq }, known) then
+    if tonumber(book.seq) > sweep.committed(q, book.owner, known) then
       claim_pages.unpack_all(q, book, "CP")
     end
   end
@@ -39,12 +39,16 @@ end
 
 -- Is it a message of a claim that is committed? `known`: up to where each owner's are.
 function sweep.received(q, st, known)
-  if string.byte(st.kind) ~= 67 then return false end
-  if not known[st.owner] then
+  return string.byte(st.kind) == 67 and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
+end
+
+-- Up to which sequence this owner has committed its claims.
+function sweep.committed(q, owner, known)
+  if not known[owner] then
     claim_pages.load()
-    known[st.owner] = claim_pages.committed(q, st.owner)
+    known[owner] = claim_pages.committed(q, owner)
   end
-  return tonumber(st.fence) <= known[st.owner]
+  return known[owner]
 end
 
 -- Removes what is not locked and not newer than `limit` (14 hex digits). Returns how many, and whether to call again.

@@ -58,6 +58,30 @@ class Claim:
 
 
 @dataclass(slots=True)
+class Book:
+    """What is known of the pages that hold a claim's messages (``lua/lib/claim_pages.lua``)."""
+
+    number: int  # of the claim
+    first: int  # page that is there still
+    upto: int  # and the one behind the last
+    packed: int  # messages in pages that are packed
+    loose: int  # and in others
+    step: int  # messages of each page but the last, 0 if they differ
+    owner: str
+    sequence: int
+
+    @classmethod
+    def all(cls, line: str) -> list[Book]:
+        """From the text that is kept."""
+        books = []
+        for book in line.split(";")[:-1]:
+            number, first, upto, packed, loose, step, owner, sequence = book.split(" ")
+            span, counts = (int(first), int(upto)), (int(packed), int(loose))
+            books.append(cls(int(number), *span, *counts, int(step), owner, int(sequence)))
+        return books
+
+
+@dataclass(slots=True)
 class Backlog:
     """What a pipeline plans with."""
 

@@ -119,9 +119,8 @@ class AsyncDriver(Known):
         """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
         the run at its end, and with it its slot to be given back. ``turn``: what is under way meanwhile; the driver
         notes that, since a coroutine of the caller's that did so would be one more for each message."""
-        loop = (
-            asyncio.get_running_loop() if turn is None else turn.loop
-        )  # which was asked, for a system call each time
+        # The turn was asked: asking the running loop is a system call each time.
+        loop = asyncio.get_running_loop() if turn is None else turn.loop
         if loop is not self._loop:
             self._adopt(loop)
         if turn is not None:

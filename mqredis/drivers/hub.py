@@ -48,8 +48,6 @@ class Hub:
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._closed = threading.Event()
-        #: The same, for a look that costs no call.
-        self._ended = False
         self._threads: list[threading.Thread] = []
         self._conn: Any = None
         self.mode_name = ""
@@ -103,9 +101,7 @@ class Hub:
             early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
 
         def over() -> bool:
-            return self._ended or (
-                run.mark != board.journal.position and board.journal.since(run.mark, step.scopes)
-            )
+            return self._closed.is_set() or board.journal.since(run.mark, step.scopes)
 
         def woken() -> None:
             if early is not None and not over():
@@ -143,7 +139,6 @@ class Hub:
 
     def close(self) -> None:
         """End the threads and the waits."""
-        self._ended = True
         self._closed.set()
         self.ring_all()
         end = time.monotonic() + LEAVE_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mqredis.commands.pipelines import Book, Claim
 from mqredis.operations.faults import Fault, Faults, at, state_of
 from mqredis.operations.snapshot import Store
 
@@ -46,13 +47,13 @@ def claim_pages(store: Store) -> Faults:
         if not _BOOKS.fullmatch(text):
             yield Fault("claim.malformed", f"{view.path} pages", f"is {text!r:.60}")
             continue
-        for line in text.split(";")[:-1]:
-            number, _, _, packed, loose, _, owner, _ = line.split(" ")
-            where, claim = f"{view.path} {owner}", view.fields.get(f"claim:{owner}", "").split(" ")
-            if number not in claim[3:4] + claim[9:]:
-                yield Fault("claim.pages", where, f"has pages under {number}, which is not its number")
-            elif number == claim[3] and claim[7:8] == ["1"] and claim[1] != claim[2]:
-                score, said = NEVER + int(number), int(packed) + int(loose)
+        for book in Book.all(text):
+            where, line = f"{view.path} {book.owner}", view.fields.get(f"claim:{book.owner}", "")
+            claim = Claim.parse(line) if _CLAIM.fullmatch(line) else None
+            if claim is None or book.number not in (claim.number, claim.draining):
+                yield Fault("claim.pages", where, f"has pages under {book.number}, which is not its number")
+            elif book.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:
+                score, said = NEVER + book.number, book.packed + book.loose
                 have = sum(record.deadline == score for record in view.records.values())
                 if have != said:
                     yield Fault("claim.pages", where, f"its pages say {said} messages, it holds {have}")

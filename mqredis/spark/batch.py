@@ -14,10 +14,20 @@ from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
+from mqredis.commands.pipelines import Book
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark.columns import Builder, numbers
-from mqredis.spark.connection import command, context_of, look, manager_of, targets, told, wanted_states
+from mqredis.spark.connection import (
+    command,
+    context_of,
+    fields,
+    look,
+    manager_of,
+    targets,
+    told,
+    wanted_states,
+)
 from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
 from mqredis.spark.options import Options
@@ -184,13 +194,13 @@ def _locked(manager: QueueManager, path: str) -> list[bytes]:
 
 def _claimed(manager: QueueManager, path: str) -> list[bytes]:
     """Ids in the pages of claims (lua/lib/claim_pages). Those of unpacked pages stand among the others, too."""
-    states, found = part(manager, path, "s"), []
-    books = command(manager, "HGET", part(manager, path, "q"), "pages") or b""
-    for book in books.split(b";")[:-1]:
-        number, first, upto = book.split(b" ")[:3]
-        for k in range(int(first), int(upto)):
-            ids = command(manager, "HGET", states, b"c%s:%d" % (number, k)) or b""
-            found += [ids[at : at + 16] for at in range(0, len(ids), 16)]
+    states = part(manager, path, "s")
+    books = Book.all((command(manager, "HGET", part(manager, path, "q"), "pages") or b"").decode())
+    names = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
+    found: list[bytes] = []
+    for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
+        for ids in fields(manager, states, names[at : at + 64]):
+            found += [ids[n : n + 16] for n in range(0, len(ids), 16)] if ids else []
     return found
 
 

@@ -173,17 +173,13 @@ class Loop:
 
     def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> None:
         # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
-        lock_of: dict[int, LockedMessage] = {}
-        messages: list[Message] = []
-        for lock in locks:
-            lock_of[id(lock.message)] = lock
-            messages.append(lock.message)
+        lock_of = {id(lock.message): lock for lock in locks}
 
         def reject(message: Message, reason: str) -> None:
             self._bury(queue, message, reason, None)
             self._settle(partial(lock_of.pop(id(message)).reject, reason))
 
-        good, arguments = self._accepted(messages, reject)
+        good, arguments = self._accepted([lock.message for lock in locks], reject)
         if not good:
             return
         unit = Unit(self.manager, self.running.open, good, None)

@@ -7,13 +7,13 @@ from typing import Any
 from mqredis.commands import manager, pipelines, queues
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Claim, Order
-from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from mqredis.keys import QUEUE_PARTS
 from mqredis.models import QueueProperties
 from mqredis.steps import Call
-from tests.property.test_straight import START, Store, text_of
+from tests.property import standing
+from tests.property.standing import KEYS, START, Store
 from tests.support.backend import Backend
 
-KEYS = ManagerKeys("straight")
 #: Small pages, so that a few messages make many.
 _SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
 #: Where a page is found to be fit to be packed, or not.
@@ -28,7 +28,7 @@ class Packed(Store):
         self.packed = packed
 
     def text(self, name: str) -> str:
-        text = text_of(name, True).replace(*_SIZES)
+        text = standing.text_of(name, True).replace(*_SIZES)
         if not self.packed:
             assert name != "claim" or text.count(_OLDS[0]) == 1
             text = text.replace(*_OLDS)

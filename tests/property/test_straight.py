@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,35 +15,18 @@ from typing import Any
 import pytest
 import redis
 
-from mqredis import codec, scripts
+from mqredis import codec
 from mqredis.commands import manager, queues, read, send, transactions
 from mqredis.commands.common import Address
 from mqredis.commands.read import Waiter
-from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from mqredis.keys import QUEUE_PARTS
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
+from tests.property.standing import KEYS, START, Store
 from tests.support.backend import Backend
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
-KEYS = ManagerKeys("straight")
-START = 1_763_676_000_000
-#: The scripts that have a short way, and how many each.
-SHORT = {"send": 2, "receive": 2, "settle": 1, "commit": 1}
-_CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
-#: Where the entry scripts call it.
-_ENTRY = re.compile(r"^( *(?:local )?reply, [a-z, ]+) = (straight(?:_tx)?\.[a-z]+)\(.*\)$", re.MULTILINE)
-#: What stands behind that: which of them a call took.
-_TOOK = "\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"
-
-
-def text_of(name: str, short: bool) -> str:
-    """A bundle whose clock stands still, with or without its short way."""
-    text = scripts.get(name).text.replace('redis.call("TIME")', _CLOCK)
-    way = (lambda found: found[0] + _TOOK.format(found[2])) if short else r"\1 = nil"
-    text, count = _ENTRY.subn(way, text)
-    assert count == SHORT.get(name, 0), name
-    return text
 
 
 @dataclass
@@ -54,41 +36,6 @@ class Unit:
     id: str
     fence: str = ""
     paths: dict[str, None] = field(default_factory=dict)
-
-
-class Store:
-    """One of the two databases."""
-
-    def __init__(self, client: Any, short: bool) -> None:
-        self.client, self.short = client, short
-        self._texts: dict[str, str] = {}
-        self.took: Counter[str] = Counter()
-
-    def call(self, call: Call[Any], slot: str, sequence: object) -> Any:
-        if call.script not in self._texts:
-            self._texts[call.script] = text_of(call.script, self.short)
-        keys = call.keys.keys
-        reply = self.client.eval(self._texts[call.script], len(keys), *keys, slot, sequence, *call.args)
-        mark = f"{KEYS.admin().keys[0]}:short"
-        self.took.update(name.decode() for name in self.client.smembers(mark))
-        self.client.delete(mark)
-        return reply
-
-    def stand(self, ms: int) -> None:
-        """Set the clock."""
-        self.client.hset(KEYS.admin().keys[0], mapping={"stands": ms // 1000, "zero": ms % 1000 * 1000})
-
-    def bytes(self) -> dict[bytes, Any]:
-        found: dict[bytes, Any] = {}
-        for key in sorted(self.client.keys()):
-            kind = self.client.type(key)
-            if kind == b"hash":
-                found[key] = self.client.hgetall(key)
-            elif kind == b"zset":
-                found[key] = self.client.zrange(key, 0, -1, withscores=True)
-            else:
-                found[key] = kind, self.client.dump(key)
-        return found
 
 
 class Walk:

@@ -28,7 +28,7 @@ from _pytest.runner import runtestprotocol
 
 from mqredis import functions, scripts
 from mqredis.drivers.session import Core
-from tests.property import test_straight
+from tests.property import standing
 from tests.property.matching import MatchingWalker
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
@@ -192,13 +192,13 @@ class Trials:
                 return loaded(self, name)
 
             Wire.sha = sha  # type: ignore[method-assign]
-            bundled = test_straight.text_of
+            bundled = standing.text_of
 
             def text_of(name: str, short: bool) -> str:
                 used.add(name)
                 return bundled(name, short)
 
-            test_straight.text_of = text_of
+            standing.text_of = text_of
         if mutant is not None:
             plant(*mutant)
         for n, name in enumerate(chosen):
