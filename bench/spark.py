@@ -1,9 +1,11 @@
 """Spark: rows a second of reads, writes and streams, as ratios to what the Data Source API itself can do.
 
 ``python -m bench.spark [--rows N] [--runs N]``. The ceilings are an Arrow source and an Arrow sink in Python that do no
-work, measured in the same session and in turn; Spark's own range and Parquet sources stand beside them. The goals come
-from the best of two or three runs of a prototype, so they are judged by the best of ours; the median stands beside it,
-and where the ceiling misses a goal, too, that is said.
+work, measured in the same session and in turn; Spark's own range and Parquet sources stand beside them, and so does a
+plain source (``bench/spark_plain.py``): what Redis and the API give to whoever needs no broker. The goals are 1.2 times
+what the prototype reached on which it is modelled, in rows a second, and 1.2 times what it reaches in this run. The
+first are about the best of two or three runs, so they are judged by the best of ours; the median stands beside it, and
+where the ceiling misses a goal, too, that is said.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import mqredis
+from bench import spark_plain
 from tests.spark.config import CONFIG
 from tests.support.server import RedisServer
 
@@ -37,6 +40,9 @@ STREAM = "queue to Parquet, exactly once"
 #: 1.2 times what a throw-away prototype reached at best on two cores with five or six columns; of a stream that was the
 #: rate of its triggers, without start and end.
 GOALS = {READ: 396_000, STREAM: 120_000, WRITE: 110_000}
+FACTOR = 1.2
+#: The same by the plain source.
+PLAIN = {READ: "plain source, read", STREAM: "plain source, to Parquet", WRITE: "plain source, to queue"}
 
 
 def idle_source(rows: int) -> Any:
@@ -154,7 +160,9 @@ class Bench:
         self.options = {"url": server.url, "queueManager": "bench", "queue": "orders"}
         self.qm = mqredis.connect(server.url, manager="bench")
         self.number = 0
+        self.url = server.url
         spark.dataSource.register(idle_source(rows))
+        spark.dataSource.register(spark_plain.source(server.url, TRIGGER))
 
     def empty(self) -> None:
         """A new queue."""
@@ -166,6 +174,18 @@ class Bench:
         """A new queue with messages."""
         self.empty()
         self.write(self.bodies())
+
+    def prepare(self, work: str) -> None:
+        """What a work that is no ceiling needs before it: an empty queue, or a full one, and no other in the server."""
+        spark_plain.clear(self.url)
+        self.empty()
+        if work == PLAIN[STREAM]:
+            self.write_plain(self.bodies())
+        elif work not in (WRITE, PLAIN[WRITE]):
+            self.write(self.bodies())
+
+    def write_plain(self, frame: Any) -> None:
+        frame.write.format("plain").mode("append").save()
 
     def bodies(self) -> Any:
         return self.spark.range(0, self.rows, 1, 2).selectExpr(f"cast(repeat('x', {BODY}) AS BINARY) AS body")
@@ -192,7 +212,9 @@ class Bench:
         writer = writer.option("checkpointLocation", str(place / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        return [p for p in query.recentProgress if p["numInputRows"]]
+        found = [p for p in query.recentProgress if p["numInputRows"]]
+        assert sum(p["numInputRows"] for p in found) == self.rows, "not every row came"
+        return found
 
     def run(self) -> dict[str, Measured]:
         """Everything: each work to warm up, then in turn with its ceiling."""
@@ -202,10 +224,12 @@ class Bench:
         parquet = str(self.folder / "parquet")
         self.bodies().write.mode("overwrite").parquet(parquet)
         self.filled()
+        spark_plain.fill_packed(self.url, self.rows, BODY)
         found |= self.turns(
             {
                 "API ceiling, read": lambda: self.noop(spark.read.format("idle").load()),
                 READ: lambda: self.noop(read.schema(COLUMNS).options(**self.options).load()),
+                PLAIN[READ]: lambda: self.noop(spark.read.format("plain").load()),
                 "batch read, all columns": lambda: self.noop(
                     spark.read.format("mqredis").options(**self.options).load()
                 ),
@@ -221,8 +245,9 @@ class Bench:
             {
                 "API ceiling, write": lambda: self.bodies().write.format("idle").mode("append").save(),
                 WRITE: lambda: self.write(self.bodies()),
+                PLAIN[WRITE]: lambda: self.write_plain(self.bodies()),
             },
-            self.empty,
+            self.prepare,
         )
         return found | self.turns(
             {
@@ -230,16 +255,17 @@ class Bench:
                     spark.readStream.format("idle").load()
                 ),
                 STREAM: lambda: self.stream(COLUMNS),
+                PLAIN[STREAM]: lambda: self.into_parquet(spark.readStream.format("plain").load()),
                 "all columns to Parquet, exactly once": self.stream,
             },
-            self.filled,
+            self.prepare,
             STREAM_WARM,
         )
 
     def turns(
         self,
         works: dict[str, Callable[[], Any]],
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[str], None] = lambda _: None,
         warm: int = 1,
     ) -> dict[str, Measured]:
         """Run these in turn, so that what else the machine does meets all of them. The first ``warm`` do not count."""
@@ -247,7 +273,7 @@ class Bench:
         for number in range(-warm, self.runs):
             for name, work in works.items():
                 if not name.startswith("API ceiling"):
-                    prepare()
+                    prepare(name)
                 used, begun = cpu_seconds(), time.perf_counter()
                 progress = work()
                 seconds, used = time.perf_counter() - begun, cpu_seconds() - used
@@ -318,6 +344,13 @@ def page(found: dict[str, Measured], rows: int, runs: int) -> Iterator[str]:
             mine, ceiling = (figure(each, found[each]) for each in (name, ceiling_of(name)))
             best = f"best {max(mine):,.0f}, median {statistics.median(mine):,.0f} of {goal:,}"
             yield f"{name:40} {best}; ceiling {max(ceiling):,.0f}: {verdict(name, found)}"
+            plain = figure(name, found[PLAIN[name]])
+            if not plain:
+                continue
+            ratio = statistics.median(mine) / statistics.median(plain)
+            lowest, highest = min(mine) / max(plain), max(mine) / min(plain)
+            said = "met" if ratio >= FACTOR else "missed"
+            yield f"{'':40} {ratio:.2f} ({lowest:.2f}-{highest:.2f}) times the plain source's, of {FACTOR}: {said}"
 
 
 def main() -> None:

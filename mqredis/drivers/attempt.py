@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import scripts
 from mqredis.drivers.acks import Ack
-from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot
+from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import Fault, bulk, fault_of, pack, redirect
 from mqredis.errors import (
@@ -272,3 +272,22 @@ class Attempt:
         if self.call.changes and (self.sent or self.maybe):
             self.quarantine()
             self.sent = self.maybe = False
+
+
+def arrival(core: Core, where: str, now: float, deadline: float) -> Attempt:
+    """The call that opens a session, or shows the present one to a restarted server."""
+    call: Call[Payload] = Call("session_open", core.admin, (), raw, False)
+    attempt = Attempt(core, call, None, now, where)
+    attempt.deadline = deadline
+    return attempt
+
+
+def parting(core: Core, where: str, now: float) -> Attempt | None:
+    """The call that closes the session, which is forgotten here; None if there is none."""
+    session, core.session = core.session, None
+    if session is None:
+        return None
+    call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
+    attempt = Attempt(core, call, None, now, where)
+    attempt.deadline = now + 1.0  # worth a try, not a wait
+    return attempt

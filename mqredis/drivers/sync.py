@@ -7,18 +7,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
 from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
-from mqredis.drivers.attempt import DONE, Attempt, Next
+from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
 from mqredis.drivers.early import Early, begun
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.known import Known
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted, raw
+from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
@@ -163,16 +164,10 @@ class Driver(Known):
             return
         self.core.closed = True
         self._hub.close()
-        session = self.core.session
-        if session is not None:
-            self.core.session = None
-            try:
-                call: Call[Payload] = Call("session_close", self.core.admin, (session.number,), raw, False)
-                attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
-                attempt.deadline = time.monotonic() + 1.0  # worth a try, not a wait
+        attempt = parting(self.core, self.backend.address, time.monotonic())
+        if attempt is not None:
+            with suppress(MqError):  # the session expires by itself
                 self._carry(attempt, patient=False)
-            except MqError:
-                pass  # it expires by itself
         self.backend.close()
 
     # ---- steps -----------------------------------------------------------------------------------
@@ -348,9 +343,7 @@ class Driver(Known):
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
-        call: Call[Payload] = Call("session_open", self.core.admin, (), raw, False)
-        attempt = Attempt(self.core, call, None, time.monotonic(), self.backend.address)
-        attempt.deadline = deadline
+        attempt = arrival(self.core, self.backend.address, time.monotonic(), deadline)
         while True:
             _, reply = self._carry(attempt)
             if self.core.adopt(reply, attempt.server):
