@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
-from mqredis.worker.keeper import Held, Keeper
+from mqredis.worker.keeper import Held, Keeper, _raise_in
+from mqredis.worker.outcomes import Cancelled
 from tests.drivers.kit import until
 
 
@@ -75,3 +78,42 @@ def test_one_that_holds_nothing_is_waked_by_the_next():
         assert renewed.wait(30)
     finally:
         keeper.close()
+
+
+#: A handler is ended from another thread's hands; then a debugger looks at a call.
+_CANCELLED_THEN_TRACED = """
+import sys
+from mqredis.worker.keeper import Held
+from mqredis.worker.outcomes import Cancelled
+
+held = Held(lambda: None, 30, max_hold=60, time_limit=None)
+
+def handler():
+    held.cancel(Cancelled("its time is over"))
+    while True:
+        pass
+
+try:
+    held.run(handler)
+except Cancelled:
+    sys.settrace(lambda *_: None)
+    print((lambda: "came back")())
+"""
+
+
+def test_a_process_can_be_traced_after_a_handler_was_ended():
+    # In a process of its own: no time limit would stop a CPython 3.11 that still looks for an exception.
+    ran = subprocess.run(
+        [sys.executable, "-c", _CANCELLED_THEN_TRACED], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ran.stdout == "came back\n"
+
+
+def test_a_cancellation_that_comes_when_the_handler_is_through_is_too_late():
+    class Late(Held):
+        def _uninterruptible(self) -> Exception | None:
+            super()._uninterruptible()
+            _raise_in(threading.get_ident(), Cancelled)
+            return ValueError("too late")
+
+    assert Late(lambda: None, 30, max_hold=60, time_limit=None).run(lambda: "done") == "done"
