@@ -314,8 +314,9 @@ def test_a_large_claim_is_packed(backend: Backend) -> None:
 def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: str) -> None:
     alone = Alone(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 20))
-    ids = alone.client.zrange(key("a"), 0, -1)
+    alone.call(send.send(alone.address, [message] * 21))
+    (other, *ids) = alone.client.zrange(key("a"), 0, -1)
+    assert alone.call(read.receive(alone.address, "lock", 1, grant="30000"))[7] == other
     alone.claim(20)
     found, _ = alone.store.loose()
     del found[key("q").encode()][b"pages"]
@@ -332,7 +333,7 @@ def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: 
     while alone.call(command)[0] == Status.CONTINUE:
         continue
     assert alone.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
-    assert not alone.client.exists(key("l"))
+    assert alone.client.zrange(key("l"), 0, -1) == [other]
     alone.client.close()
 
 
@@ -379,4 +380,43 @@ def test_a_page_that_is_lost_is_a_gap(backend: Backend, field: str) -> None:
         reply = alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))
     assert reply[0] == 0
     assert not alone.client.hexists(key("q"), "pages")
+    alone.client.close()
+
+
+def test_pages_of_different_sizes_are_read_from_any_place(backend: Backend) -> None:
+    alone = Alone(backend)
+    plain = codec.encode(Outgoing(body=b"x"), "")
+    special = codec.encode(Outgoing(body=b"x", group_id="g"), "")
+    alone.call(send.send(alone.address, [plain] * 8))
+    assert alone.claim(20)[0] == Status.CONTINUE  # a run of plain messages
+    alone.call(send.send(alone.address, [special] * 12))  # from now on shorter pages
+    ids = sorted(alone.client.hkeys(key("m")))
+    while alone.claim(20)[0] == Status.CONTINUE:
+        continue
+    pages = [alone.client.hget(key("s"), f"c1:{n}") for n in range(5)]
+    assert [len(page) // 16 for page in pages[:3]] == [6, 4, 4]
+    for offset in range(20):
+        for count in range(1, 21 - offset):
+            assert alone.read(offset, count) == ids[offset : offset + count]
+    alone.client.hdel(key("s"), "c1:4")  # the last one
+    reply = alone.call(pipelines.claimed(alone.address, "lake", "x", 1, 0, 20))
+    assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap")
+    alone.client.close()
+
+
+def test_what_is_released_is_not_claimed_again_before_all_of_it_is_back(backend: Backend) -> None:
+    alone = Alone(backend)
+    alone.call(send.send(alone.address, [codec.encode(Outgoing(body=b"x"), "")] * 20))
+    while alone.claim(20)[0] == Status.CONTINUE:
+        continue
+    kinds = set()
+    for back in (4, 8, 12, 16):
+        assert alone.call(pipelines.claim_release(alone.address, "lake", False))[0] == Status.CONTINUE
+        assert alone.client.zcard(key("a")) == back
+        kinds.add(alone.client.exists(key("l")))
+        for lineage in ("x", "y"):  # the same checkpoint, and a new one
+            again = pipelines.claim(alone.address, "lake", lineage, 1, Order(20), first=True)
+            reply = alone.call(again)
+            assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"released")
+    assert kinds == {0, 1}  # of a page that is loose now, or all the rest in packed ones
     alone.client.close()

@@ -50,6 +50,7 @@ FOLDERS = (
     "tests/contract/test_cost.py",
     "tests/client/test_claim_walks.py",
     "tests/property/test_moment.py",
+    "tests/property/test_packed.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_regressions.py",
 )
