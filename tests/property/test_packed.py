@@ -15,14 +15,14 @@ import pytest
 import redis
 
 from mqredis import codec
-from mqredis.commands import doctor, features, manager, pipelines, queues, read, send, transactions
+from mqredis.commands import doctor, features, manager, pipelines, queues, read, send
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Claim, Order
 from mqredis.commands.read import Waiter
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
-from tests.property.packed import Alone, Packed, forget_calls, forget_order, key
+from tests.property.packed import Packed, forget_calls, forget_order, key
 from tests.property.standing import KEYS, START
 from tests.support.backend import Backend
 
@@ -282,141 +282,3 @@ def test_packed_claims_are_what_unpacked_ones_are(backend: Backend) -> None:
         called += walk.called
     print(f"seed {seed}: {dict(called)}, {most} packed at once")
     assert most > 0
-
-
-def test_a_large_claim_is_packed(backend: Backend) -> None:
-    """The way that the walk compares is the way that is taken: of plain messages nothing is locked one by one."""
-    alone = Alone(backend)
-    message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 20))
-    ids = alone.client.zrange(key("a"), 0, -1)
-    answers = [alone.claim(20)[:1] for _ in range(4)]
-    assert answers == [[Status.CONTINUE]] * 3 + [[0]]
-    assert not alone.client.exists(key("l"), key("a"))
-    assert sorted(alone.client.hkeys(key("s"))) == [
-        b"%s1:%d" % (f, n) for f in (b"b", b"c") for n in range(4)
-    ]
-    for offset in range(20):
-        assert alone.read(offset, 7) == ids[offset : offset + 7]
-    assert [alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))[3] for _ in range(4)] == [
-        6,
-        6,
-        6,
-        2,
-    ]
-    assert not alone.client.exists(key("m"), key("s"))
-    assert alone.client.hget(key("q"), "counts").startswith(b"0 0 20 ")
-    assert not alone.client.hexists(key("q"), "pages")
-    alone.client.close()
-
-
-@pytest.mark.parametrize("way", ["commit", "release"])
-def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: str) -> None:
-    alone = Alone(backend)
-    message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 21))
-    (other, *ids) = alone.client.zrange(key("a"), 0, -1)
-    assert alone.call(read.receive(alone.address, "lock", 1, grant="30000"))[7] == other
-    alone.claim(20)
-    found, _ = alone.store.loose()
-    del found[key("q").encode()][b"pages"]
-    found[key("s").encode()] = {k: v for k, v in found[key("s").encode()].items() if k[:1] == b"0"}
-    alone.store.restore(found)
-    while alone.claim(20)[0] == Status.CONTINUE:
-        assert not alone.client.hexists(key("q"), "pages")
-    assert [alone.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
-    command = (
-        pipelines.claim_commit(alone.address, "lake", "x", 1)
-        if way == "commit"
-        else pipelines.claim_release(alone.address, "lake", True)
-    )
-    while alone.call(command)[0] == Status.CONTINUE:
-        continue
-    assert alone.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
-    assert alone.client.zrange(key("l"), 0, -1) == [other]
-    alone.client.close()
-
-
-@pytest.mark.parametrize("mode", ["lock", "take", "tx"])
-def test_a_reader_that_is_rung_is_not_given_what_a_pipeline_has_claimed(backend: Backend, mode: str) -> None:
-    """A hint names a message that may be plain and without a state, and yet not available."""
-    alone, tx = Alone(backend, mode == "tx"), mode == "tx"
-    message = codec.encode(Outgoing(body=b"x"), "")
-    fence = alone.call(send.send(alone.address, [message] * 3, "s" * tx, "+30000" * tx))[4].decode()
-    if tx:
-        assert alone.call(transactions.end(KEYS, "s", fence, "commit", ["q"]))[0] == 0
-    (first, *_) = alone.client.zrange(key("a"), 0, -1)
-    assert alone.claim(3)[0] == 0
-    before = alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))
-    alone.client.hset(KEYS.admin().keys[0], "1.1!", b"h " + first)
-    grant = {"lock": "30000", "take": "", "tx": "+30000"}[mode]
-    looked = read.receive(alone.address, mode, 1, owner="t" * tx, grant=grant, waiter=Waiter("D k0 ", "1"))
-    assert alone.call(looked)[0] == Status.WAITING
-    assert (alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))) == before
-    assert not alone.client.exists(key("l"))
-    for seek in ("current", "first", "next"):
-        looked = read.lookup(alone.address, mode, seek, first.decode(), owner="t" * tx, grant=grant)
-        assert alone.call(looked)[0] == Status.MESSAGE_NOT_FOUND
-    alone.client.close()
-
-
-@pytest.mark.parametrize("field", ["c1:1", "b1:1", "pages", "0400000000000003"])
-def test_a_page_that_is_lost_is_a_gap(backend: Backend, field: str) -> None:
-    """Of a lost page no part can be read, and what is left of the claim can still be received."""
-    alone = Alone(backend)
-    message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 20))
-    while alone.claim(20)[0] == Status.CONTINUE:
-        continue
-    if field[0] == "0":  # unpacked, and one of them is not locked any more
-        alone.store.restore(alone.store.loose()[0])
-        alone.client.zrem(key("l"), field)
-    else:
-        alone.client.hdel(key("q" if field == "pages" else "s"), field)
-    command = pipelines.claimed(alone.address, "lake", "x", 1, 5, 7)
-    reply = alone.call(command)
-    assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap") or field == "b1:1"
-    for _ in range(10):
-        reply = alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))
-    assert reply[0] == 0
-    assert not alone.client.hexists(key("q"), "pages")
-    alone.client.close()
-
-
-def test_pages_of_different_sizes_are_read_from_any_place(backend: Backend) -> None:
-    alone = Alone(backend)
-    plain = codec.encode(Outgoing(body=b"x"), "")
-    special = codec.encode(Outgoing(body=b"x", group_id="g"), "")
-    alone.call(send.send(alone.address, [plain] * 8))
-    assert alone.claim(20)[0] == Status.CONTINUE  # a run of plain messages
-    alone.call(send.send(alone.address, [special] * 12))  # from now on shorter pages
-    ids = sorted(alone.client.hkeys(key("m")))
-    while alone.claim(20)[0] == Status.CONTINUE:
-        continue
-    pages = [alone.client.hget(key("s"), f"c1:{n}") for n in range(5)]
-    assert [len(page) // 16 for page in pages[:3]] == [6, 4, 4]
-    for offset in range(20):
-        for count in range(1, 21 - offset):
-            assert alone.read(offset, count) == ids[offset : offset + count]
-    alone.client.hdel(key("s"), "c1:4")  # the last one
-    reply = alone.call(pipelines.claimed(alone.address, "lake", "x", 1, 0, 20))
-    assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap")
-    alone.client.close()
-
-
-def test_what_is_released_is_not_claimed_again_before_all_of_it_is_back(backend: Backend) -> None:
-    alone = Alone(backend)
-    alone.call(send.send(alone.address, [codec.encode(Outgoing(body=b"x"), "")] * 20))
-    while alone.claim(20)[0] == Status.CONTINUE:
-        continue
-    kinds = set()
-    for back in (4, 8, 12, 16):
-        assert alone.call(pipelines.claim_release(alone.address, "lake", False))[0] == Status.CONTINUE
-        assert alone.client.zcard(key("a")) == back
-        kinds.add(alone.client.exists(key("l")))
-        for lineage in ("x", "y"):  # the same checkpoint, and a new one
-            again = pipelines.claim(alone.address, "lake", lineage, 1, Order(20), first=True)
-            reply = alone.call(again)
-            assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"released")
-    assert kinds == {0, 1}  # of a page that is loose now, or all the rest in packed ones
-    alone.client.close()

@@ -51,6 +51,7 @@ FOLDERS = (
     "tests/client/test_claim_walks.py",
     "tests/property/test_moment.py",
     "tests/property/test_packed.py",
+    "tests/property/test_pages.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_regressions.py",
 )
