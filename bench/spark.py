@@ -49,7 +49,6 @@ def idle_source(rows: int) -> Any:
     """A source and a sink that do nothing: the price of the API. A closure, so that workers get it by value."""
     import pyarrow as pa
     from pyspark.sql.datasource import (
-        DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
         DataSourceStreamReader,
@@ -60,7 +59,6 @@ def idle_source(rows: int) -> Any:
 
     def batches(count: int) -> Iterator[Any]:
         size = 5_000
-        names = ["id", "queue", "label", "body", "priority"]
         arrays = [
             pa.array(range(size), pa.int64()),
             pa.array(["orders"] * size),
@@ -69,24 +67,7 @@ def idle_source(rows: int) -> Any:
             pa.array([3] * size, pa.int32()),
         ]
         for _ in range(count // size):
-            yield pa.RecordBatch.from_arrays(arrays, names)
-
-    class Idle(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "idle"
-
-        def schema(self) -> str:
-            return "id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
-
-        def reader(self, schema: Any) -> Any:  # noqa: ARG002
-            return Reader()
-
-        def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802 - Spark's name
-            return StreamReader()
-
-        def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
-            return Writer()
+            yield pa.RecordBatch.from_arrays(arrays, spark_plain.NAMES)
 
     class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -123,7 +104,7 @@ def idle_source(rows: int) -> Any:
     class Done(WriterCommitMessage):
         pass
 
-    return Idle
+    return spark_plain.data_source("idle", Reader, StreamReader, Writer)
 
 
 @dataclass
@@ -169,11 +150,6 @@ class Bench:
         if "orders" in {info.name for info in self.qm.queues()}:
             self.qm.delete_queue("orders")
         self.qm.create_queue("orders")
-
-    def filled(self) -> None:
-        """A new queue with messages."""
-        self.empty()
-        self.write(self.bodies())
 
     def prepare(self, work: str) -> None:
         """What a work that is no ceiling needs before it: an empty queue, or a full one, and no other in the server."""
@@ -223,7 +199,7 @@ class Bench:
         read = spark.read.format("mqredis")
         parquet = str(self.folder / "parquet")
         self.bodies().write.mode("overwrite").parquet(parquet)
-        self.filled()
+        self.prepare(READ)
         spark_plain.fill_packed(self.url, self.rows, BODY)
         found |= self.turns(
             {

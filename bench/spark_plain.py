@@ -136,10 +136,33 @@ def fill_packed(url: str, rows: int, size: int) -> None:
         redis.zadd(IDS, {str(n): n for n in range(start, min(start + PART, rows))})
 
 
+def data_source(short_name: str, reader: Any, stream_reader: Any, writer: Any) -> Any:
+    """A data source of these classes, with the five columns."""
+    from pyspark.sql.datasource import DataSource
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return short_name
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def reader(self, schema: Any) -> Any:  # noqa: ARG002
+            return reader()
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802 - Spark's name
+            return stream_reader()
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
+            return writer()
+
+    return Source
+
+
 def source(url: str, trigger: int) -> Any:
     """The data source ``plain``."""
     from pyspark.sql.datasource import (
-        DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
         DataSourceStreamReader,
@@ -147,23 +170,6 @@ def source(url: str, trigger: int) -> Any:
         WriterCommitMessage,
     )
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-
-    class Plain(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "plain"
-
-        def schema(self) -> str:
-            return SCHEMA
-
-        def reader(self, schema: Any) -> Any:  # noqa: ARG002
-            return Reader()
-
-        def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802 - Spark's name
-            return StreamReader()
-
-        def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002
-            return Writer()
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
@@ -238,4 +244,4 @@ def source(url: str, trigger: int) -> Any:
                 client(url).repeat(_PUBLISH, (message.stage, IDS, META))
                 client(url).redis.srem("plain:stages", message.stage)
 
-    return Plain
+    return data_source("plain", Reader, StreamReader, Writer)

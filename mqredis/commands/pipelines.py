@@ -198,6 +198,11 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
     return Call("claim_wait", queue.call, [queue.generation, after, waiter.member, waiter.ticket], parse)
 
 
+def split(ids: bytes) -> list[bytes]:
+    """The ids of a page, which stand there with nothing between them."""
+    return [ids[at : at + 16] for at in range(0, len(ids), 16)]
+
+
 def claimed(
     queue: Address, owner: str, lineage: str, sequence: int, offset: int, count: int
 ) -> Call[list[bytes]]:
@@ -205,8 +210,7 @@ def claimed(
 
     def parse(status: int, payload: Payload) -> list[bytes]:
         _check(status, payload)
-        ids = b"".join(payload)
-        return [ids[at : at + 16] for at in range(0, len(ids), 16)]
+        return split(b"".join(payload))
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
     return Call("claim_read", queue.call, args, parse, changes=False)

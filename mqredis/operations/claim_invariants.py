@@ -8,7 +8,7 @@ from mqredis.commands.pipelines import Book, Claim
 from mqredis.operations.faults import Fault, Faults, at, state_of
 from mqredis.operations.snapshot import Store
 
-_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ (\d+) \d+ [012] \d+(?: (\d+))?")
+_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?")
 _BOOKS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ \S+ \d+;)*")
 #: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
 NEVER = float(1 << 52)
@@ -32,12 +32,13 @@ def claims(store: Store) -> Faults:
             owner = name.removeprefix("claim:")
             if owner == name:
                 continue
-            match = _CLAIM.fullmatch(text)
-            if match is None:
+            claim, have = _claim(text), held.get(owner, 0)
+            if claim is None:
                 yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
-            elif int(match[1]) != held.get(owner, 0) and text.split(" ")[7] == "1":
-                have = held.get(owner, 0)
-                yield Fault("claim.count", f"{view.path} {name}", f"says {match[1]} messages, holds {have}")
+            elif claim.count != have and claim.sealed == 1:
+                yield Fault(
+                    "claim.count", f"{view.path} {name}", f"says {claim.count} messages, holds {have}"
+                )
 
 
 def claim_pages(store: Store) -> Faults:
@@ -48,8 +49,7 @@ def claim_pages(store: Store) -> Faults:
             yield Fault("claim.malformed", f"{view.path} pages", f"is {text!r:.60}")
             continue
         for book in Book.all(text):
-            where, line = f"{view.path} {book.owner}", view.fields.get(f"claim:{book.owner}", "")
-            claim = Claim.parse(line) if _CLAIM.fullmatch(line) else None
+            where, claim = f"{view.path} {book.owner}", _claim(view.fields.get(f"claim:{book.owner}"))
             if claim is None or book.number not in (claim.number, claim.draining):
                 yield Fault("claim.pages", where, f"has pages under {book.number}, which is not its number")
             elif book.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:
@@ -59,7 +59,12 @@ def claim_pages(store: Store) -> Faults:
                     yield Fault("claim.pages", where, f"its pages say {said} messages, it holds {have}")
 
 
+def _claim(text: str | None) -> Claim | None:
+    """What is kept of a claim; None if there is none, or it cannot be read."""
+    return Claim.parse(text) if text and _CLAIM.fullmatch(text) else None
+
+
 def _draining(text: str | None) -> float | None:
     """Score of the messages that a claim has received and that are not all removed."""
-    match = _CLAIM.fullmatch(text or "")
-    return NEVER + int(match[2]) if match and match[2] else None
+    claim = _claim(text)
+    return NEVER + claim.draining if claim and claim.draining else None

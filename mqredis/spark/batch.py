@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Book
+from mqredis.commands.pipelines import Book, split
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark.columns import Builder, numbers
@@ -200,7 +200,7 @@ def _claimed(manager: QueueManager, path: str) -> list[bytes]:
     found: list[bytes] = []
     for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
         for ids in fields(manager, states, names[at : at + 64]):
-            found += [ids[n : n + 16] for n in range(0, len(ids), 16)] if ids else []
+            found += split(ids or b"")
     return found
 
 
