@@ -20,7 +20,7 @@ local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.w, 0, -1)
 for n = 1, #waiting do
-  local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) (%S+)")
+  local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) ([^ ,]+)")
   if tag == ARGV[4] then
     frame.touch()
     redis.call("ZREM", q.w, waiting[n])

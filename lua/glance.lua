@@ -1,9 +1,11 @@
--- Would a reader find something, or is a timer due? One call for all queues that a process waits on; changes nothing.
+-- Would a reader find something, or is a timer due? Was one handed a lock? One call for all that a process waits on;
+-- changes nothing.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
 -- KEYS message
 -- QUEUE[1+] the queues
--- RETURNS OK per queue "1" (look now) or "0", then ms until its next timer or -1
+-- ARGV[3+] slot, sequence  slots that wait, each with the sequence of its last call
+-- RETURNS OK per queue "1" (look now) or "0", then ms until its next timer or -1; per slot "1" (look now) or "0"
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -17,5 +19,12 @@ for n = 1, (#KEYS - 2) / 8 do
   local soon = q and (not q.due and -1 or q.due > frame.now and q.due - frame.now or due.next(q)) or 0
   reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.a) > 0) and "1" or "0"
   reply[#reply + 1] = soon
+end
+local slots = {}
+for n = 3, #ARGV, 2 do slots[#slots + 1] = ARGV[n] end
+local kept = #slots > 0 and redis.call("HMGET", KEYS[1], unpack(slots)) or {}
+for n = 1, #slots do
+  -- Only who rings calls in the name of a slot that waits (lib/hand).
+  reply[#reply + 1] = kept[n] and string.match(kept[n], "^%d+") ~= ARGV[n * 2 + 2] and "1" or "0"
 end
 return frame.close(reply)

@@ -1,4 +1,5 @@
--- A waiting reader gives up. If it had been rung already, its wake goes on to the next one.
+-- A waiting reader gives up. If it had been rung already, its wake goes on to the next one; a lock that it was handed goes
+-- back, and the next one is rung.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
 -- KEYS message
@@ -10,12 +11,17 @@
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/wake"
+--- require lazy "lib/hand"
 local reply = frame.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then
   local kind, hint = wake.handed()
-  if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 then
+  if frame.handover then
+    hand.load()
+    if hand.held(q) then hand.back(q) end
+  end
+  if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 and not q.arrived then
     q.arrived = kind == "h" and redis.call("ZSCORE", q.a, hint) and { hint } or redis.call("ZRANGE", q.a, 0, 0)
   end
 end

@@ -10,7 +10,7 @@
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
--- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake, lib/hand)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
@@ -41,6 +41,7 @@
 --- require "lib/settle"
 --- require lazy "lib/tx"
 --- require "lib/wake"
+--- require "lib/hand"
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
 local reply, meta, time, p
@@ -59,12 +60,18 @@ if frame.again then
   message.all(q, frame.again.reply, q and position.read(q, ids) or {})
   return frame.again.reply
 end
+if frame.handover and q and ARGV[4] == "lock" and ARGV[10] ~= "" and hand.held(q) then
+  message.all(q, frame.handover.reply, position.read(q, { frame.handover.lid }))
+  return frame.handover.reply
+end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
 local more = due.serve(q)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
+  -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
+  if frame.missing and string.find(ARGV[9], ",", 1, true) then wake.drop(q, wake.member(ARGV[9], ""), "") end
   quota.save(q)
   if type(code) == "number" then code = { code } end
   code = frame.close(code, upto, ids)

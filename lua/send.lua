@@ -21,7 +21,7 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "lib/straight"
+--- require "lib/straight_send"
 --- require lazy "lib/straight_tx"
 --- require "lib/frame"
 --- require "lib/queue"
@@ -31,11 +31,13 @@
 --- require lazy "lib/trace"
 --- require lazy "lib/refusal"
 --- require "lib/quota"
+--- require "lib/hand"
+--- require "lib/record"
 --- require lazy "lib/tx"
 --- require "lib/wake"
 local reply, meta, time, p
 if ARGV[4] == "" then
-  reply, meta, time, p = straight.send()
+  reply, meta, time, p = straight_send.one()
 else
   straight_tx.load()
   reply, meta, time, p = straight_tx.send()
@@ -47,9 +49,11 @@ if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_A
 due.serve(q)
 
 -- decide -----------------------------------------------------------------------------------------
+local handed
 local function finish(answer)
   quota.save(q)
   answer = frame.close(answer)
+  if handed then hand.say(unpack(handed)) end
   wake.ring(q)
   return answer
 end
@@ -102,6 +106,9 @@ else
     put.held(q, recs, larges, lids, bytes, hooked, t)
   else
     put.quick(q, recs, larges, lids, bytes, hooked)
+    if q.waiting and #q.arrived == 1 and q.flags == "" and not q.parent and record.free[string.byte(recs[1], 14)] then
+      handed = hand.over(q, lids[1], recs[1])
+    end
   end
 end
 return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })

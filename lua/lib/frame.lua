@@ -10,13 +10,15 @@
 --
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
+-- "<last sequence> <ms> <ids> <status> <history> <elements>"; ids: "-", those of the messages to be read again, or "!" and
+-- the id of a lock that was handed to a reader who had not asked yet (lib/hand).
 --
 -- Most calls want the same few of meta's properties, and each costs a search: "brief" holds them in one text, "schema
 -- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls frame.brief().
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  owner = "", enlist = nil, handed = nil, memo = { size = 0 },
+  owner = "", enlist = nil, handed = nil, handover = nil, memo = { size = 0 },
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
@@ -105,6 +107,10 @@ function frame.token(known, slot)
   replay.load()
   reply = replay.decode(reply)
   if again == "-" then return reply end
+  if string.byte(again) == 33 then  -- "!": handed over (lib/hand); whoever does not look for it was not answered yet
+    frame.handover = { lid = string.sub(again, 2), reply = reply }
+    return
+  end
   frame.again = { ids = again, reply = reply }
 end
 

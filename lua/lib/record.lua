@@ -80,6 +80,11 @@ function record.state(text)
     size = tonumber(size), kind = kind, owner = owner, fence = fence }
 end
 
+-- The state of a plain message that was never held before, once a reader has locked it.
+function record.lock(size, slot, fence)
+  return "1 0 0 0 " .. size .. " LN " .. slot .. " " .. fence
+end
+
 -- What readers are told of a state.
 function record.counts(st)
   return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved

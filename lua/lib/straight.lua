@@ -40,66 +40,14 @@ function straight.count(here, held, gone, soon, waiting, hooked)
     string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked))
 end
 
--- `slot`: of the reader that is rung, and handed the hint `lid`.
-function straight.keep(history, seq, messages, bytes, kept, slot, lid)
+-- `field` and `value`: what it writes for a reader that it serves.
+function straight.keep(history, seq, messages, bytes, kept, field, value)
   local counts = string.format("%d %d %d %d", history, seq, messages, bytes)
-  if slot then
-    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, slot .. "!", "h " .. lid)
+  if field then
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, field, value)
   else
     redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
   end
-end
-
--- The slot of the first reader that waits and the key and channel of its bell, if that is plain and somebody listens: it
--- takes whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
-function straight.listener(waiter)
-  local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
-  if not slot then return end
-  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", "__keyspace@" .. database .. "__:" .. key)
-  if listeners[2] and listeners[2] ~= 0 then return slot, key end
-end
-
--- Send one message, and ring the reader that waited longest. The reply; or nothing, and what was read if anything was.
-function straight.send()
-  local text = ARGV[7]
-  local flag = text and string.byte(text)
-  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
-  local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
-    straight.look(meta, time, p, "")
-  if not known then return nil, meta, time, p end
-  local format = string.format
-  local stamp = format("%d", now)
-  local rec = stamp .. text
-  local size = #rec
-  if size > own.max_bytes then return nil, meta, time, p end
-  local waiter, slot, bell
-  if waiting == "1" then
-    waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
-    if waiter then
-      slot, bell = straight.listener(waiter)
-      if not slot then return nil, meta, time, p end
-    else
-      waiting = "0"
-    end
-  end
-  local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
-  redis.call("HSET", KEYS[6], lid, rec)
-  if flag == 104 then
-    hooked = "1"
-    redis.call("ZADD", KEYS[10], "0", record.member(rec, lid))
-  end
-  redis.call("ZADD", KEYS[4], "0", lid)
-  straight.count(here + 1, held + size, gone, soon, waiting, hooked)
-  straight.keep(history, seq + 1, messages + 1, bytes + size,
-    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid), slot, lid)
-  if slot then
-    redis.call("ZREM", KEYS[9], waiter)
-    redis.pcall("SADD", bell, "1")
-    redis.pcall("DEL", bell)
-  end
-  return { status.OK, known.incarnation, history, lid, "" }
 end
 
 -- Id, record and kind (record.free) of the first available message, or of that which the reader was rung for; nothing if
@@ -130,7 +78,7 @@ function straight.drop(lid)
   redis.call("HDEL", KEYS[6], lid)
 end
 
--- Lock or take the first message, or that which the reader was rung for; commit a lock on the way. As straight.send.
+-- Lock or take the first message, or that which the reader was rung for; commit a lock on the way. As straight_send.one.
 function straight.receive()
   local mode, waiter, left = ARGV[4], ARGV[9], ARGV[15]
   if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") or ARGV[8] ~= "" or ARGV[11] ~= ""
@@ -162,7 +110,7 @@ function straight.receive()
   end
   local deadline = format("%d", now + ARGV[7])
   redis.call("ZADD", KEYS[5], deadline, lid)
-  redis.call("HSET", KEYS[7], lid, "1 0 0 0 " .. size .. " LN " .. ARGV[1] .. " " .. number)
+  redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
   local sooner = soon == "-1" or deadline + 0 < soon + 0
   if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0",
@@ -170,7 +118,7 @@ function straight.receive()
   return { status.OK, known.incarnation, history, number, deadline, now, 0, lid, "1 0 0 0", rec }
 end
 
--- Commit one lock. As straight.send.
+-- Commit one lock. As straight_send.one.
 function straight.settle()
   local lid = ARGV[7]
   if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end

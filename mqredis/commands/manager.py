@@ -115,22 +115,27 @@ def maintain(queue: Address) -> Call[bool]:
     return Call("maintain", queue.call, [], parse)
 
 
-def glance(manager: ManagerKeys, queues: Sequence[tuple[str, ...]]) -> Call[list[bool]]:
-    """For each of these queues, given by their keys: would a look find anything, or is it time for a timer?
+def glance(
+    manager: ManagerKeys, queues: Sequence[tuple[str, ...]], slots: Sequence[tuple[str, int]] = ()
+) -> Call[tuple[list[bool], list[bool]]]:
+    """For each of these queues, given by their keys: would a look find anything, or is it time for a timer? For each of
+    the slots: was a call answered that comes behind the last one we know of?
 
-    Raises whatever a refusal stands for, and InvariantBroken for an answer about fewer or more queues.
+    Raises whatever a refusal stands for, and InvariantBroken for an answer about fewer or more queues or slots.
     """
 
-    def parse(status: int, payload: Payload) -> list[bool]:
+    def parse(status: int, payload: Payload) -> tuple[list[bool], list[bool]]:
         check(status)
-        if len(payload) != 2 * len(queues):
+        size = 2 * len(queues)
+        if len(payload) != size + len(slots):
             raise InvariantBroken(
-                f"a glance at {len(queues)} queues was answered with {len(payload)} elements"
+                f"a glance at {len(queues)} queues and {len(slots)} slots was answered with {len(payload)} elements"
             )
-        return [look == b"1" for look in payload[::2]]
+        return [look == b"1" for look in payload[:size:2]], [look == b"1" for look in payload[size:]]
 
     keys = manager.call().keys + tuple(itertools.chain.from_iterable(queues))
-    return Call("glance", KeySet(keys), [], parse, changes=False)
+    args = [part for name, last in slots for part in (name, str(last))]
+    return Call("glance", KeySet(keys), args, parse, changes=False)
 
 
 def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:

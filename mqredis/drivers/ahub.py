@@ -25,6 +25,7 @@ from mqredis.drivers.bells import (
     letter,
 )
 from mqredis.drivers.direct import AsyncEar, async_ear
+from mqredis.drivers.handed import take
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
@@ -64,7 +65,8 @@ class AsyncHub:
         if mode != "poll":
             bell = await self._bell(run.slot)
             bell.rung.clear()
-            run.flag = bell.rung
+            bell.said = None
+            run.bell, run.flag = bell, bell.rung
             if not bell.confirmed.is_set() and not await _raised(
                 bell.confirmed, self._settings.reply_timeout_seconds
             ):
@@ -83,7 +85,7 @@ class AsyncHub:
         bell = await self._bell(run.slot)
         bell.late = True
         self.board.follow(old, run.slot)
-        run.flag = bell.rung
+        run.bell, run.flag = bell, bell.rung
 
     async def wait(self, run: Run, step: Wait) -> Woken:
         """Sleep until something happens."""
@@ -106,7 +108,7 @@ class AsyncHub:
             run.mark = board.journal.position
             if cancelled:
                 return Woken.CANCELLED
-        return Woken.RUNG if rung else silent
+        return Woken.RUNG if take(run, run.bell, step.look) or rung else silent
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""
@@ -278,7 +280,7 @@ class AsyncHub:
         queues = self.board.queues()
         if not queues:
             return
-        await self._driver.run(glance(self._driver.core.keys, queues))
+        await self._driver.run(glance(self._driver.core.keys, queues, self.board.looks()))
         self.glanced = time.monotonic()
 
 

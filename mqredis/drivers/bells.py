@@ -1,7 +1,7 @@
 """Doorbells: the half of waiting that knows no threads, tasks or sockets.
 
-Rules of waking: only the event ``sadd`` on exactly subscribed channels wakes; each confirmation of a
-subscription after the first means that something may have been missed, so it wakes too.
+Rules of waking: only the event ``sadd`` and locks that are handed over wake, on exactly subscribed channels; each
+confirmation of a subscription after the first means that something may have been missed, so it wakes too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from redis import exceptions as rx
 
 from mqredis.commands import manager
+from mqredis.drivers.handed import LOCK
 from mqredis.drivers.session import Run, Slot
 from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
 from mqredis.settings import Settings
@@ -68,13 +69,15 @@ class Ringer(str):  # noqa: SLOT000 - a str cannot have slots of its own
 class Bell:
     """One subscribed channel; it belongs to a slot and is kept as long as the session."""
 
-    __slots__ = ("channel", "confirmed", "late", "rung", "session")
+    __slots__ = ("channel", "confirmed", "late", "rung", "said", "session")
 
     def __init__(self, channel: str, session: str, rung: Any, confirmed: Any) -> None:
         self.channel = channel
         self.session = session
         self.rung = rung
         self.confirmed = confirmed
+        #: The last message that handed over a lock (``handed``).
+        self.said: bytes | None = None
         #: Somebody relies on it already, although the server has not confirmed it.
         self.late = False
 
@@ -150,7 +153,11 @@ class Board:
         bell = self.by_channel.get(message[1])
         if bell is None:
             return
-        if message[0] == b"message" and message[2] == _RING:
+        if message[0] == b"message":
+            if message[2].startswith(LOCK):
+                bell.said = message[2]
+            elif message[2] != _RING:
+                return
             bell.rung.set()
         elif message[0] == b"subscribe":
             bell.confirm()
@@ -195,19 +202,30 @@ class Board:
                 out.setdefault(group, []).append(flag)
         return out
 
+    def looks(self) -> list[tuple[Slot, Flag]]:
+        """The slots whose next call may be answered before it is made, each with the flag of its wait."""
+        return [(run.slot, flag) for run, (step, flag) in list(self.waits.items()) if step.look is not None]
 
-def glance(keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]]) -> Operation[None]:
-    """Look once at all these queues, and raise the flags of those where a look would find something.
+
+def glance(
+    keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], looks: Sequence[tuple[Slot, Flag]]
+) -> Operation[None]:
+    """Look once at all these queues, and raise the flags of those where a look would find something; and those of the
+    slots whose next look was answered already (``handed``).
 
     Raises what the look of a wait would raise: who asked lets every wait look, so that each learns it by itself.
     """
     every = list(queues)
-    for start in range(0, len(every), CHUNK):
-        some = every[start : start + CHUNK]
-        found = yield from perform(manager.glance(keys, some))
+    for start in range(0, max(len(every), len(looks)), CHUNK):
+        some, slots = every[start : start + CHUNK], looks[start : start + CHUNK]
+        found, answered = yield from perform(
+            manager.glance(keys, some, [(slot.name, slot.last) for slot, _ in slots])
+        )
         for group in itertools.compress(some, found):
             for flag in queues[group]:
                 flag.set()
+        for _, flag in itertools.compress(slots, answered):
+            flag.set()
 
 
 class Pulse:

@@ -24,6 +24,7 @@ from mqredis.drivers.bells import (
 )
 from mqredis.drivers.direct import Ear, ear
 from mqredis.drivers.early import Early
+from mqredis.drivers.handed import take
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
@@ -67,7 +68,8 @@ class Hub:
         if mode != "poll":
             bell = self._bell(run.slot)
             bell.rung.clear()
-            run.flag = bell.rung
+            bell.said = None
+            run.bell, run.flag = bell, bell.rung
             if not bell.confirmed.is_set() and not self._shift.sleep(
                 bell.confirmed, self._settings.reply_timeout_seconds
             ):
@@ -87,7 +89,7 @@ class Hub:
         bell.late = True
         with self._lock:
             self.board.follow(old, run.slot)
-        run.flag = bell.rung
+        run.bell, run.flag = bell, bell.rung
 
     def wait(self, run: Run, step: Wait) -> Woken:
         """Sleep until something happens."""
@@ -106,7 +108,8 @@ class Hub:
         def woken() -> None:
             if early is not None and not over():
                 flag.clear()  # what rings from now on rings for what this look may not see
-                early.send()
+                if not take(run, run.bell, step.look):
+                    early.send()
 
         with self._lock:
             board.waits[run] = (step, flag)
@@ -115,7 +118,7 @@ class Hub:
         finally:
             with self._lock:
                 board.waits.pop(run, None)
-        if early is not None and early.link is not None:
+        if run.handed is not None or (early is not None and early.link is not None):
             return Woken.RUNG  # a cancellation that comes now meets a look under way, and ends the next wait
         flag.clear()
         if self._closed.is_set():
@@ -328,8 +331,8 @@ class Hub:
     def recheck(self) -> None:
         """Look once for everybody who waits: a wake may have been lost, whatever was done to prevent it."""
         with self._lock:
-            queues = self.board.queues()
+            queues, looks = self.board.queues(), self.board.looks()
         if not queues:
             return
-        self._driver.run(glance(self._driver.core.keys, queues))
+        self._driver.run(glance(self._driver.core.keys, queues, looks))
         self.glanced = time.monotonic()

@@ -119,8 +119,12 @@ class Run:
     polling = True
     #: Token of the last call whose outcome is unknown.
     unknown = ""
+    #: The bell of its slot, unless nobody can ring for it.
+    bell: Any = None
     #: What it looks for when its bell rings (``early``).
     early: Any = None
+    #: That call and its reply, if whoever rang has made it (``handed``).
+    handed: Any = None
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers import durable
+from mqredis.drivers import durable, handed
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
 from mqredis.drivers.early import Early, begun
@@ -197,6 +197,8 @@ class Driver(Known):
                     raise BrokerUnavailable(redact(error)) from None
 
     def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
+        if run.handed is not None and (found := handed.answer(self.core, run, call)) is not None:
+            return found
         early = None if run.early is None else begun(run, call)
         if early is not None:
             attempt = early.attempt

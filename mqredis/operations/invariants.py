@@ -23,7 +23,7 @@ TYPES = {
     **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s"), "hash"),
     **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
 }
-_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ \S+( .*)?", re.DOTALL)
+_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")

@@ -202,7 +202,7 @@ def lock(
         yield from earlier.settle(handle)
 
     look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
-    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=True)
+    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=True, lease=lease_ms)
     return (yield from locked(handle, found))
 
 

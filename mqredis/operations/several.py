@@ -40,7 +40,10 @@ def lock(
             yield from earlier[n].settle(handle)
     readers = [
         Reader(
-            handle, taking(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]), steady=True
+            handle,
+            taking(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]),
+            steady=True,
+            lease=lease_ms,
         )
         for n, handle in enumerate(handles)
     ]

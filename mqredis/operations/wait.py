@@ -42,13 +42,15 @@ _TAKEN_BACK = (OperationCancelled, QueueNotAvailable)
 class Reader:
     """A queue that is read from: ``look`` asks for what passes the filter ``match``.
 
-    ``steady``: whoever looks again asks for the same, whatever happens during the wait.
+    ``steady``: whoever looks again asks for the same, whatever happens during the wait. ``lease``: in ms, if it asks
+    for the lock of any message; then whoever sends one may hand it over (lua/lib/hand).
     """
 
     handle: Handle
     look: Look
     match: bytes = b""
     steady: bool = False
+    lease: str = ""
 
 
 def until_found(
@@ -60,11 +62,12 @@ def until_found(
     scopes: Sequence[object] = (),
     match: bytes = b"",
     steady: bool = False,
+    lease: str = "",
 ) -> Operation[Found]:
     """Repeat ``look`` until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
 
     ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
-    ``steady`` as in ``Reader``.
+    ``steady`` and ``lease`` as in ``Reader``.
     """
     timeout, tag = checks.timeout(timeout), checks.tag(tag)
     if not handle.waited or (timeout is not None and timeout <= 0):
@@ -75,7 +78,8 @@ def until_found(
             return found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in queue {handle.path!r}")
-    _, found = yield from _wait((Reader(handle, look, match, steady),), kind, timeout, tag, scopes, None)
+    reader = Reader(handle, look, match, steady, lease)
+    _, found = yield from _wait((reader,), kind, timeout, tag, scopes, None)
     return found
 
 
@@ -117,10 +121,12 @@ def _wait(
     start: float = yield NOW
     mode: str = yield Listen()
     database = readers[0].handle.context.database
-    member = f"{kind} {mode}{database} {keys.encode(tag) if tag else '-'}" if mode else ""
-    waiters = [Waiter(member) for _ in readers]
     #: Whether a reader is idle is noted of the only queue it reads.
     only = readers[0].handle if len(readers) == 1 else None
+    member = f"{kind} {mode}{database} {keys.encode(tag) if tag else '-'}" if mode else ""
+    if member and only is not None and readers[0].lease and not readers[0].match:
+        member += f",{readers[0].lease}"
+    waiters = [Waiter(member) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, looks = False, 0
     ready: Call[Found] | None = None

@@ -42,6 +42,6 @@ def test_the_least_that_keeps_the_promises_leaves_what_our_scripts_leave(backend
             held += walk.locks(walk.both(call, *walk.token()))
         one, two = [store.bytes() for store in walk.stores]
         assert one == two, walk.step
-    assert walk.stores[0].took["straight.send"] > 5
+    assert walk.stores[0].took["straight_send.one"] > 5
     assert walk.stores[0].took["straight.receive"] > 5
     walk.close()

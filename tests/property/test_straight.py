@@ -110,10 +110,11 @@ class Walk:
         (lock,) = self.locks(reply)
         self.both(read.settle(address, [("c", *lock)], 1000), *self.token())
         self.plain_wake(message)
+        self.plain_hand(message)
         self.plain_transactions(message)
         self.plain_transactions(codec.encode(Outgoing(body=b"x", correlation_id="c"), ""))
         assert self.stores[0].took == Counter(
-            {"straight.send": 3, "straight.receive": 3, "straight.settle": 1}
+            {"straight_send.one": 5, "straight.receive": 4, "straight.settle": 1}
             | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
         )
 
@@ -128,6 +129,25 @@ class Walk:
             self.both(send.send(address, [message]), *self.token("1.2"))
             self.same()
             assert self.both(look(), *self.token("1.1"))[0] == 0
+        self.same()
+        self.listen(False)
+
+    def plain_hand(self, message: tuple[bytes, bytes | None]) -> None:
+        """A lock that is handed to a reader, which looks all the same, then settles it; and one that it gives back."""
+        address, waiter = self.address["q"], Waiter("D k0 -,30000")
+        look = partial(read.receive, address, "lock", grant="30000", waiter=waiter)
+        self.listen(True)
+        assert self.both(look(), *self.token("1.1"))[0] == Status.WAITING
+        waiter.ticket = "1"
+        self.both(send.send(address, [message]), *self.token("1.2"))
+        reply = self.both(look(), *self.token("1.1"))
+        assert reply[0] == 0
+        waiter.ticket = ""
+        settle = [("c", *self.locks(reply)[0])]
+        assert self.both(look(settle=settle), *self.token("1.1"))[0] == Status.WAITING
+        self.both(send.send(address, [message]), *self.token("1.2"))
+        assert self.both(read.leave(address, waiter.member), *self.token("1.1"))[0] == 0
+        self.both(read.receive(address, "take"), *self.token("1.2"))
         self.same()
         self.listen(False)
 
@@ -298,7 +318,10 @@ class Walk:
         owner, grant = self.begin()
         if owner:
             mode = "tx"
-        waiter = Waiter("D k0 ", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
+        tag = dice.choice(("-", "-,30000", "-,1500"))
+        waiter = (
+            Waiter(f"D k0 {tag}", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
+        )
         queue = self.queue()
         if dice.random() < 0.3:
             there = self.stores[0].client.zrange(KEYS.queue(queue.path)[QUEUE_PARTS.index("a")], 0, 5)

@@ -1,0 +1,71 @@
+--- require "lib/frame"
+--- require "lib/record"
+--- require "lib/straight"
+--- require "lib/hand"
+-- The short way of a send (lib/straight): one message, and the reader that waits for it.
+local straight_send = {}
+
+-- The slot of the first reader that waits and the key and channel of its bell, if that is plain and somebody listens: it
+-- takes whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
+function straight_send.listener(waiter)
+  local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
+  if not slot then return end
+  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  local listeners = redis.pcall("PUBSUB", "NUMSUB", "__keyspace@" .. database .. "__:" .. key)
+  if listeners[2] and listeners[2] ~= 0 then return slot, key end
+end
+
+-- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what was read if anything was.
+function straight_send.one()
+  local text = ARGV[7]
+  local flag = text and string.byte(text)
+  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
+  local meta, time, p = straight.read()
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p, "")
+  if not known then return nil, meta, time, p end
+  local format = string.format
+  local stamp = format("%d", now)
+  local rec = stamp .. text
+  local size = #rec
+  if size > own.max_bytes then return nil, meta, time, p end
+  local waiter, slot, bell, channel, lease, sequence
+  if waiting == "1" then
+    waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
+    if waiter then
+      slot, bell, channel, lease, sequence = hand.reader(waiter)
+      if not slot then slot, bell = straight_send.listener(waiter) end
+      if not slot then return nil, meta, time, p end
+    else
+      waiting = "0"
+    end
+  end
+  local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
+  redis.call("HSET", KEYS[6], lid, rec)
+  if flag == 104 then
+    hooked = "1"
+    if not lease then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
+  end
+  local field, value, number, deadline
+  if lease then
+    number, deadline = format("%d", history), format("%d", now + lease)
+    redis.call("ZADD", KEYS[5], deadline, lid)
+    redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
+    if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
+    field, value = slot, hand.kept(sequence, stamp, lid, number, deadline)
+  else
+    redis.call("ZADD", KEYS[4], "0", lid)
+    if slot then field, value = slot .. "!", "h " .. lid end
+  end
+  straight.count(here + 1, held + size, gone, soon, waiting, hooked)
+  straight.keep(history, seq + 1, messages + 1, bytes + size,
+    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid), field, value)
+  if slot then redis.call("ZREM", KEYS[9], waiter) end
+  if lease then
+    hand.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)
+  elseif slot then
+    redis.pcall("SADD", bell, "1")
+    redis.pcall("DEL", bell)
+  end
+  return { status.OK, known.incarnation, history, lid, "" }
+end

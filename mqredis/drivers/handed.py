@@ -1,0 +1,43 @@
+"""A lock that was handed to a reader that waits (lua/lib/hand): its bell says the reply of its look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqredis.drivers.session import Core, Run
+from mqredis.keys import MESSAGE_SCRIPT_PARTS
+from mqredis.steps import Call, Payload
+
+if TYPE_CHECKING:
+    from mqredis.drivers.bells import Bell
+
+#: How such a message begins.
+LOCK = b"lock "
+
+
+def take(run: Run, bell: Bell | None, look: Call[Any] | None) -> bool:
+    """Is what the bell said the reply of this look, which the run makes next? Then it is kept for that."""
+    if bell is None or bell.said is None:
+        return False
+    said, bell.said = bell.said, None
+    head, _, record = said.partition(b"\n")
+    try:
+        _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
+        mine = (slot.decode(), int(sequence), queue.decode())
+    except ValueError:
+        return False  # somebody else's words: the look will tell
+    if look is None or mine != (run.slot.name, run.slot.last + 1, look.keys.keys[MESSAGE_SCRIPT_PARTS]):
+        return False  # for a wait that is over, or a slot that was used for something else since
+    run.handed = look, [0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record]
+    return True
+
+
+def answer(core: Core, run: Run, call: Call[Any]) -> tuple[int, Payload] | None:
+    """The answer to this call, if it was handed over. It is used up."""
+    (look, reply), run.handed = run.handed, None
+    if look is not call:
+        return None
+    # The history was this one when the message came; other calls of this process may have been answered since.
+    found = core.accept(reply, 0)
+    run.slot.last += 1
+    return found
