@@ -61,6 +61,7 @@ if frame.again then
   return frame.again.reply
 end
 if frame.handover and q and ARGV[4] == "lock" and ARGV[10] ~= "" and hand.held(q) then
+  hand.asked()
   message.all(q, frame.handover.reply, position.read(q, { frame.handover.lid }))
   return frame.handover.reply
 end

@@ -12,8 +12,10 @@ local reply = frame.open()
 if reply then return reply end
 local kept = redis.call("HMGET", KEYS[1], string.match(ARGV[3], "^%d+"), ARGV[3])
 if not kept[1] then return frame.close({ status.OK, "", 0, "expired" }) end
-local last, ids, stored = string.match(kept[2] or "0 0 - 0 0 ", "^(%d+) %d+ !?(%S+) (%d+ %d+ .*)$")
-if tonumber(last) < tonumber(ARGV[4]) then
+local own = kept[2] or "0 0 - 0 0 "
+local last, ids, stored = string.match(frame.kept(own, ARGV[4]) or own, "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
+-- "!": what was handed over was not asked for (lib/hand).
+if tonumber(last) < tonumber(ARGV[4]) or (last == ARGV[4] and string.byte(ids) == 33) then
   frame.touch()
   redis.call("HSET", KEYS[1], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "
     .. string.format("%.0f %.0f ", status.OPERATION_CANCELLED, frame.history))

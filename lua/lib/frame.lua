@@ -11,7 +11,7 @@
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 -- "<last sequence> <ms> <ids> <status> <history> <elements>"; ids: "-", those of the messages to be read again, or "!" and
--- the id of a lock that was handed to a reader who had not asked yet (lib/hand).
+-- the id of a lock that was handed to a reader who had not asked yet (lib/hand); then a line with the reply before that.
 --
 -- Most calls want the same few of meta's properties, and each costs a search: "brief" holds them in one text, "schema
 -- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls frame.brief().
@@ -99,19 +99,27 @@ function frame.token(known, slot)
   local sequence, last = ARGV[2], string.match(slot, "^%d+")
   -- Both as they were made from numbers, so the longer or the later text is the larger number.
   if #sequence > #last or (#sequence == #last and sequence > last) then return end
-  if sequence ~= last then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
-  local again, reply = string.match(slot, "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
+  local kept = frame.kept(slot, sequence)
+  if not kept then return { status.TOKEN_REUSED, frame.incarnation, frame.history } end
+  local again, reply = string.match(kept, "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
   -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
   -- what is there already. A server that is full may refuse that; then nobody is told that the change got further.
   redis.pcall("HSET", KEYS[1], ARGV[1], slot)
   replay.load()
   reply = replay.decode(reply)
   if again == "-" then return reply end
-  if string.byte(again) == 33 then  -- "!": handed over (lib/hand); whoever does not look for it was not answered yet
-    frame.handover = { lid = string.sub(again, 2), reply = reply }
+  if string.byte(again) == 33 then  -- "!": whoever does not look for it was not answered yet
+    frame.handover = { lid = string.sub(again, 2), reply = reply, kept = kept }
     return
   end
   frame.again = { ids = again, reply = reply }
+end
+
+-- What a slot keeps of this sequence, without the line behind it; nothing if that is another's.
+function frame.kept(slot, sequence)
+  local handed, before = string.match(slot, "^(%d+ %d+ ![^\n]*)\n(.*)$")
+  if handed then slot = string.match(handed, "^%d+") == sequence and handed or before end
+  if string.match(slot, "^%d+") == sequence then return slot end
 end
 
 -- The text of a session, "ttl highest", once it counts this slot among its own; nothing if it does already. A slot that

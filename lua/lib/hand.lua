@@ -10,24 +10,26 @@
 local hand = {}
 
 -- What it takes to answer the first reader that waits: slot, key of its bell, channel, lease in ms, sequence of its next
--- look. Nothing if it does not want a lock, nobody listens, or its slot was used for something else since it looked.
+-- look, what its slot keeps. Nothing if it does not want a lock, nobody listens, or its slot was used for something else since it looked.
 function hand.reader(waiter)
   local match = string.match
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
   if not slot or slot == ARGV[1] then return end
-  local last, code = match(redis.call("HGET", KEYS[1], slot) or "", "^(%d+) %d+ %- (%d+) ")
+  local kept = redis.call("HGET", KEYS[1], slot) or ""
+  local last, code = match(kept, "^(%d+) %d+ %- (%d+) ")
   if not last or code + 0 ~= status.WAITING then return end
   local bell = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
   local channel = "__keyspace@" .. database .. "__:" .. bell
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
   if type(listeners) ~= "table" or not listeners[2] or listeners[2] + 0 == 0 then return end
-  return slot, bell, channel, lease, string.format("%d", last + 1)
+  return slot, bell, channel, lease, string.format("%d", last + 1), kept
 end
 
--- The reply as its slot keeps it. "!": nobody has asked for it yet, see frame.token.
-function hand.kept(sequence, stamp, lid, number, deadline)
-  return string.format("%s %s !%s 0 %s %d:%s%d:%s%d:%s1:0",
-    sequence, stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp)
+-- The reply as its slot keeps it. "!": nobody has asked for it yet, see frame.token. The one `before` is kept as well:
+-- it may have been lost, and is asked for again then.
+function hand.kept(sequence, stamp, lid, number, deadline, before)
+  return string.format("%s %s !%s 0 %s %d:%s%d:%s%d:%s1:0\n%s",
+    sequence, stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp, before)
 end
 
 -- Says the reply on the bell: the last writes of a script, protected as in lib/ring. Where it may not be published the
@@ -46,22 +48,28 @@ end
 -- first. Returns what hand.say takes. For scripts that have done frame.touch.
 function hand.over(q, lid, rec)
   local waiter = redis.call("ZRANGE", q.w, "0", "0")[1]
-  local slot, bell, channel, lease, sequence = hand.reader(waiter or "")
+  local slot, bell, channel, lease, sequence, before = hand.reader(waiter or "")
   if not slot then return end
   position.load()
   local number, deadline = string.format("%d", frame.history), string.format("%d", frame.now + lease)
   position.grant(q, { lid }, { rec }, "L", slot, number, deadline)
   q.arrived = nil
   redis.call("ZREM", q.w, waiter)
-  redis.call("HSET", KEYS[1], slot, hand.kept(sequence, frame.stamp, lid, number, deadline))
+  redis.call("HSET", KEYS[1], slot, hand.kept(sequence, frame.stamp, lid, number, deadline, before))
   return { channel, bell, slot, sequence, frame.incarnation, frame.stamp, lid, number, deadline, rec }
 end
 
--- Does this queue still hold the lock that this call's slot was handed (frame.handover)? Its state, if so.
+-- Does this queue still hold the lock that this call's slot was handed (frame.handover)?
 function hand.held(q)
-  local given = frame.handover
-  local text = given and redis.call("HGET", q.s, given.lid)
-  if text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. given.reply[4] then return text end
+  local reply = frame.handover.reply
+  if reply[5] + 0 <= frame.now then return false end
+  local text = redis.call("HGET", q.s, frame.handover.lid)
+  return text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. reply[4]
+end
+
+-- Its reader has asked for it: what is kept is now the reply of that call, as any other.
+function hand.asked()
+  redis.call("HSET", KEYS[1], ARGV[1], (string.gsub(frame.handover.kept, " !", " ", 1)))
 end
 
 -- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. False:

@@ -15,7 +15,8 @@ function straight_send.listener(waiter)
   if listeners[2] and listeners[2] ~= 0 then return slot, key end
 end
 
--- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what was read if anything was.
+-- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what
+-- was read if anything was.
 function straight_send.one()
   local text = ARGV[7]
   local flag = text and string.byte(text)
@@ -29,11 +30,11 @@ function straight_send.one()
   local rec = stamp .. text
   local size = #rec
   if size > own.max_bytes then return nil, meta, time, p end
-  local waiter, slot, bell, channel, lease, sequence
+  local waiter, slot, bell, channel, lease, sequence, before
   if waiting == "1" then
     waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
     if waiter then
-      slot, bell, channel, lease, sequence = hand.reader(waiter)
+      slot, bell, channel, lease, sequence, before = hand.reader(waiter)
       if not slot then slot, bell = straight_send.listener(waiter) end
       if not slot then return nil, meta, time, p end
     else
@@ -52,7 +53,7 @@ function straight_send.one()
     redis.call("ZADD", KEYS[5], deadline, lid)
     redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
     if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
-    field, value = slot, hand.kept(sequence, stamp, lid, number, deadline)
+    field, value = slot, hand.kept(sequence, stamp, lid, number, deadline, before)
   else
     redis.call("ZADD", KEYS[4], "0", lid)
     if slot then field, value = slot .. "!", "h " .. lid end

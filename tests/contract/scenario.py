@@ -89,7 +89,7 @@ def _waits(qm: QueueManager) -> None:
     orders = qm.open("orders")
     keys = qm._driver.core.keys
     look = manager.glance(keys, [keys.queue("turns"), keys.queue("never")])
-    assert qm._run(perform(look)) == [False, True]
+    assert qm._run(perform(look)) == ([False, True], [])
     ended = []
 
     def wait(read: Callable[[], object]) -> None:

@@ -319,9 +319,7 @@ class Walk:
         if owner:
             mode = "tx"
         tag = dice.choice(("-", "-,30000", "-,1500"))
-        waiter = (
-            Waiter(f"D k0 {tag}", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
-        )
+        waiter = Waiter(f"D k0 {tag}", dice.choice(("", "1", "1", "leave:"))) if dice.random() < 0.3 else None
         queue = self.queue()
         if dice.random() < 0.3:
             there = self.stores[0].client.zrange(KEYS.queue(queue.path)[QUEUE_PARTS.index("a")], 0, 5)

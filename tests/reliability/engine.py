@@ -74,8 +74,9 @@ class Engine:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        wire.listen()
         self.keys = [ManagerKeys(f"s{n}") for n in range(WIDTH)]
+        # Of the only session of each; more slots than any schedule uses.
+        wire.listen([keys.channel(f"1.{n}", 0) for keys in self.keys for n in range(1, 16)])
         self.schedules = 0
         self.states: set[int] = set()
         self._texts: dict[tuple[bytes, ...], None] = {}

@@ -92,13 +92,38 @@ class TakeMatch(Take):
 class Await(Take):
     """Take a message, or register as a waiting reader; the next look of the same client shows its ticket."""
 
+    member = "D p0 -"
+
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        waiter = Waiter("D p0 -", me.ticket)
-        return read.receive(world.address(self.queue), self.mode, self.count, waiter=waiter)
+        grant = str(self.lease) if self.mode == "lock" else ""
+        waiter = Waiter(self.member, me.ticket)
+        return read.receive(world.address(self.queue), self.mode, self.count, grant=grant, waiter=waiter)
 
     def told(self, world: World, me: Client, answer: Answer) -> None:
         if not answer.refused:
             me.ticket = "" if answer.value.messages else answer.value.ticket
+
+
+@dataclass
+class AwaitLock(Await):
+    """Lock a message, or register as a reader to whom it may be handed."""
+
+    mode: str = "lock"
+
+    member = f"D p0 -,{LEASE}"
+
+
+@dataclass
+class Leave(Step):
+    """Wait no longer for a lock."""
+
+    queue: str
+
+    def call(self, world: World, me: Client) -> Call[Any] | None:
+        return read.leave(world.address(self.queue), AwaitLock.member) if me.ticket else None
+
+    def told(self, world: World, me: Client, answer: Answer) -> None:
+        me.ticket = ""
 
 
 @dataclass

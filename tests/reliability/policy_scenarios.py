@@ -9,8 +9,10 @@ from tests.reliability.engine import Scenario
 from tests.reliability.moves import LEASE, Clock, Create, End, Maintain, Purge, Send, Settle, Take
 from tests.reliability.policy_moves import (
     Await,
+    AwaitLock,
     Beside,
     CreateWith,
+    Leave,
     Publish,
     SendOnce,
     SendWith,
@@ -166,6 +168,27 @@ POLICIES: tuple[Scenario, ...] = (
             "C": (Send(Q, "a"), Send(Q, "b")),
         },
         middle=_no_lost_wake,
+    ),
+    Scenario(
+        "handed over against leaving",
+        (Q,),
+        (Create(Q),),
+        {
+            "A": (AwaitLock(Q), AwaitLock(Q), Leave(Q), Settle(Q, "c")),
+            "B": (AwaitLock(Q), Leave(Q), Take(Q)),
+            "C": (Send(Q, "a"), Send(Q, "b")),
+        },
+        middle=_no_lost_wake,
+    ),
+    Scenario(
+        "handed over against its lease",
+        (Q,),
+        (Create(Q),),
+        {
+            "A": (AwaitLock(Q), AwaitLock(Q), Settle(Q, "c")),
+            "B": (Send(Q, "a"), Take(Q, "lock"), Settle(Q, "c")),
+            "T": (Clock(PASSED), Maintain(Q)),
+        },
     ),
     Scenario(
         "waiting against what is given back",

@@ -99,13 +99,19 @@ class Wire:
         if self._ear is not None:
             self._ear.close()
 
-    def listen(self) -> None:
-        """Somebody listens to every doorbell from now on, so that waiting readers are taken for alive."""
+    def listen(self, channels: Sequence[str] = ()) -> None:
+        """Somebody listens to every doorbell from now on, so that waiting readers are taken for alive; and to these, as
+        a client does: what is handed over is so only to who is subscribed to his very bell."""
         self._ear = socket.socket(socket.AF_UNIX)
         self._ear.settimeout(30)
         self._ear.connect(str(self.path))
         self._ear.sendall(b"PSUBSCRIBE __keyspace@0__:*bell:*\r\n")
         self._ear.recv(4096)
+        if channels:
+            self._ear.sendall(" ".join(("SUBSCRIBE", *channels)).encode() + b"\r\n")
+            confirmed = b""
+            while confirmed.count(b"subscribe") < len(channels):
+                confirmed += self._ear.recv(4096)
         self._ear.setblocking(False)
 
     def hear(self) -> None:
