@@ -249,15 +249,15 @@ def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple
     return scripts, sum(number for name, number in calls.items() if name not in _NOT_COUNTED)
 
 
-def test_an_idle_reader_needs_two_looks_for_a_message(
+def test_an_idle_reader_needs_one_look_for_a_message(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
     _wakes(qm.open("q"), redis_server, 1)
     few, more = _wakes(qm.open("q"), redis_server, 6), _wakes(qm.open("q"), redis_server, 16)
     # Only the first look of all is one that registers nothing, and the last message is settled by itself.
-    assert few[0] == 6 + 1 + 2 * 6 + 1
-    # Seven to send and five to ring; eleven to take; fifteen to settle and to wait again.
-    assert more[1] - few[1] == 10 * (12 + 11 + 15)
+    assert few[0] == 6 + 1 + 6 + 1
+    # Seven to send and six to hand the lock over; fifteen to settle and to wait again.
+    assert more[1] - few[1] == 10 * (13 + 15)
 
 
 def test_a_refusal_settles_nothing(qm: mqredis.QueueManager) -> None:
