@@ -109,7 +109,7 @@ function frame.token(known, slot)
   reply = replay.decode(reply)
   if again == "-" then return reply end
   if string.byte(again) == 33 then  -- "!": whoever does not look for it was not answered yet
-    frame.handover = { lid = string.sub(again, 2), reply = reply, kept = kept }
+    frame.handover = { lid = string.sub(again, 2), reply = reply }
     return
   end
   frame.again = { ids = again, reply = reply }

@@ -5,12 +5,19 @@
 --- require lazy "lib/release"
 -- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
 -- behind the tag). Whoever sends one plain message makes that call for it, under the token that its next look will
--- carry, and publishes the reply on its bell (docs/decisions/0005). So the reader is answered without a look; a look
+-- carry, and publishes the reply on its bell (docs/decisions/0036). So the reader is answered without a look; a look
 -- all the same, because the publication was lost or the wait is over, gets the kept reply, as any repeated call does.
 local hand = {}
 
+-- Does anybody listen to this very channel? No if it may not be asked.
+function hand.heard(channel)
+  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
+  return listeners[2] and listeners[2] ~= 0
+end
+
 -- What it takes to answer the first reader that waits: slot, key of its bell, channel, lease in ms, sequence of its next
--- look, what its slot keeps. Nothing if it does not want a lock, nobody listens, or its slot was used for something else since it looked.
+-- look, what its slot keeps. Nothing if it does not want a lock, nobody listens, or its slot was used for something else
+-- since it looked.
 function hand.reader(waiter)
   local match = string.match
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
@@ -20,8 +27,7 @@ function hand.reader(waiter)
   if not last or code + 0 ~= status.WAITING then return end
   local bell = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
   local channel = "__keyspace@" .. database .. "__:" .. bell
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  if type(listeners) ~= "table" or not listeners[2] or listeners[2] + 0 == 0 then return end
+  if not hand.heard(channel) then return end
   return slot, bell, channel, lease, string.format("%d", last + 1), kept
 end
 
@@ -67,9 +73,12 @@ function hand.held(q)
   return text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. reply[4]
 end
 
--- Its reader has asked for it: what is kept is now the reply of that call, as any other.
+-- Its reader has asked for it, and is told how late it is: what is kept is now the reply of that call, as any other.
 function hand.asked()
-  redis.call("HSET", KEYS[1], ARGV[1], (string.gsub(frame.handover.kept, " !", " ", 1)))
+  local reply = frame.handover.reply
+  reply[6] = frame.stamp
+  local kept = string.format("%s %s %s 0 %d ", ARGV[2], frame.stamp, frame.handover.lid, reply[3])
+  redis.call("HSET", KEYS[1], ARGV[1], frame.encode(kept, reply, 4, 7))
 end
 
 -- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. False:

@@ -11,8 +11,7 @@ function straight_send.listener(waiter)
   local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
   if not slot then return end
   local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", "__keyspace@" .. database .. "__:" .. key)
-  if listeners[2] and listeners[2] ~= 0 then return slot, key end
+  if hand.heard("__keyspace@" .. database .. "__:" .. key) then return slot, key end
 end
 
 -- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what

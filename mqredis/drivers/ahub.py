@@ -89,7 +89,7 @@ class AsyncHub:
 
     async def wait(self, run: Run, step: Wait) -> Woken:
         """Sleep until something happens."""
-        board = self.board
+        board, begun = self.board, time.monotonic()
         flag = run.flag
         if flag is None:
             flag = run.flag = asyncio.Event()
@@ -108,7 +108,7 @@ class AsyncHub:
             run.mark = board.journal.position
             if cancelled:
                 return Woken.CANCELLED
-        return Woken.RUNG if take(run, run.bell, step.look) or rung else silent
+        return Woken.RUNG if take(run, run.bell, step.look, max(begun, self.glanced)) or rung else silent
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""

@@ -202,29 +202,31 @@ class Board:
                 out.setdefault(group, []).append(flag)
         return out
 
-    def looks(self) -> list[tuple[Slot, Flag]]:
-        """The slots whose next call may be answered before it is made, each with the flag of its wait."""
-        return [(run.slot, flag) for run, (step, flag) in list(self.waits.items()) if step.look is not None]
+    def looks(self) -> list[tuple[Run, Flag]]:
+        """The runs whose next call may be answered before it is made, each with the flag of its wait."""
+        return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.look is not None]
 
 
 def glance(
-    keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], looks: Sequence[tuple[Slot, Flag]]
+    keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], looks: Sequence[tuple[Run, Flag]]
 ) -> Operation[None]:
     """Look once at all these queues, and raise the flags of those where a look would find something; and those of the
-    slots whose next look was answered already (``handed``).
+    runs whose next look was answered already (``handed``): before this glance, so what their bells said may be old.
 
     Raises what the look of a wait would raise: who asked lets every wait look, so that each learns it by itself.
     """
     every = list(queues)
     for start in range(0, max(len(every), len(looks)), CHUNK):
-        some, slots = every[start : start + CHUNK], looks[start : start + CHUNK]
+        some, runs = every[start : start + CHUNK], looks[start : start + CHUNK]
         found, answered = yield from perform(
-            manager.glance(keys, some, [(slot.name, slot.last) for slot, _ in slots])
+            manager.glance(keys, some, [(run.slot.name, run.slot.last) for run, _ in runs])
         )
         for group in itertools.compress(some, found):
             for flag in queues[group]:
                 flag.set()
-        for _, flag in itertools.compress(slots, answered):
+        for run, flag in itertools.compress(runs, answered):
+            if run.bell is not None:
+                run.bell.said = None
             flag.set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mqredis.drivers.session import Core, Run
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
 LOCK = b"lock "
 
 
-def take(run: Run, bell: Bell | None, look: Call[Any] | None) -> bool:
-    """Is what the bell said the reply of this look, which the run makes next? Then it is kept for that."""
+def take(run: Run, bell: Bell | None, look: Call[Any] | None, alive: float) -> bool:
+    """Is what the bell said the reply of this look, which the run makes next? Then it is kept for that.
+
+    ``alive``: when this process is known to have been awake and waiting (time.monotonic()). If that is long ago it may
+    have slept since, and then nobody knows how much of the lease is left: the look will tell.
+    """
     if bell is None or bell.said is None:
         return False
     said, bell.said = bell.said, None
@@ -24,10 +29,13 @@ def take(run: Run, bell: Bell | None, look: Call[Any] | None) -> bool:
     try:
         _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
         mine = (slot.decode(), int(sequence), queue.decode())
+        fresh = (monotonic() - alive) * 2000 < int(deadline) - int(now)
     except ValueError:
         return False  # somebody else's words: the look will tell
     if look is None or mine != (run.slot.name, run.slot.last + 1, look.keys.keys[MESSAGE_SCRIPT_PARTS]):
         return False  # for a wait that is over, or a slot that was used for something else since
+    if not fresh:
+        return False
     run.handed = look, [0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record]
     return True
 

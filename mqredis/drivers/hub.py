@@ -93,7 +93,7 @@ class Hub:
 
     def wait(self, run: Run, step: Wait) -> Woken:
         """Sleep until something happens."""
-        board = self.board
+        board, begun = self.board, time.monotonic()
         flag = run.flag
         if flag is None:
             flag = run.flag = self._shift.alarm()
@@ -108,7 +108,7 @@ class Hub:
         def woken() -> None:
             if early is not None and not over():
                 flag.clear()  # what rings from now on rings for what this look may not see
-                if not take(run, run.bell, step.look):
+                if not take(run, run.bell, step.look, max(begun, self.glanced)):
                     early.send()
 
         with self._lock:

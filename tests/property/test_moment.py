@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mqredis import codec
 from mqredis.commands import read, send
+from mqredis.commands.read import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
 from tests.property.test_straight import Walk
@@ -62,6 +64,31 @@ def test_the_lease_of_a_lock(walk: Walk, passed: int, over: bool) -> None:
     reply = walk.both(read.settle(walk.address["q"], [("c", *lock)], 1000), *walk.token())
     assert reply[4:] == ([lock[1].encode(), b"a"] if over else [])
     assert records(walk) == [int(over)] * 2
+
+
+@BEFORE_AND_AT
+def test_the_lease_of_a_lock_that_is_handed_over(walk: Walk, passed: int, over: bool) -> None:
+    address, waiter = walk.address["q"], Waiter(f"D k0 -,{SPAN}")
+    walk.listen(True)
+    for again in (False, True):
+        waiter.ticket = ""
+        look = partial(read.receive, address, "lock", grant=str(SPAN), waiter=waiter)
+        assert walk.both(look(), *walk.token("1.1"))[0] == Status.WAITING
+        waiter.ticket = "2" if again else "1"
+        message = codec.encode(Outgoing(body=b"x"), "")
+        walk.both(send.send(address, [message]), *walk.token("1.2"))
+        walk.pass_time(passed)
+        if again:
+            assert walk.both(read.leave(address, waiter.member), *walk.token("1.1"))[0] == Status.OK
+            found = walk.both(read.receive(address, "lock", grant=str(SPAN)), *walk.token("1.2"))
+        else:
+            found = walk.both(look(), *walk.token("1.1"))
+        # The delivery that its lease ended counts; one that was given back in time does not.
+        assert found[8] == (b"2 0 0 0" if over else b"1 0 0 0")
+        assert int(found[5]) == walk.now
+        walk.both(read.settle(address, [("c", *walk.locks(found)[0])], 1000), *walk.token("1.2"))
+    walk.listen(False)
+    walk.same()
 
 
 @BEFORE_AND_AT

@@ -16,7 +16,7 @@ FILES = (
     "lib/frame", "lib/queue", "lib/quota", "lib/record", "lib/position", "lib/due", "lib/lapse", "lib/release",
     "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
     "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
-    "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages",
+    "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages", "lib/hand", "leave",
 )  # fmt: skip
 
 _CONDITIONS = (

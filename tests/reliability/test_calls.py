@@ -126,6 +126,27 @@ def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(
     assert looked.messages[0][0].decode() == two
 
 
+def test_who_leaves_after_it_was_rung_passes_that_very_message_on(reader: Reader) -> None:
+    reader.wire.listen()
+    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
+    for place in (older, later, last):
+        waiting(reader, place)
+    _, two = sent(reader, sender, BODY, BODY)
+    assert handed(reader, later) == f"h {two}"
+    reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
+    assert [handed(reader, later), handed(reader, last)] == ["", f"h {two}"]
+
+
+def test_who_leaves_before_it_was_rung_rings_nobody(reader: Reader) -> None:
+    reader.wire.listen()
+    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
+    for place in (older, later, last):
+        waiting(reader, place)
+    sent(reader, sender, BODY)
+    reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
+    assert [handed(reader, later), handed(reader, last)] == ["", ""]
+
+
 def test_what_becomes_due_with_a_send_and_what_is_sent_ring_a_reader_each(reader: Reader) -> None:
     reader.wire.listen()
     older, later, sender = Place("1.1"), Place("1.2"), Place("1.3")

@@ -140,6 +140,12 @@ def test_a_look_at_another_queue_is_not_answered_with_it(reader: Reader, waits: 
 
 
 def test_nothing_is_handed_to_a_slot_that_was_used_since(reader: Reader, waits: Place) -> None:
+    reader.call(read.purge(reader.address("q")), waits)
+    [one] = sent(reader, fresh(), BODY)
+    assert take(reader) == [(one, "")]
+
+
+def test_nothing_is_handed_to_the_slot_that_sends(reader: Reader, waits: Place) -> None:
     [one] = sent(reader, waits, BODY)
     assert take(reader) == [(one, "")]
 

@@ -52,7 +52,9 @@ FOLDERS = (
     "tests/property/test_moment.py",
     "tests/property/test_packed.py",
     "tests/property/test_pages.py",
+    "tests/client/test_handed.py",
     "tests/reliability/test_calls.py",
+    "tests/reliability/test_handed.py",
     "tests/reliability/test_regressions.py",
 )
 #: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
