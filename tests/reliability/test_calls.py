@@ -137,6 +137,18 @@ def test_who_leaves_after_it_was_rung_passes_that_very_message_on(reader: Reader
     assert [handed(reader, later), handed(reader, last)] == ["", f"h {two}"]
 
 
+def test_who_leaves_passes_on_what_is_there_if_its_message_is_gone(reader: Reader) -> None:
+    reader.wire.listen()
+    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
+    for place in (older, later, last):
+        waiting(reader, place)
+    sent(reader, sender, BODY)
+    reader.call(read.receive(reader.address("q"), "take"), sender)
+    [two] = sent(reader, sender, BODY)
+    reader.call(read.leave(reader.address("q"), "D p0 tag"), older)
+    assert [handed(reader, later), handed(reader, last)] == [f"h {two}", f"h {two}"]
+
+
 def test_who_leaves_before_it_was_rung_rings_nobody(reader: Reader) -> None:
     reader.wire.listen()
     older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
