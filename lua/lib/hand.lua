@@ -81,15 +81,14 @@ function hand.asked()
   redis.call("HSET", KEYS[1], ARGV[1], frame.encode(kept, reply, 4, 7))
 end
 
--- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. False:
--- that takes queues which the script does not have, and its lease ends it.
+-- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. Where
+-- that takes queues which the script does not have, its lease ends it.
 function hand.back(q)
   position.load()
   release.load()
   local entries = position.read(q, { frame.handover.lid })
-  if not release.plan(q, entries) then return false end
-  entries[1].st.deliveries = entries[1].st.deliveries - 1
+  if not release.plan(q, entries) then return end
+  entries[1].st.deliveries = 0
   release.unlock(q, entries, false)
   quota.save(q)
-  return true
 end
