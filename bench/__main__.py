@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cluster, company, envs, goals, ladder, page, report, shots
-from bench.adapters import FLOOR, PEERS, UNIT, WAKED
+from bench.adapters import FLOOR, PEERS, SCRIPTS, UNIT, WAKED
 from bench.adapters.base import WORKS
 from bench.runner import Results, Section, run, tell
 from bench.server import OPTIONS, Server
@@ -110,7 +110,7 @@ class Run:
         for number in range(1 if self.quick else 3):
             if number and time.monotonic() - start > seconds:
                 break
-            for peer in (UNIT, FLOOR, "mqredis"):
+            for peer in (UNIT, FLOOR, SCRIPTS, "mqredis"):
                 tell(f"many processes: {peer}, round {number + 1}")
                 some = company.crowd([self.server], peer, 4 if self.quick else 16, sizes)
                 rows += [{"round": number, **row} for row in some]

@@ -29,15 +29,19 @@ def measure(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
         "grow": grow,
         "arrivals": arrivals,
         "spaced": spaced,
+        "ready": ready,
         "lives": lives,
     }
-    if order["work"] not in ("arrivals", "spaced", "lives"):
+    work = order["work"]
+    if work not in ("arrivals", "spaced", "ready", "lives"):
         wire.flush()
-    peer.open()
+    if work != "lives":
+        peer.open()
     try:
-        return job.get(order["work"], plain)(peer, wire, order)
+        return job.get(work, plain)(peer, wire, order)
     finally:
-        peer.close()
+        if work != "ready":  # it stays open for the order to live
+            peer.close()
 
 
 def plain(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
@@ -137,13 +141,22 @@ def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     return {"times": times, **{name: value / order["count"] for name, value in each.items()}}
 
 
+def ready(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
+    """Make the first calls: what a process does once is told by itself, and not counted with the lives."""
+    return _live(peer, order)
+
+
 def lives(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send so many, then receive as many, beside other processes that do the same."""
+    """Send so many, then receive as many, beside other processes that do the same; after the order to be ready."""
+    return _live(peer, order)
+
+
+def _live(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     count, size = order["count"], order["size"]
     start, cpu = time.monotonic(), time.process_time()
     run(peer, "send_batch" if size > 1 else "send", 0, count, size)
     run(peer, "receive_batch" if size > 1 else "receive", 0, count, size)
-    return {"start": start, "stop": time.monotonic(), "client_cpu": time.process_time() - cpu, "count": count}
+    return {"start": start, "stop": time.monotonic(), "client_cpu": time.process_time() - cpu}
 
 
 def main() -> None:

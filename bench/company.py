@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, closing
+from statistics import median
 from typing import Any
 
 from bench.runner import Child, tell
@@ -17,7 +18,7 @@ from mqredis.keys import QUEUE_PARTS, ManagerKeys
 Row = dict[str, Any]
 #: Where our waiting readers are registered.
 _WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
-#: Sent before the samples that count.
+#: Sent before the samples that count; sends before the lives that do.
 WARM = 10
 
 
@@ -98,7 +99,7 @@ def _settled(server: Server, peer: str, waiters: int) -> None:
 def crowd(servers: list[Server], peer: str, processes: int, sizes: dict[int, int]) -> list[Row]:
     """Whole lives a second of so many processes, for each size of a batch with so many messages from each process,
     and the share of a processor that the servers took. With several servers each has a queue manager of its own and a
-    part of the processes."""
+    part of the processes. All have opened and made their first calls before the time begins."""
     for server in servers:
         _everywhere(server)
     with ExitStack() as stack:
@@ -115,12 +116,11 @@ def crowd(servers: list[Server], peer: str, processes: int, sizes: dict[int, int
 def _crowd(servers: list[Server], children: list[Child], count: int, size: int) -> Row:
     for server in servers:
         server.wire.flush()
+    firsts = _together(children, work="ready", count=WARM * size, size=size)
     before = [server.wire.counters() for server in servers]
-    for child in children:
-        child.begin(work="lives", count=count, size=size, cores=[])
-    answers = [child.answer() for child in children]
+    answers = _together(children, work="lives", count=count, size=size)
     used = [server.wire.counters() - then for server, then in zip(servers, before, strict=True)]
-    failed = [answer["error"] for answer in answers if "error" in answer]
+    failed = [answer["error"] for answer in (*firsts, *answers) if "error" in answer]
     if failed:
         return {"size": size, "error": failed[0]}
     seconds = max(answer["stop"] for answer in answers) - min(answer["start"] for answer in answers)
@@ -133,7 +133,16 @@ def _crowd(servers: list[Server], children: list[Child], count: int, size: int) 
         "server": sum(shares),
         "shares": shares,
         "server_us": server_us,
+        "client_us": sum(answer["client_cpu"] for answer in answers) / lives * 1e6,
+        "first_ms": median(first["client_cpu"] for first in firsts) * 1e3,
     }
+
+
+def _together(children: list[Child], **order: Any) -> list[Row]:
+    """What each of them answers to the same order."""
+    for child in children:
+        child.begin(**order, cores=[])
+    return [child.answer() for child in children]
 
 
 def growth(server: Server, axis: str, sizes: list[int], rounds: int, seconds: float) -> list[Row]:

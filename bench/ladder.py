@@ -26,6 +26,8 @@ _LIFE = ("send", "receive")
 _KINDS = (
     ("send, one at a time", ("send",), "", "mqredis"),
     ("receive and acknowledge, one at a time", ("receive",), "", "mqredis"),
+    ("send, batches of 100", ("send_batch",), "", "mqredis"),
+    ("receive and acknowledge, batches of 100", ("receive_batch",), "", "mqredis"),
     ("receive, send and commit in a transaction", ("transact",), TRANSACTIONS, f"mqredis{TRANSACTIONS}"),
     ("asyncio, one task", _LIFE, ", asyncio", "mqredis asyncio"),
     ("asyncio, 20 tasks", _LIFE, ", asyncio, 20 tasks", "mqredis asyncio, 20 tasks"),

@@ -224,17 +224,25 @@ def crowd(rows: list[Row]) -> str:
         mine = [r for r in rows if (r["peer"], r["processes"], r["servers"], r["size"]) == kind]
         good = [row for row in mine if "lives" in row]
         peer, processes, servers, size = kind
-        cells = [mine[0].get("error", ""), "", ""]
+        cells = [mine[0].get("error", ""), *[""] * (1 + len(_CROWD))]
         if good:
             shares = good[-1]["shares"]
             cells = [
                 spread([row["lives"] for row in good]),
                 " ".join(f"{share:.0%}" for share in shares),
-                f"{median(row['server_us'] for row in good):.0f}",
+                *(f"{median(row[name] for row in good):.0f}" for name in _CROWD),
             ]
         lines.append([peer, str(processes), str(servers), str(size), *cells])
-    head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", "server us a life"]
+    head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", *_CROWD.values()]
     return table(head, lines)
+
+
+#: CPU of a life, and of the first calls of a process, which are not counted with it.
+_CROWD = {
+    "server_us": "server us a life",
+    "client_us": "client us a life",
+    "first_ms": "first calls, client ms",
+}
 
 
 COMPANY = (

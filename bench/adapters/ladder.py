@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import redis
 
 from bench import floor, kept
+from bench.adapters.base import PLAIN
 from bench.adapters.floor import FloorAsyncio
 from bench.adapters.mqredis_asyncio import MqredisAsyncio
 from bench.adapters.mqredis_sync import Mqredis, MqredisTransactions
@@ -76,21 +77,22 @@ class Speaker:
         self._slot.last += 1
         return b"*%d\r\n%b%b%b" % (count + 1 + tail[0], head, bulk(b"%d" % self._slot.last), tail[1])
 
-    def _sends(self, queue: Queue, owner: bytes, fence: bytes, body: bytes) -> tuple[int, bytes]:
-        return self._tail(self._generation(queue), owner, fence, self._priority, self._head + body)
+    def _sends(self, queue: Queue, owner: bytes, fence: bytes, *bodies: bytes) -> tuple[int, bytes]:
+        messages = (self._head + body for body in bodies)
+        return self._tail(self._generation(queue), owner, fence, self._priority * len(bodies), *messages)
 
-    def send(self, number: int) -> bytes:
-        """Send one message."""
-        body = envelope(number).encode()
-        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", body))
+    def send(self, number: int, size: int = 1) -> bytes:
+        """Send so many messages."""
+        bodies = (envelope(n).encode() for n in range(number, number + size))
+        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", *bodies))
 
-    def receive(self) -> bytes:
-        """Lock the next message and settle the last."""
+    def receive(self, size: int = 1) -> bytes:
+        """Lock the next messages and settle the last."""
         settled = [b"1", b"c", *self._held] if self._held else [b"0"]
         arguments = [
             self._generation(self._bench),
             b"lock",
-            b"1",
+            b"%d" % size,
             b"",
             b"30000",
             b"",
@@ -108,10 +110,12 @@ class Speaker:
         self._held = None
         return self._request("settle", ("bench",), self._tail(*arguments))
 
-    def took(self, reply: Any) -> None:
-        """What a receive has answered."""
+    def took(self, reply: Any) -> int:
+        """What a receive has answered: how many messages."""
         self._held = reply[3], reply[7]
-        read(reply)
+        for record in done(reply)[_RECORDS:]:
+            body_of(record)
+        return len(reply) - _RECORDS
 
     def begin(self) -> tuple[bytes, bytes]:
         """Id of a new transaction, and the request that receives in it."""
@@ -143,17 +147,21 @@ def done(reply: Any) -> Any:
     return reply
 
 
-def read(reply: Any) -> bytes:
-    """The body in the answer of a read, if it is what was sent."""
-    body: bytes = done(reply)[-1].partition(b"\0")[2]
-    check_envelope(body)
-    return body
+#: From which element on a read answers records.
+_RECORDS = 9
+
+
+def body_of(record: bytes) -> bytes:
+    """The body of a record, if it is what was sent."""
+    found = record.partition(b"\0")[2]
+    check_envelope(found)
+    return found
 
 
 class Scripts(Mqredis):
     """Our scripts with a bare client."""
 
-    works: ClassVar[tuple[str, ...]] = ("send", "receive")
+    works: ClassVar[tuple[str, ...]] = PLAIN
     settings = SCRIPTS
 
     def open(self) -> None:
@@ -172,22 +180,23 @@ class Scripts(Mqredis):
         self.wire.socket.sendall(request)
         return self.wire.hear()
 
-    def fill(self, first: int, count: int) -> None:
-        self.send(first, count)
-
     def send(self, first: int, count: int) -> None:
-        for number in range(first, first + count):
-            done(self.ask(self.speaker.send(number)))
+        self.send_batch(first, count, 1)
 
-    def receive(self, count: int) -> None:
-        for _ in range(count):
-            self.speaker.took(self.ask(self.speaker.receive()))
+    def send_batch(self, first: int, count: int, size: int) -> None:
+        for start in range(first, first + count, size):
+            done(self.ask(self.speaker.send(start, min(size, first + count - start))))
+
+    def receive_batch(self, count: int, size: int) -> None:
+        while count > 0:
+            count -= self.speaker.took(self.ask(self.speaker.receive(min(size, count))))
         done(self.ask(self.speaker.settle()))
 
 
 class Promises(Scripts):
     """The least that keeps the promises, with a bare client."""
 
+    works = ("send", "receive")
     settings = PROMISES
 
     def open(self) -> None:
@@ -223,7 +232,7 @@ class ScriptsTransactions(MqredisTransactions):
                 owner, request = speaker.begin()
                 wire.socket.sendall(request)
                 reply = wire.hear()
-                wire.socket.sendall(speaker.forward(target, owner, reply[3], read(reply)))
+                wire.socket.sendall(speaker.forward(target, owner, reply[3], body_of(done(reply)[-1])))
                 fence = done(wire.hear())[4]
                 wire.socket.sendall(speaker.commit(owner, fence))
                 done(wire.hear())

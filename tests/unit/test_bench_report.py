@@ -197,15 +197,39 @@ def test_the_ladder_of_asyncio_takes_whole_lives():
     assert cells == ["asyncio, one task", ">= 0.7", "1.00", "", "", "0.50", "0.25", "", "33%"]
 
 
-def test_the_many_processes_are_held_against_what_the_server_does_for_the_same_calls():
+def crowd(peer: str, lives: float) -> report.Row:
+    costs = {"server": 0.3, "shares": [0.3], "server_us": 100.0, "client_us": 500.0, "first_ms": 70.0}
+    return {"peer": peer, "processes": 16, "servers": 1, "size": 1, "lives": lives, **costs}
+
+
+@pytest.mark.parametrize("processes, verdict", [(20_000.0, "limit"), (26_000.0, "**no**"), (None, "**no**")])
+def test_the_many_processes_are_held_against_what_such_processes_get_for_the_same_calls(
+    processes: float | None, verdict: str
+):
     shown = document()
-    crowd = {"peer": "mqredis", "size": 1, "lives": 3_000.0, "server": 0.3, "server_us": 100.0}
-    shot = {"size": 1, "pipeline": 1, "lives": 20_000.0}
-    shown["company"] |= {"crowd": [crowd], "shots": [shot, {**shot, "pipeline": 16, "lives": 30_000.0}]}
+    shot = {"size": 1, "pipeline": 1, "lives": 30_000.0}
+    shown["company"]["shots"] = [shot, {**shot, "pipeline": 16, "lives": 40_000.0}]
+    shown["company"]["crowd"] = [
+        crowd("mqredis", 3_000.0),
+        crowd(SCRIPTS, 6_000.0),
+        *([] if processes is None else [crowd(FLOOR, processes)]),
+    ]
     line = next(line for line in goals.table(shown).splitlines() if "whole lives a second, singly" in line)
-    assert "20,000" in line
-    assert "| limit" in line
-    assert "shots 20,000.00 (pipelines of 1: 20,000; pipelines of 16: 30,000)" in "\n".join(goals.lost(shown))
+    assert "30,000 (30,000-30,000): shots" in line
+    assert ("processes" in line.split("|")[5]) is (processes is not None)
+    assert f"| {verdict}" in line
+    assert "Redis took 30% of a core, the processes 150%; with a whole one Redis would do 10,000" in line
+    assert "our scripts with bare clients: 6,000" in line
+    assert "shots 30,000.00 (pipelines of 1: 30,000; pipelines of 16: 40,000)" in "\n".join(goals.lost(shown))
+
+
+def test_the_table_of_many_processes_tells_their_first_calls_apart():
+    failed = {**crowd("x", 1.0), "error": "it broke"}
+    del failed["lives"]
+    lines = report.crowd([crowd("mqredis", 3_000.0), failed]).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")[6:-1]] == ["30%", "100", "500", "70"]
+    assert "it broke" in lines[3]
+    assert len({line.count("|") for line in lines}) == 1
 
 
 def test_the_written_page_tells_what_was_missed_and_what_failed():

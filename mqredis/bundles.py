@@ -1,0 +1,291 @@
+"""Join the Lua of a script into one text.
+
+A script is one file of ``lua/`` with the modules it names by ``--- require "lib/x"`` put in front of it, each
+once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
+while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
+``--- require lazy "lib/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that. All
+lazy modules of a bundle, and what only they need, stand in one function: a call that needs none pays one closure.
+
+Every process joins what it calls before it calls it first, and bundles share most of their lines: so what a file holds,
+and what a line names, is found once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+
+from mqredis import functions
+
+_REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$', re.MULTILINE)
+_FUNCTION = re.compile(r"^function ([a-z_]+\.[a-z_]+)\(")
+_COMMENT = re.compile(r"^\s*(--.*)?$")
+_MODULE = re.compile(r"^local ([a-z_]+) = \{")
+_STATUS_LINE = re.compile(r"^\s*([A-Z_]+) = (0x[0-9A-Fa-f]+),")
+_STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
+
+_WORD = re.compile(r"\w+")
+_DOTTED = re.compile(r"\b(?=(\w+\.\w+))")
+_CALLED = re.compile(r"\b(?=(\w+\.\w+)\()")
+
+
+class ScriptError(Exception):
+    """The Lua sources are missing or do not join."""
+
+
+#: File, line number in it (0: made by the loader), text.
+Line = tuple[str, int, str]
+
+
+@cache
+def _names(line: str) -> tuple[list[str], list[str]]:
+    """What a line names: each word, and each ``x.y``."""
+    code = line.partition("--")[0]
+    return _WORD.findall(code), _DOTTED.findall(code)
+
+
+def _dotted(lines: Iterable[Line]) -> set[str]:
+    found: set[str] = set()
+    for _, _, line in lines:
+        found.update(_names(line)[1])
+    return found
+
+
+def _every_name(lines: Iterable[str]) -> Iterator[str]:
+    return chain.from_iterable(chain.from_iterable(map(_names, lines)))
+
+
+def _calls(lines: Iterable[Line]) -> Iterator[str]:
+    return (name for _, _, line in lines for name in _CALLED.findall(line.partition("--")[0]))
+
+
+def _word(module: str) -> str:
+    return module.rpartition("/")[2]
+
+
+class Files:
+    """The Lua below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._texts: dict[str, str] = {}
+        self._sources: dict[str, list[Line]] = {}
+        self._halves: dict[str, tuple[list[Line], list[Line]]] = {}
+
+    @cached_property
+    def statuses(self) -> dict[str, int]:
+        """The numbers of ``lib/status.lua``."""
+        text = (self._root / "lib" / "status.lua").read_text()
+        return {m[1]: int(m[2], 16) for line in text.splitlines() if (m := _STATUS_LINE.match(line))}
+
+    def _number(self, match: re.Match[str]) -> str:
+        try:
+            return str(self.statuses[match[1]])
+        except KeyError:
+            raise ScriptError(f"status.{match[1]} is not in lua/lib/status.lua") from None
+
+    def _text(self, name: str, wanted_by: str = "") -> str:
+        text = self._texts.get(name)
+        if text is None:
+            file = self._root / f"{name}.lua"
+            if not file.is_file():
+                raise ScriptError(f"lua/{name}.lua is required by {wanted_by or 'nobody'} and missing")
+            text = self._texts[name] = file.read_text()
+        return text
+
+    def source(self, name: str) -> list[Line]:
+        """The lines of a file, but for those that require others."""
+        lines = self._sources.get(name)
+        if lines is None:
+            texts = _STATUS_USE.sub(self._number, self._text(name)).splitlines()
+            numbered = enumerate(texts, 1)
+            lines = [
+                (f"lua/{name}.lua", number, line) for number, line in numbered if not _REQUIRE.match(line)
+            ]
+            self._sources[name] = lines
+        return lines
+
+    def parts(self, name: str) -> tuple[list[Line], list[Line]]:
+        """A module's table with the comment above it, and the rest."""
+        halves = self._halves.get(name)
+        if halves is None:
+            lines = self.source(name)
+            at = next((n for n, (_, _, line) in enumerate(lines) if _MODULE.match(line)), None)
+            if at is None:
+                raise ScriptError(f"lua/{name}.lua declares no table")
+            while not lines[at][2].endswith("}"):
+                at += 1
+            halves = self._halves[name] = lines[: at + 1], lines[at + 1 :]
+        return halves
+
+    def _requires(self, name: str, path: tuple[str, ...] = ()) -> list[tuple[bool, str]]:
+        found = _REQUIRE.findall(self._text(name, path[-1] if path else ""))
+        return [(bool(lazy), module) for lazy, module in found if module != "lib/status"]
+
+    def _modules(self, name: str) -> tuple[list[str], list[str], list[str]]:
+        """Modules a script needs: those that exist from its start, those loaded when needed, and what these rest on."""
+        found: list[str] = []
+        lazy: list[str] = []
+        later: list[str] = []
+
+        def visit(module: str, path: tuple[str, ...]) -> None:
+            if module in path:
+                raise ScriptError("require cycle: " + " -> ".join([*path, module]))
+            for is_lazy, wanted in self._requires(module, path):
+                if not is_lazy:
+                    visit(wanted, (*path, module))
+                elif wanted not in lazy:
+                    lazy.append(wanted)
+                    later.append(wanted)
+            if module not in found and module != name:
+                found.append(module)
+
+        visit(name, ())
+        eager = list(found)
+        while later:
+            module = later.pop(0)
+            for is_lazy, wanted in self._requires(module, (name,)):
+                if not is_lazy:
+                    visit(wanted, (module,))
+                elif wanted not in lazy:
+                    lazy.append(wanted)
+                    later.append(wanted)
+        inner = [module for module in found if module not in eager]
+        return eager, [module for module in lazy if module not in found], inner
+
+    def join(self, name: str) -> list[Line]:
+        """The bundle of one entry script."""
+        eager, lazy, inner = self._modules(name)
+        own = self.source(name)
+        front, behind = self._reached(eager, _dotted(own))
+        # Every table is declared before any function that may name it. What only lazy modules need waits with them in
+        # one function, for each function and table that exists from the start costs every call.
+        text = "\n".join(line for _, _, line in [*front, *own])
+        words = set(_WORD.findall(text))
+        near = [module for module in lazy if _word(module) in words]
+        # One that needs nothing but what is there from the start stands alone: it brings no others with it.
+        later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
+        asked = _dotted(chain(front, behind, own))
+        alone = [module for module in near if self._stands(module, eager, later, asked, lazy)]
+        lines: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
+        for module in [*eager, *near]:
+            lines += self.parts(module)[0]
+        lines += front
+        lines += [("", 0, f"function {_word(m)}.load() end") for m in eager if f"{_word(m)}.load()" in text]
+        lines += [line for module in alone for line in self._loader(module)]
+        near = [module for module in near if module not in alone]
+        if near:
+            rest = [module for module in lazy if module not in alone]
+            lines += self._lazily(near, rest, inner, behind, lines, eager)
+        lines = _shake([*lines, *own])
+        # fakeredis reads a bundle anew for every call, so what is not code stays behind, but for the first line.
+        return [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
+
+    def _reached(self, eager: list[str], asked: set[str]) -> tuple[list[Line], list[Line]]:
+        """The functions of eager modules that those asked for can come to, with all other lines, and those they
+        cannot."""
+        kept: list[Line] = []
+        bodies: dict[str, list[Line]] = {}
+        for module in eager:
+            for name, line in _by_function(self.parts(module)[1]):
+                (bodies.setdefault(name, []) if name else kept).append(line)
+        reached: set[str] = set()
+        fresh = bodies.keys() & (asked | _dotted(kept))
+        while fresh:
+            reached |= fresh
+            fresh = bodies.keys() & _dotted(line for name in fresh for line in bodies[name]) - reached
+        front = [line for name, lines in bodies.items() if name in reached for line in lines]
+        behind = [line for name, lines in bodies.items() if name not in reached for line in lines]
+        return [*kept, *front], behind
+
+    def _stands(
+        self, module: str, eager: list[str], later: set[str], asked: set[str], lazy: list[str]
+    ) -> bool:
+        """Does what is asked of a lazy module need only what exists from the start of a script? ``asked``: what all
+        but the lazy modules ask for."""
+        if any(is_lazy or other not in eager for is_lazy, other in self._requires(module)):
+            return False
+        others = (self.parts(other)[1] for other in lazy if other != module)
+        return later.isdisjoint(_calls(self._reached([module], asked | _dotted(chain(*others)))[0]))
+
+    def _loader(self, module: str) -> list[Line]:
+        """A lazy module as the function that makes it."""
+        file, word = f"lua/{module}.lua", _word(module)
+        guard = f"if {word}.loaded then return end {word}.loaded = true"
+        return [
+            (file, 0, f"function {word}.load()"),
+            (file, 0, guard),
+            *self.parts(module)[1],
+            (file, 0, "end"),
+        ]
+
+    def _lazily(
+        self,
+        near: list[str],
+        lazy: list[str],
+        inner: list[str],
+        behind: list[Line],
+        before: list[Line],
+        eager: list[str],
+    ) -> list[Line]:
+        """The function that makes all lazy modules with what they rest on, and the loaders of those named at the
+        start."""
+        lines: list[Line] = [("", 0, functions.LAZILY)]
+        for module in [*inner, *(m for m in lazy if m not in near)]:
+            lines += self.parts(module)[0]
+        lines += behind
+        for module in inner:
+            lines += self.parts(module)[1]
+        lines += [line for module in lazy for line in self._loader(module)]
+        asked = "\n".join(line.partition("--")[0] for _, _, line in [*before, *lines])
+        for word in map(_word, [*eager, *inner]):
+            if f"{word}.load()" in asked and f"function {word}.load()" not in asked:
+                lines.append(("", 0, f"function {word}.load() end"))
+        lines.append(("", 0, "end"))
+        for module in near:
+            word = _word(module)
+            lines.append(
+                (f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end")
+            )
+        return lines
+
+
+def _by_function(lines: list[Line]) -> Iterator[tuple[str, Line]]:
+    """The lines of a module, each with the name of the function that it is part of, "" outside of any."""
+    at = 0
+    while at < len(lines):
+        match = _FUNCTION.match(lines[at][2])
+        stop = at if not match or lines[at][2].rstrip().endswith(" end") else _end(lines, at)
+        for line in lines[at : stop + 1]:
+            yield match[1] if match else "", line
+        at = stop + 1
+
+
+def _shake(lines: list[Line]) -> list[Line]:
+    """Drop the functions and tables that nothing in the bundle names."""
+    bodies: dict[str, tuple[int, int]] = {}
+    for start, (_, _, line) in enumerate(lines):
+        match = _FUNCTION.match(line)
+        if match and not match[1].endswith(".load"):
+            stop = start if line.rstrip().endswith(" end") else _end(lines, start)
+            bodies[match[1]] = (start, stop)
+        elif match := _MODULE.match(line):
+            stop = next(n for n in range(start, len(lines)) if lines[n][2].endswith("}"))
+            bodies[match[1]] = (start, stop)
+    named = Counter(_every_name(line for _, _, line in lines))
+    dead: set[int] = set()
+    while unused := [name for name in bodies if named[name] == 1]:
+        for name in unused:
+            start, stop = bodies.pop(name)
+            gone = set(range(start, stop + 1)) - dead
+            named.subtract(_every_name(lines[n][2] for n in gone))
+            dead |= gone
+    return [line for n, line in enumerate(lines) if n not in dead]
+
+
+def _end(lines: list[Line], start: int) -> int:
+    return next(n for n in range(start, len(lines)) if lines[n][2] == "end")
