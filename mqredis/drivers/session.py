@@ -110,8 +110,6 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    #: It has subscribed to the bell of its slot.
-    listening = False
     #: What rings when it waits; KEYS of its last call since it listens.
     flag: Any = None
     keys: KeySet | None = None
@@ -119,8 +117,6 @@ class Run:
     polling = True
     #: Token of the last call whose outcome is unknown.
     unknown = ""
-    #: What it looks for when its bell rings (``early``).
-    early: Any = None
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 
@@ -128,6 +124,11 @@ class Run:
         self.slot = slot
         #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
         self.deadline = deadline
+        # Each call asks for these two, and what only the class has takes Python longer to find.
+        #: It has subscribed to the bell of its slot.
+        self.listening = False
+        #: What it looks for when its bell rings (``early``).
+        self.early: Any = None
 
 
 class Core:
