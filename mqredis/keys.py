@@ -122,7 +122,8 @@ class ManagerKeys:
         self.manager = check_name(manager, "manager")
         self.tag = f"{PREFIX}:{{{encode(self.manager)}}}:"
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
-        self._sets: dict[tuple[bool, tuple[str, ...]], KeySet] = {}
+        self._calls: dict[tuple[str, ...], KeySet] = {}
+        self._admins: dict[tuple[str, ...], KeySet] = {}
 
     def queue(self, name: str) -> tuple[str, ...]:
         """The keys of one queue; ``name`` may be a path such as ``orders;retry``."""
@@ -131,11 +132,13 @@ class ManagerKeys:
 
     def call(self, *queues: str) -> KeySet:
         """KEYS of a script that works on the messages of these queues."""
-        return self._set(False, queues)
+        found = self._calls.get(queues)
+        return self._made(self._calls, self.own[:MESSAGE_SCRIPT_PARTS], queues) if found is None else found
 
     def admin(self, *queues: str) -> KeySet:
         """KEYS of a script that creates, opens, closes, lists or deletes queues."""
-        return self._set(True, queues)
+        found = self._admins.get(queues)
+        return self._made(self._admins, self.own, queues) if found is None else found
 
     def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
         """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/lib/sink.lua``)."""
@@ -150,16 +153,15 @@ class ManagerKeys:
         """The channel to which the process behind a claim subscribes while it lives (``lua/lib/claim.lua``)."""
         return f"{self.tag}claim:{owner}:{lineage}"
 
-    def _set(self, admin: bool, queues: tuple[str, ...]) -> KeySet:
-        found = self._sets.get((admin, queues))
-        if found is None:
-            keys = self.own if admin else self.own[:MESSAGE_SCRIPT_PARTS]
-            for name in queues:
-                keys += self.queue(name)
-            found = self._sets[admin, queues] = KeySet(keys)
-            if len(self._sets) > 4096:
-                self._sets.pop(next(iter(self._sets)))
-        return found
+    def _made(
+        self, kept: dict[tuple[str, ...], KeySet], keys: tuple[str, ...], queues: tuple[str, ...]
+    ) -> KeySet:
+        for name in queues:
+            keys += self.queue(name)
+        made = kept[queues] = KeySet(keys)
+        if len(kept) > 4096:
+            kept.pop(next(iter(kept)))
+        return made
 
     def bell(self, slot: str) -> str:
         """The doorbell key of a session's slot. Scripts build it themselves: see docs/decisions."""

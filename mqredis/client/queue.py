@@ -62,7 +62,7 @@ class Queue:
         operation = send.send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return self._run(operation)
+        return self._manager._run(operation)
 
     def send_many(
         self,
@@ -129,7 +129,7 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
-        return self._run(receive.receive(self._handle, 1, timeout, unit, tag, match, selector))[0]
+        return self._manager._run(receive.receive(self._handle, 1, timeout, unit, tag, match, selector))[0]
 
     def receive_many(
         self,

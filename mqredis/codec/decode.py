@@ -154,8 +154,10 @@ def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], se
 def _properties(found: dict[str, PropertyValue], text: str) -> None:
     """The user properties in a part of a head, behind what comes before their mark."""
     escaped = "\x04" in text
-    for field in text.split("\x01")[1:]:
-        name, value = field.split("\x02")
+    parts = iter(text.replace("\x02", "\x01").split("\x01"))  # names and values have neither in them
+    next(parts)
+    for name in parts:
+        value = next(parts)
         if escaped:
             name, value = unescape(name), unescape(value)
         kind = value[0]

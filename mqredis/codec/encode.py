@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from mqredis import keys
@@ -32,7 +33,7 @@ def _stem(name: object) -> str:
     if len(name) > MAX_PROPERTY_NAME:
         raise InvalidArgument(f"property name {name[:20]!r}... has more than {MAX_PROPERTY_NAME} characters")
     stem = f"\x01{escape(name)}\x02"
-    if len(_stems) < 1024:
+    if len(_stems) < 1024 and type(name) is str:
         _stems[name] = stem
     return stem
 
@@ -64,6 +65,10 @@ def _value(name: str, value: object) -> str:
 
 #: The fields of most messages, and those that :func:`_other` need not look at.
 _FEW = frozenset(("body", "properties", "correlation_id", PENDING))
+_GIVEN = frozenset(("properties", "correlation_id"))
+_NONE: dict[str, Any] = {}
+#: Types of properties that are taken as they are.
+_TYPES = frozenset((int, float, bytes, type(None)))
 _COMMON = _FEW | {"message_id", "group_id", "content_type", "priority"}
 
 
@@ -79,10 +84,27 @@ def fields_of(message: Outgoing) -> dict[str, Any]:
     return fields if PENDING in fields else {name: fields[name] for name in message.__pydantic_fields_set__}
 
 
-def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes, bytes | None]:
-    """The same of those fields of an Outgoing that were given, valid as they are."""
+class Unusual(Exception):
+    """What a caller gave needs a closer look."""
+
+
+def encode_fields(
+    fields: Mapping[str, Any], transaction: str = "", body: bytes | None = None
+) -> tuple[bytes, bytes | None]:
+    """The same of those fields of an Outgoing that were given, valid as they are.
+
+    With a ``body`` they are as a caller gave them. Raises Unusual if anything but a correlation id and properties is
+    among them, or if these are of other types than most.
+    """
     head, special, priority = "", False, 3
-    if properties := fields.get("properties"):
+    properties, correlation = fields.get("properties", _NONE), fields.get("correlation_id")
+    if body is not None and not (
+        _GIVEN.issuperset(fields)
+        and type(properties) is dict
+        and (correlation is None or type(correlation) is str)
+    ):
+        raise Unusual
+    if properties:
         if len(properties) > MAX_PROPERTIES:
             raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
         known = _stems
@@ -90,28 +112,31 @@ def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes,
             stem = known.get(name) or _stem(name)
             kind = type(value)
             if kind is str:
-                head += f"{stem}s{value if value.isprintable() else escape(value)}"
+                head = f"{head}{stem}s{value if value.isprintable() else escape(value)}"
             elif kind is int and _LOWEST <= value <= _HIGHEST:
-                head += f"{stem}i{value}"
+                head = f"{head}{stem}i{value}"
             elif kind is float and value - value == 0.0:  # neither infinite nor no number
-                head += f"{stem}d{value!r}"
+                head = f"{head}{stem}d{value!r}"
             elif kind is bool:
-                head += f"{stem}t" if value else f"{stem}f"
+                head = f"{head}{stem}t" if value else f"{head}{stem}f"
+            elif body is not None and kind not in _TYPES:
+                raise Unusual
             else:
                 head += stem + _value(name, value)
-    if not _FEW.issuperset(fields):
+    if body is None and not _FEW.issuperset(fields):
         more, special = _more(fields)
         head += more
         priority = fields.get("priority", 3)
     if transaction:
         head += "\x03T" + (transaction if transaction.isprintable() else escape(transaction))
     flag = 1 if special else 0
-    if (correlation := fields.get("correlation_id")) is not None:
+    if correlation is not None:
         text = identifier(correlation, "correlation_id")
         # Last, so that a script finds its end without a search where nothing else sets the message apart: bit 16.
         head += "\x03c" + text
         flag = 1 if special or text[0] == "x" or text == "s" else 17
-    body: bytes = fields.get("body", b"")
+    if body is None:
+        body = fields.get("body", b"")
     try:
         if len(body) <= INLINE_BODY_BYTES:
             return f"{priority}{_FLAGS[flag]}{head}\0".encode() + body, None
@@ -120,7 +145,7 @@ def encode_fields(fields: dict[str, Any], transaction: str = "") -> tuple[bytes,
         raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
 
 
-def _more(fields: dict[str, Any]) -> tuple[str, bool]:
+def _more(fields: Mapping[str, Any]) -> tuple[str, bool]:
     """The system fields but the correlation id; is there one that the scripts must look at?"""
     head, special = "", False
     get = fields.get
@@ -141,7 +166,7 @@ def _more(fields: dict[str, Any]) -> tuple[str, bool]:
     return head, special
 
 
-def _other(fields: dict[str, Any]) -> tuple[str, bool]:
+def _other(fields: Mapping[str, Any]) -> tuple[str, bool]:
     """The fields that most messages leave at their defaults; is there one that the scripts must look at?"""
     head: list[str] = []
     add, get = head.append, fields.get

@@ -50,7 +50,9 @@ def identifier(value: Identifier, what: str) -> str:
 
 def read_identifier(text: str) -> Identifier:
     """The inverse of :func:`identifier`."""
-    return bytes.fromhex(text[1:]) if text[:1] == "x" else unescape(text[1:])
+    if text[:1] == "x":
+        return bytes.fromhex(text[1:])
+    return text[1:] if "\x04" not in text else unescape(text[1:])
 
 
 def milliseconds(seconds: float) -> int:

@@ -68,8 +68,6 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
         return []
     ids, joint = joined(payload[at]), payload[at + 1]
     count = len(ids) // 16
-    if count == 1 and len(payload) == at + 3 and b"," not in joint:
-        return [(ids, joint, payload[at + 2])]
     states, records = joint.split(b","), payload[at + 2 :]
     if len(records) != count:
         rest = iter(records)
@@ -94,9 +92,14 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
-    lost, stop = _lost(payload, 3)
-    deadline = int(payload[1] or 0)
-    return Found(_messages(payload, stop), text(payload[0]), deadline, int(payload[2]), "", -1, "", lost)
+    if len(payload) == 7 and int(payload[3]) == 0 and b"," not in payload[5] and len(payload[4]) == 16:
+        # One message, as mostly.
+        found: list[Raw] = [(joined(payload[4]), payload[5], payload[6])]
+        lost = []
+    else:
+        lost, stop = _lost(payload, 3)
+        found = _messages(payload, stop)
+    return Found(found, payload[0].decode(), int(payload[1] or 0), int(payload[2]), "", -1, "", lost)
 
 
 def _parse_lookup(status: int, payload: Payload) -> Found:
@@ -110,7 +113,6 @@ def receive(
     queue: Address,
     mode: str,
     count: int = 1,
-    *,
     owner: str = "",
     grant: str = "",
     cursor: str = "",
@@ -120,17 +122,16 @@ def receive(
 ) -> Call[Found]:
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
     wait = waiter or _NOBODY
-    args: list[Arg] = [
+    args: tuple[Arg, ...] = (
         queue.generation, mode, str(count), owner, grant, cursor, wait.member, wait.ticket, match
-    ]  # fmt: skip
+    )  # fmt: skip
     ending = 0
     if settle:
         settled = runs(settle)
-        args.append(str(len(settled) // 3))
-        args += settled
+        args += (str(len(settled) // 3), *settled)
         fixed = 11 if len(settled) == 3 and settled[0] == "c" else 9  # most settle the last, with a commit
     else:
-        args.append("0")
+        args += ("0",)
         fixed, ending = (3, 5) if owner else (10, 0)
     if cursor or wait.member or match:
         fixed = ending = 0

@@ -29,12 +29,16 @@ def send(
 ) -> Call[Accepted]:
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
     one = len(messages) == 1
-    priorities = messages[0][0][:1] if one else b"".join([line[:1] for line, _ in messages])
-    args: list[Arg] = [queue.generation, transaction, fence, priorities]
-    for line, large in messages:
-        args.append(line[1:])
-        if large is not None:
-            args.append(large)
+    if one:
+        line, large = messages[0]
+        body = (line[1:],) if large is None else (line[1:], large)
+        args: Sequence[Arg] = (queue.generation, transaction, fence, chr(line[0]), *body)
+    else:
+        args = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
+        for line, large in messages:
+            args.append(line[1:])
+            if large is not None:
+                args.append(large)
     script = "publish" if topic else "send"
     return Call(script, queue.call, args, _parse, True, 0 if transaction else 4 if one else 3)
 

@@ -28,9 +28,11 @@ MAX_RENEWALS = 3
 _FCALL = re.compile("'fcall'", re.IGNORECASE)
 
 #: The session is over, or the slot has been used by another.
-_ENDED = frozenset((EXPIRED, REUSED))
+ENDED = frozenset((EXPIRED, REUSED))
 
 _NO_SEQUENCE = bulk(b"")
+#: How a number begins, by its length with the end of the line.
+_SIZES = [b"$%d\r\n" % (size - 2) for size in range(32)]
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
 
@@ -47,6 +49,37 @@ class Next(Enum):
 
 #: By itself, since each look into an enumeration costs as much as a call.
 DONE = Next.DONE
+
+
+class Spent:
+    """A first try that failed before anybody kept account of tries: most calls need but one, and no ``Attempt``."""
+
+    __slots__ = ("_error", "began", "floor", "link")
+
+    def __init__(self, link: Any, error: BaseException, floor: int) -> None:
+        self.link = link
+        self._error = error
+        self.began: float = link.used
+        self.floor = floor
+
+    def take(self) -> Any:
+        """Hand the connection over."""
+        return self.link
+
+    def reply(self, _link: Any) -> Any:
+        """Raise what went wrong."""
+        raise self._error
+
+
+def request(core: Core, call: Call[Any], slot: Slot) -> list[bytes | memoryview]:
+    """The request of a call with the next token of a slot. To be made immediately before it is sent."""
+    if call.changes:
+        number = b"%d\r\n" % (slot.last + 1)
+        token = slot.packed + _SIZES[len(number)] + number
+    else:
+        token = slot.packed + _NO_SEQUENCE
+    form = core.forms.get(call.script) or core.script(call.script)
+    return pack(call.keys, form, token, call.args, call.fixed, call.ending)
 
 
 class Attempt:
@@ -124,22 +157,17 @@ class Attempt:
     def packed(self) -> list[bytes | memoryview]:
         """The request. To be called for each try, immediately before it is sent."""
         core, call, run = self.core, self.call, self.run
-        if run is None:
-            token = _NO_TOKEN
-            if call.script == "session_open":
-                call.args = core.open_args(self.server)
-        elif call.changes:
-            token = run.slot.packed + bulk(b"%d" % (run.slot.last + 1))
-        else:
-            token = run.slot.packed + _NO_SEQUENCE
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
             self.floor = core.history
-        form = core.forms.get(call.script) or core.script(call.script)
-        request = pack(call.keys, form, token, call.args, call.fixed, call.ending)
+        if run is None:
+            if call.script == "session_open":
+                call.args = core.open_args(self.server)
+            return pack(call.keys, core.script(call.script), _NO_TOKEN, call.args)
+        packed = request(core, call, run.slot)
         if self.ack is not None and self.ack.early:
-            request.append(self.ack.request())
-        return request
+            packed.append(self.ack.request())
+        return packed
 
     def answered(self, reply: Any) -> Next:
         """A reply came."""
@@ -148,7 +176,7 @@ class Attempt:
             self.result = (0, reply)
             return DONE
         self.result = found = self.core.accept(reply, self.floor)
-        if found[0] in _ENDED:
+        if found[0] in ENDED:
             return self._expired(run)
         if call.changes:
             run.slot.last += 1

@@ -25,7 +25,7 @@ def carry(driver: Driver, step: Durable, run: Run) -> tuple[int, Payload]:
     if step.level == Durability.MEMORY:
         return driver._call(step.call, run)
     ack = Ack(step, _way(driver, step.level), driver.settings)
-    answer = driver._call(step.call, run, ack)
+    answer = driver._tries(step.call, run, ack)
     step.token = run.slot.latest()
     return answer
 

@@ -16,7 +16,7 @@ from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import REDIS_ERRORS, digits
 from mqredis.errors import BrokerUnavailable
 
-#: A connection idle for longer is looked at before it is used, in seconds: the server may have closed it.
+#: A connection not used for longer is looked at before it is used, in seconds: the server may have closed it.
 IDLE_CHECK = 1.0
 
 
@@ -38,6 +38,7 @@ class Link:
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
+        #: When it was last taken into use.
         self.used = monotonic()
 
     def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
@@ -130,7 +131,9 @@ class Backend:
                 link = self._idle.pop()
             except IndexError:
                 return None
-            if link.epoch == self._epoch and (monotonic() - link.used < IDLE_CHECK or self._usable(link)):
+            now = monotonic()
+            if link.epoch == self._epoch and (now - link.used < IDLE_CHECK or self._usable(link)):
+                link.used = now
                 return link
             self.discard(link)
 
@@ -146,7 +149,6 @@ class Backend:
         if link.epoch != self._epoch or self._closed:
             self.discard(link)
             return
-        link.used = monotonic()
         self._idle.append(link)
         if self._waiting:
             with self._cond:

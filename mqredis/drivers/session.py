@@ -110,8 +110,6 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    #: It has subscribed to the bell of its slot.
-    listening = False
     #: What rings when it waits; KEYS of its last call since it listens.
     flag: Any = None
     keys: KeySet | None = None
@@ -121,9 +119,7 @@ class Run:
     unknown = ""
     #: The bell of its slot, unless nobody can ring for it.
     bell: Any = None
-    #: What it looks for when its bell rings (``early``).
-    early: Any = None
-    #: That call and its reply, if whoever rang has made it (``handed``).
+    #: What it looks for when it is rung, and the reply, if whoever rang has made that call (``handed``).
     handed: Any = None
     #: Position in the journal of cancellations when the present look began.
     mark = 0
@@ -132,6 +128,11 @@ class Run:
         self.slot = slot
         #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
         self.deadline = deadline
+        # Each call asks for these two, and what only the class has takes Python longer to find.
+        #: It has subscribed to the bell of its slot.
+        self.listening = False
+        #: What it looks for when its bell rings (``early``).
+        self.early: Any = None
 
 
 class Core:

@@ -14,7 +14,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers import durable, handed
 from mqredis.drivers.acks import Ack
-from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.attempt import DONE, ENDED, Attempt, Next, Spent, arrival, parting, request
 from mqredis.drivers.early import Early, begun
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.known import Known
@@ -196,14 +196,58 @@ class Driver(Known):
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    def _call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> tuple[int, Payload]:
-        if run.handed is not None and (found := handed.answer(self.core, run, call)) is not None:
-            return found
-        early = None if run.early is None else begun(run, call)
-        if early is not None:
+    def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
+        """The first try of a call, which mostly is all it takes: no account of tries is begun before it has failed."""
+        core, backend, slot = self.core, self.backend, run.slot
+        if run.early is not None or slot.session is not core.session:
+            return self._tries(call, run)
+        if run.listening:
+            run.keys = call.keys
+        spent: Spent | None = None
+        floor = core.history
+        packed = request(core, call, slot)
+        if (link := backend.take()) is None:
+            return self._tries(call, run)
+        if link.run_id != core.run_id:
+            backend.release(link)
+            return self._tries(call, run)
+        try:
+            try:
+                reply = link.exchange(packed)
+            except BaseException as error:  # noqa: BLE001 - raised again among the tries
+                spent = Spent(link, error, floor)
+            else:
+                backend.release(link)
+                found = core.accept(reply, floor)
+                if found[0] not in ENDED:
+                    if call.changes:
+                        slot.last += 1
+                    return found
+        except MqError:
+            raise
+        except BaseException:
+            attempt = Attempt(core, call, run, link.used, backend.address)
+            attempt.sent = True
+            attempt.abandon()
+            raise
+        # Nothing ran where the session or the slot has ended: that is told again there, and mended.
+        return self._tries(call, run, early=spent)
+
+    def _tries(
+        self, call: Call[Any], run: Run, ack: Ack | None = None, early: Early | Spent | None = None
+    ) -> tuple[int, Payload]:
+        """All tries of a call; the first may have been made, or sent, before."""
+        if run.early is not None:
+            if run.handed is not None and (found := handed.answer(self.core, run, call)) is not None:
+                return found
+            early = begun(run, call)
+        if early is None:
+            attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
+        elif isinstance(early, Early):
             attempt = early.attempt
         else:
-            attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
+            attempt = Attempt(self.core, call, run, early.began, self.backend.address)
+            attempt.floor = early.floor
         if run.listening:
             run.keys = call.keys
         if run.deadline is not None:
@@ -211,7 +255,7 @@ class Driver(Known):
         return self._carry(attempt, early)
 
     def _carry(
-        self, attempt: Attempt, early: Early | None = None, patient: bool = True
+        self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True
     ) -> tuple[int, Payload]:
         """All tries of a call, the first of which may have been sent before. ``patient``: unless the script has only to
         be loaded, one try is enough."""

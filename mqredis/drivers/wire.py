@@ -74,13 +74,14 @@ def pack(
         head,
         token,
     ]
+    args = tuple(args)
     if fixed:
-        words = tuple(args[:fixed])
+        words = args[:fixed]
         parts.append(kept.get(words) or _keep(kept, words))
         args = args[fixed:]
     after = b""
     if ending:
-        words = tuple(args[-ending:])
+        words = args[-ending:]
         after = kept.get(words) or _keep(kept, words)
         args = args[:-ending]
     if len(args) > _SINGLE and hiredis is not None:
@@ -91,16 +92,19 @@ def pack(
         else:
             parts += (memoryview(rest)[len(b"*%d\r\n" % len(args)) :], after)
             return [b"".join(parts)] if len(rest) < JOINED else [b"".join(parts[:-2]), *parts[-2:]]
-    large = 0
+    add, large = parts.append, 0
     for arg in args:
-        data = arg if type(arg) is bytes else arg.encode() if type(arg) is str else _octets(arg)
+        data = arg.encode() if type(arg) is str else arg if type(arg) is bytes else _octets(arg)
         size = len(data)
-        if size >= LARGE:
-            large += size
-        parts.append(_SIZES[size] if size < _KEPT else b"$%d\r\n" % size)
-        parts.append(data)
-        parts.append(b"\r\n")
-    parts.append(after)
+        if size < _KEPT:
+            add(_SIZES[size])
+        else:
+            add(b"$%d\r\n" % size)
+            if size >= LARGE:
+                large += size
+        add(data)
+        add(b"\r\n")
+    add(after)
     return _gather(parts) if large >= JOINED else [b"".join(parts)]
 
 

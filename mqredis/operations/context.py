@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from mqredis import codec
 from mqredis.commands.common import Address
@@ -54,15 +54,21 @@ class Context:
     lease_ms: int = field(init=False)
     #: What the client still has in hand, for its close.
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
-    units: WeakSet[UnitOfWork] = field(default_factory=WeakSet)
+    #: By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction.
+    units: set[ref[UnitOfWork]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
 
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
         """Note a new unit of work."""
-        self.units.add(unit)
+        self.units.add(ref(unit, self.units.discard))
         return unit
+
+    def begun(self) -> list[UnitOfWork]:
+        """The units of work that the broker knows and that have not ended."""
+        units = [reference() for reference in list(self.units)]
+        return [unit for unit in units if unit is not None and unit.fence and not unit.finished]
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
@@ -72,7 +78,7 @@ class Context:
             messages.append(codec.decode(path, incarnation, lookup_id, state, record, taken))
         return messages if self.sealer is None else self._opened(self.sealer, messages)
 
-    def sealed(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def sealed(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """The fields of a message as it is sent."""
         if self.sealer is None:
             return fields
@@ -201,15 +207,15 @@ class UnitOfWork:
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
     #: What an abort restores besides the messages: the state of groups that are written in logical order,
-    undo: list[Callable[[], None]] = field(default_factory=list)
+    undo: tuple[Callable[[], None], ...] = ()
     #: and of handles that read in it.
-    readers: list[Logical] = field(default_factory=list)
+    readers: tuple[Logical, ...] = ()
 
     def rolled_back(self) -> None:
         """The unit of work was undone."""
         for restore in reversed(self.undo):
             restore()
-        self.undo.clear()
+        self.undo = ()
         for reader in self.readers:
             reader.back(self)
 

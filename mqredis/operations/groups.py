@@ -244,5 +244,5 @@ def write(
         writing.segmenting, writing.offset, writing.sequence = False, 0, writing.sequence + 1
         writing.complete = last
     if unit:
-        unit.undo.append(writing.restore(before))
+        unit.undo += (writing.restore(before),)
     return sent

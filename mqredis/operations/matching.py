@@ -101,7 +101,7 @@ def advance(
         return
     state.advance(unit or reader, following(messages[-1]), unit is not None)
     if unit is not None and state not in unit.readers:
-        unit.readers.append(state)
+        unit.readers += (state,)
 
 
 def joined(messages: Sequence[Message]) -> Message:

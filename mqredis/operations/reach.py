@@ -15,7 +15,7 @@ from mqredis.commands.common import Address, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
-from mqredis.steps import Call, Operation, perform, understand
+from mqredis.steps import Call, Operation, Payload, perform, understand
 
 R = TypeVar("R")
 #: By itself: a look into an enumeration costs as much as a call.
@@ -30,10 +30,12 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Operation[None]:
         yield from perform(queues.ensure(manager, paths))
 
 
-def reach(address: Address, call: Call[R]) -> Operation[R]:
-    """Run a script on the queues of ``address``, with as many others as it asks for."""
+def reach(address: Address, call: Call[R], answer: tuple[int, Payload] | None = None) -> Operation[R]:
+    """Run a script on the queues of ``address``, with as many others as it asks for. ``answer``: the first one, for
+    who has asked before."""
     for _ in ROUNDS:
-        status, payload = yield call
+        status, payload = (yield call) if answer is None else answer
+        answer = None
         if status != _KEYS_CHANGED:
             return understand(call, status, payload)
         paths = [keys.decode(text(item)) for item in payload]

@@ -145,16 +145,9 @@ def _look(
 ) -> Call[Found]:
     owner, grant = owner_of(handle, unit) if unit else ("", "")
     pending = earlier.pending() if earlier else ()
+    # By place: names cost Python a search each.
     call = read.receive(
-        handle.address,
-        mode,
-        count,
-        owner=owner,
-        grant=grant or lease,
-        cursor=at(place),
-        waiter=waiter or idle,
-        match=match,
-        settle=pending,
+        handle.address, mode, count, owner, grant or lease, at(place), waiter or idle, match, pending
     )
     return earlier.along(handle, call, len(pending)) if pending and earlier else call
 

@@ -14,8 +14,7 @@ from mqredis.steps import Operation
 
 def left(context: Context) -> bool:
     """Is there anything that would otherwise stay until its lease is over?"""
-    units = any(unit.fence and not unit.finished for unit in context.units)
-    return units or bool(context.replies) or any(h.locks and not h.closed for h in context.opened)
+    return bool(context.begun() or context.replies) or any(h.locks and not h.closed for h in context.opened)
 
 
 def rundown(context: Context) -> Operation[None]:
@@ -30,9 +29,8 @@ def rundown(context: Context) -> Operation[None]:
 
 
 def _jobs(context: Context) -> Iterator[Operation[object]]:
-    for unit in list(context.units):
-        if unit.fence and not unit.finished:
-            yield transaction.end(unit, "abort")
+    for unit in context.begun():
+        yield transaction.end(unit, "abort")
     for handle in list(context.opened):
         if not handle.closed:
             held: list[read.Settlement] = [

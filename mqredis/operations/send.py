@@ -10,25 +10,28 @@ from pydantic import ValidationError
 
 from mqredis import codec
 from mqredis.commands import send as commands
+from mqredis.commands.common import OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
 from mqredis.models import Journal, Outgoing, Sent, plain
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Operation
+from mqredis.steps import Operation, understand
 from mqredis.unvalidated import PENDING, defaults_of, lazy, present
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
+#: What a message takes besides its text.
+_FIXED = 12
 #: The fields that an Outgoing was given, valid as they are: of most messages no Outgoing is ever made.
-Given = dict[str, Any]
+Given = Mapping[str, Any]
 #: A message as the scripts take it (``codec.encode``); and with what its sender is answered from.
 Encoded = tuple[bytes, bytes | None]
 Prepared = tuple[Given, Encoded]
 
 
-def given(body: object, fields: Mapping[str, Any]) -> Given:
+def given(body: object, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The same as ``outgoing``, by its fields."""
     if type(body) is bytes and (found := plain({**fields, "body": body})) is not None:
         return found
@@ -107,11 +110,18 @@ def _encoded(handle: Handle, messages: Sequence[Given], unit: UnitOfWork | None)
             raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
         encoded = codec.encode_fields(context.sealed(fields) if sealed else fields, transaction)
         line, large = encoded
-        size = len(line) + 12 if large is None else len(line) + len(large) + 12
-        if size > limit:
-            raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
+        if large is not None or len(line) + _FIXED > limit:
+            _check_size(handle, encoded)
         found.append(encoded)
     return found
+
+
+def _check_size(handle: Handle, encoded: Encoded) -> None:
+    """Raise MessageTooLarge if the queue does not take so much."""
+    line, large = encoded
+    size, limit = len(line) + len(large or b"") + _FIXED, handle.max_message_bytes
+    if size > limit:
+        raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
 
 
 def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
@@ -127,6 +137,15 @@ def prepare(
 ) -> Prepared:
     """A message that may be sent through this handle. Raises what is wrong with it, before anything is sent."""
     handle.need("send")
+    context = handle.context
+    if type(body) is bytes and context.sealer is None and not context.standing.volatile:
+        try:  # most are checked while they are encoded, and no dict is made of them
+            encoded = codec.encode_fields(fields, unit.id if unit else "", body)
+        except codec.Unusual:
+            pass
+        else:
+            _check_size(handle, encoded)
+            return fields, encoded
     message = given(body, fields)
     return message, _encoded(handle, (message,), unit)[0]
 
@@ -136,7 +155,11 @@ def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) 
     message, encoded = prepared
     owner, grant = owner_of(handle, unit) if unit else ("", "")
     call = commands.send(handle.address, (encoded,), owner, grant, "f" in handle.flags)
-    accepted = yield from reach(handle.address, call)
+    answer = yield call
+    # A generator less, where the script asks for nothing.
+    accepted = (
+        understand(call, *answer) if answer[0] == OK else (yield from reach(handle.address, call, answer))
+    )
     if unit:
         unit.touched(accepted.fence, handle)
     return _answer_to(message, handle.context.incarnation, accepted.lookup_ids[0])

@@ -24,7 +24,7 @@ _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
 
 def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
     """A new unit of work, which its first operation begins."""
-    lease_ms = lease_of(context, lease)
+    lease_ms = context.lease_ms if lease is None else lease_of(context, lease)
     context.transactions += 1
     return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
 

@@ -84,7 +84,8 @@ def test_every_script_has_a_command(name: str) -> None:
 @pytest.fixture
 def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
     """Every call of a walk through all scripts."""
-    from mqredis.drivers.attempt import Attempt
+    from mqredis.drivers import sync
+    from mqredis.drivers.attempt import Attempt, request
 
     seen: list[Call[Any]] = []
     plain = Attempt.__init__
@@ -93,7 +94,12 @@ def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
         seen.append(call)
         plain(self, core, call, *rest)
 
+    def first(core: Any, call: Call[Any], slot: Any) -> list[bytes | memoryview]:
+        seen.append(call)
+        return request(core, call, slot)
+
     monkeypatch.setattr(Attempt, "__init__", record)
+    monkeypatch.setattr(sync, "request", first)
     raw = backend.client()
     with mqredis.connect(backend.client(), manager="all", settings=Settings(test_clock=True)) as qm:
         everything(qm, raw.execute_command)
