@@ -49,6 +49,8 @@ class Hub:
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._closed = threading.Event()
+        #: The same, without a call to ask.
+        self._ended = False
         self._threads: list[threading.Thread] = []
         self._conn: Any = None
         self.mode_name = ""
@@ -103,7 +105,10 @@ class Hub:
             early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
 
         def over() -> bool:
-            return self._closed.is_set() or board.journal.since(run.mark, step.scopes)
+            # Mostly nothing is, and then nothing is asked: a message waits for the answer.
+            if run.mark == board.journal.position:
+                return self._ended
+            return self._ended or board.journal.since(run.mark, step.scopes)
 
         def woken() -> None:
             if early is not None and not over():
@@ -121,7 +126,7 @@ class Hub:
         if run.handed is not None or (early is not None and early.link is not None):
             return Woken.RUNG  # a cancellation that comes now meets a look under way, and ends the next wait
         flag.clear()
-        if self._closed.is_set():
+        if self._ended:
             return Woken.CANCELLED
         if run.mark != board.journal.position:
             cancelled = board.journal.since(run.mark, step.scopes)
@@ -142,6 +147,7 @@ class Hub:
 
     def close(self) -> None:
         """End the threads and the waits."""
+        self._ended = True
         self._closed.set()
         self.ring_all()
         end = time.monotonic() + LEAVE_SECONDS

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands import read
+from mqredis.commands.common import OK
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import (
     BrokerUnavailable,
@@ -25,7 +26,7 @@ from mqredis.errors import (
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
-from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform
+from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform, understand
 
 #: How many portions of due timers a read serves at most before it says that nothing is there.
 PORTIONS = 1000
@@ -136,7 +137,12 @@ def _wait(
             if last:
                 waiters[n].ticket = "leave" + "".join(waiters[n].ticket.partition(":")[1:])
             try:
-                found = yield from reach(reader.handle.address, ready or reader.look(waiters[n]))
+                call = ready or reader.look(waiters[n])
+                answer = yield call
+                if answer[0] == OK:  # what somebody waits for comes by a generator less
+                    found = understand(call, *answer)
+                else:
+                    found = yield from reach(reader.handle.address, call, answer)
                 if found.place and not found.messages:
                     found = yield from _onward(reader.handle, reader.look, waiters[n], found)
             except MqError as error:
