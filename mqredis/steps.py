@@ -85,7 +85,7 @@ class Wait:
     ``scopes`` name what may be closed under the wait (a handle, a cursor); that ends it with CANCELLED.
     ``look``: the call that the operation makes next if the bell rings, where that is known before the wait. A driver
     may send it as soon as it hears the bell, and go on with the operation while the server works on it.
-    Answered with a :class:`Woken`.
+    Answered with a :class:`Woken`, or with what that call is answered with, if whoever rang has made it.
     """
 
     nap: float | None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
 
+from mqredis.drivers import handed
 from mqredis.drivers.alinks import hang_up
 from mqredis.drivers.bells import (
     HEALTH_SECONDS,
@@ -25,11 +26,10 @@ from mqredis.drivers.bells import (
     letter,
 )
 from mqredis.drivers.direct import AsyncEar, async_ear
-from mqredis.drivers.handed import take
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Wait, Woken
+from mqredis.steps import Payload, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -87,7 +87,7 @@ class AsyncHub:
         self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    async def wait(self, run: Run, step: Wait) -> Woken:
+    async def wait(self, run: Run, step: Wait) -> Woken | tuple[int, Payload]:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag
@@ -108,7 +108,8 @@ class AsyncHub:
             run.mark = board.journal.position
             if cancelled:
                 return Woken.CANCELLED
-        return Woken.RUNG if take(run, run.bell, step.look, max(begun, self.glanced)) or rung else silent
+        answer = handed.answer(self._driver.core, run, step.look, max(begun, self.glanced))
+        return answer or (Woken.RUNG if rung else silent)
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers import durable, handed
+from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
@@ -136,9 +136,7 @@ class AsyncDriver(Known):
                 while True:
                     try:
                         if type(step) is Call:
-                            answer = None if run.handed is None else handed.answer(self.core, run, step)
-                            if answer is None:
-                                answer = await self._call(step, run)
+                            answer = await self._call(step, run)
                         elif type(step) is Now:
                             answer = time.monotonic()
                         else:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqredis.drivers.session import Core, Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.steps import Call, Payload
 
-if TYPE_CHECKING:
-    from mqredis.drivers.bells import Bell
-
 #: How such a message begins.
 LOCK = b"lock "
 
 
-def take(run: Run, bell: Bell | None, look: Call[Any] | None, alive: float) -> bool:
-    """Is what the bell said the reply of this look, which the run makes next? Then it is kept for that.
+def answer(core: Core, run: Run, look: Call[Any] | None, alive: float) -> tuple[int, Payload] | None:
+    """The answer to this look, which the run makes next, if its bell has said it; it is used up then.
 
     ``alive``: when this process is known to have been awake and waiting (time.monotonic()). If that is long ago it may
     have slept since, and then nobody knows how much of the lease is left: the look will tell.
     """
+    bell = run.bell
     if bell is None or bell.said is None:
-        return False
+        return None
     said, bell.said = bell.said, None
     head, _, record = said.partition(b"\n")
     try:
@@ -31,21 +29,12 @@ def take(run: Run, bell: Bell | None, look: Call[Any] | None, alive: float) -> b
         mine = (slot.decode(), int(sequence), queue.decode())
         fresh = (monotonic() - alive) * 2000 < int(deadline) - int(now)
     except ValueError:
-        return False  # somebody else's words: the look will tell
+        return None  # somebody else's words
     if look is None or mine != (run.slot.name, run.slot.last + 1, look.keys.keys[MESSAGE_SCRIPT_PARTS]):
-        return False  # for a wait that is over, or a slot that was used for something else since
+        return None  # for a wait that is over, or a slot that was used for something else since
     if not fresh:
-        return False
-    run.handed = look, [0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record]
-    return True
-
-
-def answer(core: Core, run: Run, call: Call[Any]) -> tuple[int, Payload] | None:
-    """The answer to this call, if it was handed over. It is used up."""
-    (look, reply), run.handed = run.handed, None
-    if look is not call:
         return None
     # The history was this one when the message came; other calls of this process may have been answered since.
-    found = core.accept(reply, 0)
+    found = core.accept([0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0)
     run.slot.last += 1
     return found

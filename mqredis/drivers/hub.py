@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
 
+from mqredis.drivers import handed
 from mqredis.drivers.bells import (
     HEALTH_SECONDS,
     LEAVE_SECONDS,
@@ -24,12 +25,11 @@ from mqredis.drivers.bells import (
 )
 from mqredis.drivers.direct import Ear, ear
 from mqredis.drivers.early import Early
-from mqredis.drivers.handed import take
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Wait, Woken
+from mqredis.steps import Payload, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
@@ -44,8 +44,9 @@ class Hub:
         self._driver = driver
         self._settings = driver.settings
         self._lost = threading.Event()
-        self._shift = Shift(self._heard, self._lost.set)
+        self._shift = Shift(self._lost.set)
         self.board = Board(driver.settings, self._shift.alarm)
+        self._shift.heard = self.board.heard
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._closed = threading.Event()
@@ -93,7 +94,7 @@ class Hub:
             self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    def wait(self, run: Run, step: Wait) -> Woken:
+    def wait(self, run: Run, step: Wait) -> Woken | tuple[int, Payload]:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag
@@ -101,6 +102,7 @@ class Hub:
             flag = run.flag = self._shift.alarm()
         nap, silent = board.nap(step, run.polling)
         early: Early | None = None
+        answer: tuple[int, Payload] | None = None
         if step.look is not None and not run.polling:
             early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
 
@@ -111,9 +113,11 @@ class Hub:
             return self._ended or board.journal.since(run.mark, step.scopes)
 
         def woken() -> None:
+            nonlocal answer
             if early is not None and not over():
                 flag.clear()  # what rings from now on rings for what this look may not see
-                if not take(run, run.bell, step.look, max(begun, self.glanced)):
+                answer = handed.answer(self._driver.core, run, step.look, max(begun, self.glanced))
+                if answer is None:
                     early.send()
 
         with self._lock:
@@ -123,7 +127,9 @@ class Hub:
         finally:
             with self._lock:
                 board.waits.pop(run, None)
-        if run.handed is not None or (early is not None and early.link is not None):
+        if answer is not None:
+            return answer
+        if early is not None and early.link is not None:
             return Woken.RUNG  # a cancellation that comes now meets a look under way, and ends the next wait
         flag.clear()
         if self._ended:
@@ -295,10 +301,6 @@ class Hub:
                 return
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
-
-    def _heard(self, message: Any) -> None:
-        """For the shift, without which there is no board yet."""
-        self.board.heard(message)
 
     def _keep(self, conn: Any, own: Ear | None) -> None:
         """See to it that the connection lives, until it is lost."""

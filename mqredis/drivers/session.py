@@ -119,8 +119,6 @@ class Run:
     unknown = ""
     #: The bell of its slot, unless nobody can ring for it.
     bell: Any = None
-    #: What it looks for when it is rung, and the reply, if whoever rang has made that call (``handed``).
-    handed: Any = None
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 

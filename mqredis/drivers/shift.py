@@ -66,8 +66,10 @@ class Alarm:
 class Shift:
     """Passes the reading of one subscription around."""
 
-    def __init__(self, heard: Callable[[Any], None], lost: Callable[[], None]) -> None:
-        self._heard = heard
+    #: Takes each message that is read.
+    heard: Callable[[Any], None]
+
+    def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost
         self._lock = threading.Lock()
         self._ear: Ear | None = None
@@ -158,7 +160,7 @@ class Shift:
         try:
             for message in ear.take():
                 self.news += 1
-                self._heard(message)
+                self.heard(message)
         except BaseException as error:
             # Whatever a connection says that another thread closes meanwhile; or the thread was interrupted, perhaps
             # between two halves of a message.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers import durable, handed
+from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.attempt import DONE, ENDED, Attempt, Next, Spent, arrival, parting, request
 from mqredis.drivers.early import Early, begun
@@ -128,7 +128,7 @@ class Driver(Known):
                 result: R = stop.value
                 return result
             finally:
-                if run.early is not None:
+                if run.early is not None and run.early.link is not None:
                     run.early.drop()
                 run.slot.session.give(run.slot)
                 if run.listening:
@@ -238,8 +238,6 @@ class Driver(Known):
     ) -> tuple[int, Payload]:
         """All tries of a call; the first may have been made, or sent, before."""
         if run.early is not None:
-            if run.handed is not None and (found := handed.answer(self.core, run, call)) is not None:
-                return found
             early = begun(run, call)
         if early is None:
             attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)

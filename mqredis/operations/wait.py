@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mqredis import keys
 from mqredis.commands import read
@@ -131,6 +132,7 @@ def _wait(
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, looks = False, 0
     ready: Call[Found] | None = None
+    woken: Any = None
     while True:
         nap: float | None = None
         for n, reader in enumerate(readers):
@@ -138,7 +140,9 @@ def _wait(
                 waiters[n].ticket = "leave" + "".join(waiters[n].ticket.partition(":")[1:])
             try:
                 call = ready or reader.look(waiters[n])
-                answer = yield call
+                # Whoever rang may have made this call, and then the wait has its answer.
+                answer = woken if type(woken) is tuple else (yield call)
+                woken = None
                 if answer[0] == OK:  # what somebody waits for comes by a generator less
                     found = understand(call, *answer)
                 else:

@@ -172,14 +172,19 @@ class Loop:
             self._held = []
 
     def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> None:
+        # Not by lookup id, which would have to be read out of its message first: somebody waits for it. Nor by a
         # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
-        lock_of = {id(lock.message): lock for lock in locks}
+        lock_of: dict[int, LockedMessage] = {}
+        messages: list[Message] = []
+        for lock in locks:
+            lock_of[id(lock.message)] = lock
+            messages.append(lock.message)
 
         def reject(message: Message, reason: str) -> None:
             self._bury(queue, message, reason, None)
             self._settle(partial(lock_of.pop(id(message)).reject, reason))
 
-        good, arguments = self._accepted([lock.message for lock in locks], reject)
+        good, arguments = self._accepted(messages, reject)
         if not good:
             return
         unit = Unit(self.manager, self.running.open, good, None)

@@ -13,7 +13,7 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis.drivers import bells, handed, hub
+from mqredis.drivers import bells, handed
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from tests.drivers.kit import aio_until
 from tests.support.backend import Backend
@@ -131,20 +131,20 @@ def test_one_that_is_not_heard_is_found_by_the_glance(desk: Desk, deaf: threadin
 
 def test_what_is_heard_late_is_looked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that slept while it waited does not know how much of the lease is left; the broker does."""
-    taken: list[bool] = []
-    plain = handed.take
+    answers: list[object] = []
+    plain = handed.answer
 
-    def late(run: Any, bell: Any, look: Any, alive: float) -> bool:
-        taken.append(plain(run, bell, look, alive - 15.1))
-        return taken[-1]
+    def late(core: Any, run: Any, look: Any, alive: float) -> Any:
+        answers.append(plain(core, run, look, alive - 15.1))
+        return answers[-1]
 
-    monkeypatch.setattr(hub, "take", late)
+    monkeypatch.setattr(handed, "answer", late)
     with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
         waiting = desk.start(lambda: queue.lock(30))
         desk.sender.open("q").send(b"x")
         with waiting.result(20) as locked:
             assert locked.message.delivery_count == 1
-            assert taken == [False]
+            assert answers == [None]
 
 
 def test_one_that_is_not_heard_is_found_when_the_time_is_over(desk: Desk, deaf: threading.Event) -> None:
