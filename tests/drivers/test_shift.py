@@ -237,7 +237,9 @@ def test_a_bell_is_heard_by_the_thread_it_rings_for(
         for _ in range(5):
             future = pool.submit(driver.run, take(driver.core.keys))
             until(lambda: len(board.waits) == 1)
-            monkeypatch.setattr(driver._hub._shift, "heard", note)  # the trial of the first wait has been heard
+            monkeypatch.setattr(
+                driver._hub._shift, "heard", note
+            )  # the trial of the first wait has been heard
             other.run(put(driver.core.keys))
             assert future.result(_LONG) == "taken"
     assert heard == [thread] * 5
