@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -15,8 +16,9 @@ import mqredis
 import mqredis.asyncio
 from mqredis.drivers import bells, handed
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
-from tests.drivers.kit import aio_until
+from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
+from tests.support.server import RedisServer
 
 SETTINGS = mqredis.Settings(allow_volatile=True)
 #: Where readers that wait are registered.
@@ -226,3 +228,24 @@ async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: th
             await task
         assert (await qm.queue_info("q")).ready == 1
         assert (await queue.lock(0)).message.delivery_count == 1
+
+
+def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: RedisServer) -> None:
+    manager = f"mute-{uuid.uuid4().hex[:12]}"
+    waiters = ManagerKeys(manager).queue("q")[QUEUE_PARTS.index("w")]
+    with redis_server.client() as client, ThreadPoolExecutor(1) as pool:
+        client.execute_command("ACL", "SETUSER", "mute", "reset", "on", "nopass", "~*", "&*", "+@all")
+        try:
+            mute = mqredis.connect(redis_server.client(username="mute", password="any"), manager=manager)
+            with mute, mqredis.connect(redis_server.client(), manager=manager) as qm:
+                qm.create_queue("q")
+                queue = qm.open("q")
+                waiting = pool.submit(queue.lock, 30)
+                until(lambda: client.zcard(waiters) == 1)
+                client.execute_command("ACL", "SETUSER", "mute", "-publish")
+                mute.open("q").send(b"x")
+                with waiting.result(20) as locked:
+                    assert locked.message.delivery_count == 1
+                client.execute_command("ACL", "SETUSER", "mute", "+publish")
+        finally:
+            client.acl_deluser("mute")
