@@ -247,7 +247,8 @@ class AsyncDriver(Known):
                     if step is DONE:
                         request = attempt.packed()
                         attempt.sent = True
-                        reply = await link.exchange(request)
+                        rings = attempt.call.script == "send"
+                        reply = await (link.behind(request) if rings else link.exchange(request))
                         if attempt.ack is not None:
                             await durable.afollow(link, attempt, attempt.ack, reply)
                 except REDIS_ERRORS as error:

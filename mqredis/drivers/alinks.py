@@ -24,7 +24,19 @@ DEPTH = 32
 class AsyncLink:
     """One connection, shared by several calls where it can be (``line``)."""
 
-    __slots__ = ("conn", "depth", "epoch", "exchange", "free", "line", "patience", "run_id", "used", "users")
+    __slots__ = (
+        "behind",
+        "conn",
+        "depth",
+        "epoch",
+        "exchange",
+        "free",
+        "line",
+        "patience",
+        "run_id",
+        "used",
+        "users",
+    )
 
     #: Send a packed request; its reply is to be awaited.
     exchange: Callable[[Sequence[bytes | memoryview]], Awaitable[Any]]
@@ -36,6 +48,8 @@ class AsyncLink:
         self.line = None if alone else line(conn, patience)
         self.depth = 1 if self.line is None else DEPTH
         self.exchange = self._exchange if self.line is None else self.line.exchange
+        #: The same for a request that may wake a reader, after a rest.
+        self.behind = self._exchange if self.line is None else self.line.behind
         self.users = 1
         #: Is it among those that take another call?
         self.free = False

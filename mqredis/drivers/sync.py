@@ -213,7 +213,8 @@ class Driver(Known):
             return self._tries(call, run)
         try:
             try:
-                reply = link.exchange(packed)
+                rings = link.rested and call.script == "send"
+                reply = link.behind(packed) if rings else link.exchange(packed)
             except BaseException as error:  # noqa: BLE001 - raised again among the tries
                 spent = Spent(link, error, floor)
             else:

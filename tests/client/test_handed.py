@@ -8,13 +8,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 import mqredis
 import mqredis.asyncio
 from mqredis.drivers import bells, handed
+from mqredis.drivers.direct import REST
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
@@ -249,3 +252,67 @@ def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: Redis
                 client.execute_command("ACL", "SETUSER", "mute", "+publish")
         finally:
             client.acl_deluser("mute")
+
+
+@pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
+def test_a_send_after_a_rest_lets_the_reader_be_written_to_first(
+    redis_server: RedisServer, rights: str
+) -> None:
+    manager = f"rest-{uuid.uuid4().hex[:12]}"
+    with redis_server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "rested", "reset", "on", "nopass", "~*", "&*", *rights.split()
+        )
+        try:
+            with mqredis.connect(
+                redis_server.client(username="rested", password="any"), manager=manager
+            ) as qm:
+                qm.create_queue("q")
+                queue = qm.open("q")
+                for body in (b"a", b"b"):
+                    rest()
+                    before = pings(client)
+                    queue.send(body)
+                    assert pings(client) == before + 1
+                queue.send(b"c" * 200_000)
+                assert [queue.receive(0).body[:1] for _ in range(3)] == [b"a", b"b", b"c"]
+        finally:
+            client.acl_deluser("rested")
+
+
+@pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
+async def test_async_a_send_after_a_rest_lets_the_reader_be_written_to_first(
+    redis_server: RedisServer, rights: str
+) -> None:
+    manager = f"rest-{uuid.uuid4().hex[:12]}"
+    with redis_server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "rested", "reset", "on", "nopass", "~*", "&*", *rights.split()
+        )
+        path = str(redis_server.socket_path)
+        own = redis.asyncio.Redis(unix_socket_path=path, username="rested", password="any")
+        try:
+            async with await mqredis.asyncio.connect(own, manager=manager) as qm:
+                await qm.create_queue("q")
+                queue = await qm.open("q")
+                for body in (b"a", b"b"):
+                    await asyncio.to_thread(rest)
+                    before = pings(client)
+                    await queue.send(body)
+                    assert pings(client) == before + 1
+                await asyncio.gather(*[queue.send(b"c") for _ in range(5)])
+                assert [(await queue.receive(0)).body for _ in range(7)] == [b"a", b"b"] + [b"c"] * 5
+        finally:
+            client.acl_deluser("rested")
+
+
+def pings(client: Any) -> int:
+    """How many the server has seen, those included that were refused."""
+    stats = client.info("commandstats").get("cmdstat_ping", {"calls": 0, "rejected_calls": 0})
+    return int(stats["calls"]) + int(stats["rejected_calls"])
+
+
+def rest() -> None:
+    """Let the connections rest for long enough."""
+    end = monotonic() + 2 * REST
+    until(lambda: monotonic() > end)
