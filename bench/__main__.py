@@ -89,8 +89,7 @@ class Run:
     def wakes(self, seconds: float) -> None:
         """Waiting readers."""
         readers = [reader for reader in READERS if reader[0] in (*self.peers, WAKED)]
-        # Of 80 samples the 99th percentile would be the one but last.
-        rounds, samples = (1, 30) if self.quick else (5, 160)
+        rounds, samples = (1, 30) if self.quick else (5, 80)
         rows = company.wakes(self.server, readers, self.rounds or rounds, samples, seconds)
         if not self.quick:
             more = [reader for reader in MORE_READERS if reader[0] in self.peers]

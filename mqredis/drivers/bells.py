@@ -34,6 +34,8 @@ TTL_PART = 4
 LEAVE_SECONDS = 1.0
 #: Queues in one glance, channels in one SUBSCRIBE.
 CHUNK = 64
+#: Slots in one glance.
+SLOTS = 1000
 
 _RING = b"sadd"
 _CONFIG = "notify-keyspace-events"
@@ -216,8 +218,8 @@ def glance(
     Raises what the look of a wait would raise: who asked lets every wait look, so that each learns it by itself.
     """
     every = list(queues)
-    for start in range(0, max(len(every), len(looks)), CHUNK):
-        some, runs = every[start : start + CHUNK], looks[start : start + CHUNK]
+    for turn in range(max(-(-len(every) // CHUNK), -(-len(looks) // SLOTS))):
+        some, runs = every[turn * CHUNK :][:CHUNK], looks[turn * SLOTS :][:SLOTS]
         found, answered = yield from perform(
             manager.glance(keys, some, [(run.slot.name, run.slot.last) for run, _ in runs])
         )
