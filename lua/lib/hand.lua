@@ -9,10 +9,18 @@
 -- all the same, because the publication was lost or the wait is over, gets the kept reply, as any repeated call does.
 local hand = {}
 
--- Does anybody listen to this very channel? No if it may not be asked.
-function hand.heard(channel)
+-- The key and the channel of a slot's bell, if anybody listens to this very channel; nothing if it may not be asked.
+function hand.bell(slot, database)
+  local bell = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  local channel = "__keyspace@" .. database .. "__:" .. bell
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  return listeners[2] and listeners[2] ~= 0
+  if listeners[2] and listeners[2] ~= 0 then return bell, channel end
+end
+
+-- Rings it, protected as in lib/ring: the last writes of a script.
+function hand.ring(bell)
+  redis.pcall("SADD", bell, "1")
+  redis.pcall("DEL", bell)
 end
 
 -- What it takes to answer the first reader that waits: slot, key of its bell, channel, lease in ms, sequence of its next
@@ -25,9 +33,8 @@ function hand.reader(waiter)
   local kept = redis.call("HGET", KEYS[1], slot) or ""
   local last, code = match(kept, "^(%d+) %d+ %- (%d+) ")
   if not last or code + 0 ~= status.WAITING then return end
-  local bell = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
-  local channel = "__keyspace@" .. database .. "__:" .. bell
-  if not hand.heard(channel) then return end
+  local bell, channel = hand.bell(slot, database)
+  if not bell then return end
   return slot, bell, channel, lease, string.format("%d", last + 1), kept
 end
 
@@ -38,16 +45,13 @@ function hand.kept(sequence, stamp, lid, number, deadline, before)
     sequence, stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp, before)
 end
 
--- Says the reply on the bell: the last writes of a script, protected as in lib/ring. Where it may not be published the
--- bell alone is rung, and the look finds what is kept.
+-- Says the reply on the bell, protected as ringing is. Where it may not be published the bell alone is rung, and the look
+-- finds what is kept.
 function hand.say(channel, bell, slot, sequence, incarnation, stamp, lid, number, deadline, rec)
   -- A record may hold a zero, at which format would end it.
   local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
     slot, sequence, incarnation, number, deadline, stamp, lid, KEYS[3]) .. rec)
-  if type(said) ~= "number" then
-    redis.pcall("SADD", bell, "1")
-    redis.pcall("DEL", bell)
-  end
+  if type(said) ~= "number" then hand.ring(bell) end
 end
 
 -- The one plain message that became available in this call, which is not written down yet, goes to the reader that waits

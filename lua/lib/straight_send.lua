@@ -5,13 +5,13 @@
 -- The short way of a send (lib/straight): one message, and the reader that waits for it.
 local straight_send = {}
 
--- The slot of the first reader that waits and the key and channel of its bell, if that is plain and somebody listens: it
--- takes whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
+-- The slot of the first reader that waits and the key of its bell, if that is plain and somebody listens: it takes
+-- whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
 function straight_send.listener(waiter)
   local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
   if not slot then return end
-  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
-  if hand.heard("__keyspace@" .. database .. "__:" .. key) then return slot, key end
+  local bell = hand.bell(slot, database)
+  if bell then return slot, bell end
 end
 
 -- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what
@@ -64,8 +64,7 @@ function straight_send.one()
   if lease then
     hand.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)
   elseif slot then
-    redis.pcall("SADD", bell, "1")
-    redis.pcall("DEL", bell)
+    hand.ring(bell)
   end
   return { status.OK, known.incarnation, history, lid, "" }
 end

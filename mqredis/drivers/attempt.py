@@ -10,7 +10,7 @@ from mqredis import scripts
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import Fault, bulk, fault_of, pack, redirect
+from mqredis.drivers.wire import SIZES, Fault, bulk, fault_of, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -31,8 +31,6 @@ _FCALL = re.compile("'fcall'", re.IGNORECASE)
 ENDED = frozenset((EXPIRED, REUSED))
 
 _NO_SEQUENCE = bulk(b"")
-#: How a number begins, by its length with the end of the line.
-_SIZES = [b"$%d\r\n" % (size - 2) for size in range(32)]
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
 
@@ -75,7 +73,7 @@ def request(core: Core, call: Call[Any], slot: Slot) -> list[bytes | memoryview]
     """The request of a call with the next token of a slot. To be made immediately before it is sent."""
     if call.changes:
         number = b"%d\r\n" % (slot.last + 1)
-        token = slot.packed + _SIZES[len(number)] + number
+        token = slot.packed + SIZES[len(number) - 2] + number
     else:
         token = slot.packed + _NO_SEQUENCE
     form = core.forms.get(call.script) or core.script(call.script)

@@ -26,13 +26,14 @@ def answer(core: Core, run: Run, look: Call[Any] | None, alive: float) -> tuple[
     head, _, record = said.partition(b"\n")
     try:
         _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
-        mine = (slot.decode(), int(sequence), queue.decode())
+        named = slot.decode(), int(sequence), queue.decode()
         fresh = (monotonic() - alive) * 2000 < int(deadline) - int(now)
     except ValueError:
         return None  # somebody else's words
-    if look is None or mine != (run.slot.name, run.slot.last + 1, look.keys.keys[MESSAGE_SCRIPT_PARTS]):
-        return None  # for a wait that is over, or a slot that was used for something else since
-    if not fresh:
+    # It may be for a wait that is over, or a slot that was used for something else since.
+    if not fresh or look is None:
+        return None
+    if named != (run.slot.name, run.slot.last + 1, look.keys.keys[MESSAGE_SCRIPT_PARTS]):
         return None
     # The history was this one when the message came; other calls of this process may have been answered since.
     found = core.accept([0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0)

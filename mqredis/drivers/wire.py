@@ -40,13 +40,13 @@ REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 #: How most requests and most texts in them begin: formatting a number costs as much as a call.
 _FEW, _KEPT = 64, 1024
 _COUNTS = [b"*%d\r\n" % number for number in range(_FEW)]
-_SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
+SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
 
 
 def bulk(data: bytes) -> bytes:
     """One bulk string."""
     size = len(data)
-    return (_SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
+    return (SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
 
 
 def _head(keys: KeySet, form: Form) -> bytes:
@@ -97,7 +97,7 @@ def pack(
         data = arg.encode() if type(arg) is str else arg if type(arg) is bytes else _octets(arg)
         size = len(data)
         if size < _KEPT:
-            add(_SIZES[size])
+            add(SIZES[size])
         else:
             add(b"$%d\r\n" % size)
             if size >= LARGE:

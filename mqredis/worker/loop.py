@@ -172,7 +172,6 @@ class Loop:
             self._held = []
 
     def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> None:
-        # Not by lookup id, which would have to be read out of its message first: somebody waits for it. Nor by a
         # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
         lock_of: dict[int, LockedMessage] = {}
         messages: list[Message] = []

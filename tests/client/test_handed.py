@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -233,77 +234,73 @@ async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: th
         assert (await queue.lock(0)).message.delivery_count == 1
 
 
-def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: RedisServer) -> None:
-    manager = f"mute-{uuid.uuid4().hex[:12]}"
-    waiters = ManagerKeys(manager).queue("q")[QUEUE_PARTS.index("w")]
-    with redis_server.client() as client, ThreadPoolExecutor(1) as pool:
-        client.execute_command("ACL", "SETUSER", "mute", "reset", "on", "nopass", "~*", "&*", "+@all")
+#: Whom the server knows for as long as one of these tests lasts.
+USER: dict[str, Any] = {"username": "limited", "password": "any"}
+
+
+@contextmanager
+def limited(server: RedisServer, rights: str) -> Iterator[tuple[Any, str]]:
+    """A user with these rights: a client of another one, and a manager of one's own."""
+    with server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", USER["username"], "reset", "on", "nopass", "~*", "&*", *rights.split()
+        )
         try:
-            mute = mqredis.connect(redis_server.client(username="mute", password="any"), manager=manager)
-            with mute, mqredis.connect(redis_server.client(), manager=manager) as qm:
-                qm.create_queue("q")
-                queue = qm.open("q")
-                waiting = pool.submit(queue.lock, 30)
-                until(lambda: client.zcard(waiters) == 1)
-                client.execute_command("ACL", "SETUSER", "mute", "-publish")
-                mute.open("q").send(b"x")
-                with waiting.result(20) as locked:
-                    assert locked.message.delivery_count == 1
-                client.execute_command("ACL", "SETUSER", "mute", "+publish")
+            yield client, f"limited-{uuid.uuid4().hex[:12]}"
         finally:
-            client.acl_deluser("mute")
+            client.acl_deluser(USER["username"])
+
+
+def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: RedisServer) -> None:
+    with limited(redis_server, "+@all") as (client, manager), ThreadPoolExecutor(1) as pool:
+        waiters = ManagerKeys(manager).queue("q")[QUEUE_PARTS.index("w")]
+        mute = mqredis.connect(redis_server.client(**USER), manager=manager)
+        with mute, mqredis.connect(redis_server.client(), manager=manager) as qm:
+            qm.create_queue("q")
+            queue = qm.open("q")
+            waiting = pool.submit(queue.lock, 30)
+            until(lambda: client.zcard(waiters) == 1)
+            client.execute_command("ACL", "SETUSER", USER["username"], "-publish")
+            mute.open("q").send(b"x")
+            with waiting.result(20) as locked:
+                assert locked.message.delivery_count == 1
+            client.execute_command("ACL", "SETUSER", USER["username"], "+publish")
 
 
 @pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
 def test_a_send_after_a_rest_lets_the_reader_be_written_to_first(
     redis_server: RedisServer, rights: str
 ) -> None:
-    manager = f"rest-{uuid.uuid4().hex[:12]}"
-    with redis_server.client() as client:
-        client.execute_command(
-            "ACL", "SETUSER", "rested", "reset", "on", "nopass", "~*", "&*", *rights.split()
-        )
-        try:
-            with mqredis.connect(
-                redis_server.client(username="rested", password="any"), manager=manager
-            ) as qm:
-                qm.create_queue("q")
-                queue = qm.open("q")
-                for body in (b"a", b"b"):
-                    rest()
-                    before = pings(client)
-                    queue.send(body)
-                    assert pings(client) == before + 1
-                queue.send(b"c" * 200_000)
-                assert [queue.receive(0).body[:1] for _ in range(3)] == [b"a", b"b", b"c"]
-        finally:
-            client.acl_deluser("rested")
+    with limited(redis_server, rights) as (client, manager):
+        own = redis_server.client(**USER)
+        with mqredis.connect(own, manager=manager) as qm:
+            qm.create_queue("q")
+            queue = qm.open("q")
+            for body in (b"a", b"b"):
+                rest()
+                before = pings(client)
+                queue.send(body)
+                assert pings(client) == before + 1
+            queue.send(b"c" * 200_000)
+            assert [queue.receive(0).body[:1] for _ in range(3)] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
 async def test_async_a_send_after_a_rest_lets_the_reader_be_written_to_first(
     redis_server: RedisServer, rights: str
 ) -> None:
-    manager = f"rest-{uuid.uuid4().hex[:12]}"
-    with redis_server.client() as client:
-        client.execute_command(
-            "ACL", "SETUSER", "rested", "reset", "on", "nopass", "~*", "&*", *rights.split()
-        )
-        path = str(redis_server.socket_path)
-        own = redis.asyncio.Redis(unix_socket_path=path, username="rested", password="any")
-        try:
-            async with await mqredis.asyncio.connect(own, manager=manager) as qm:
-                await qm.create_queue("q")
-                queue = await qm.open("q")
-                for body in (b"a", b"b"):
-                    await asyncio.to_thread(rest)
-                    before = pings(client)
-                    await queue.send(body)
-                    assert pings(client) == before + 1
-                await asyncio.gather(*[queue.send(b"c") for _ in range(5)])
-                assert [(await queue.receive(0)).body for _ in range(7)] == [b"a", b"b"] + [b"c"] * 5
-        finally:
-            client.acl_deluser("rested")
+    with limited(redis_server, rights) as (client, manager):
+        own = redis.asyncio.Redis(unix_socket_path=str(redis_server.socket_path), **USER)
+        async with await mqredis.asyncio.connect(own, manager=manager) as qm:
+            await qm.create_queue("q")
+            queue = await qm.open("q")
+            for body in (b"a", b"b"):
+                await asyncio.to_thread(rest)
+                before = pings(client)
+                await queue.send(body)
+                assert pings(client) == before + 1
+            await asyncio.gather(*[queue.send(b"c") for _ in range(5)])
+            assert [(await queue.receive(0)).body for _ in range(7)] == [b"a", b"b"] + [b"c"] * 5
 
 
 def pings(client: Any) -> int:

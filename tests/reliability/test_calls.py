@@ -126,22 +126,26 @@ def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(
     assert looked.messages[0][0].decode() == two
 
 
-def test_who_leaves_after_it_was_rung_passes_that_very_message_on(reader: Reader) -> None:
+def three_wait(reader: Reader) -> list[Place]:
+    """Three readers, in the order in which they wait."""
     reader.wire.listen()
-    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
-    for place in (older, later, last):
+    places = [Place(f"1.{n}") for n in range(1, 4)]
+    for place in places:
         waiting(reader, place)
-    _, two = sent(reader, sender, BODY, BODY)
+    return places
+
+
+def test_who_leaves_after_it_was_rung_passes_that_very_message_on(reader: Reader) -> None:
+    _, later, last = three_wait(reader)
+    _, two = sent(reader, Place("1.4"), BODY, BODY)
     assert handed(reader, later) == f"h {two}"
     reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
     assert [handed(reader, later), handed(reader, last)] == ["", f"h {two}"]
 
 
 def test_who_leaves_passes_on_what_is_there_if_its_message_is_gone(reader: Reader) -> None:
-    reader.wire.listen()
-    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
-    for place in (older, later, last):
-        waiting(reader, place)
+    older, later, last = three_wait(reader)
+    sender = Place("1.4")
     sent(reader, sender, BODY)
     reader.call(read.receive(reader.address("q"), "take"), sender)
     [two] = sent(reader, sender, BODY)
@@ -150,11 +154,8 @@ def test_who_leaves_passes_on_what_is_there_if_its_message_is_gone(reader: Reade
 
 
 def test_who_leaves_before_it_was_rung_rings_nobody(reader: Reader) -> None:
-    reader.wire.listen()
-    older, later, last, sender = (Place(f"1.{n}") for n in range(1, 5))
-    for place in (older, later, last):
-        waiting(reader, place)
-    sent(reader, sender, BODY)
+    _, later, last = three_wait(reader)
+    sent(reader, Place("1.4"), BODY)
     reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
     assert [handed(reader, later), handed(reader, last)] == ["", ""]
 
