@@ -22,6 +22,7 @@
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/straight_send"
+--- require "lib/straight_many"
 --- require lazy "lib/straight_tx"
 --- require "lib/frame"
 --- require "lib/queue"
@@ -36,11 +37,13 @@
 --- require lazy "lib/tx"
 --- require "lib/wake"
 local reply, meta, time, p
-if ARGV[4] == "" then
-  reply, meta, time, p = straight_send.one()
-else
+if ARGV[4] ~= "" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.send()
+elseif ARGV[8] then
+  reply, meta, time, p = straight_many.send()
+else
+  reply, meta, time, p = straight_send.one()
 end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end

@@ -113,8 +113,9 @@ class Walk:
         self.plain_hand(message)
         self.plain_transactions(message)
         self.plain_transactions(codec.encode(Outgoing(body=b"x", correlation_id="c"), ""))
+        self.plain_batches()
         assert self.stores[0].took == Counter(
-            {"straight_send.one": 5, "straight.receive": 4, "straight.settle": 1}
+            {"straight_send.one": 5, "straight.receive": 4, "straight.settle": 1, "straight_many.send": 3}
             | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
         )
 
@@ -150,6 +151,13 @@ class Walk:
         self.both(read.receive(address, "take"), *self.token("1.2"))
         self.same()
         self.listen(False)
+
+    def plain_batches(self) -> None:
+        """Batches too small for a form of their own, and larger ones, over ends of the numbers' last digit."""
+        for count in (2, 17, 40):
+            self.both(send.send(self.address["q"], self.batch(count)), *self.token())
+            self.same()
+        self.both(read.purge(self.address["q"]), *self.token())
 
     def plain_transactions(self, message: tuple[bytes, bytes | None]) -> None:
         """Sent in one transaction to two queues, taken, taken in one that is undone, taken and sent on, and taken."""
@@ -245,6 +253,16 @@ class Walk:
         size = 70_000 if dice.random() < 0.02 else dice.randrange(200)
         return codec.encode(Outgoing(body=b"x" * size, **fields), "")
 
+    def batch(self, count: int) -> list[tuple[bytes, bytes | None]]:
+        """Messages that at most a correlation id sets apart."""
+        dice = self.dice
+        messages = []
+        for _ in range(count):
+            body, name = b"x\3c\0" * dice.randrange(20), dice.choice(("a", "bbb", None))
+            outgoing = Outgoing(body=body, correlation_id=name, priority=dice.randrange(8))
+            messages.append(codec.encode(outgoing, ""))
+        return messages
+
     def queue(self) -> Address:
         dice = self.dice
         path = (
@@ -298,7 +316,9 @@ class Walk:
     def send(self) -> Call[Any]:
         owner, grant = self.begin()
         count = self.dice.choice((1, 1, 1, 1, 3, 20) if not owner else (1, 1, 1, 1, 1, 1, 1, 3))
-        return send.send(self.queue(), [self.message() for _ in range(count)], owner, grant)
+        plain = count > 1 and self.dice.random() < 0.6
+        messages = self.batch(count) if plain else [self.message() for _ in range(count)]
+        return send.send(self.queue(), messages, owner, grant)
 
     def settlements(self) -> Sequence[tuple[str, str, str]]:
         dice = self.dice
