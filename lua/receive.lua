@@ -31,6 +31,7 @@
 -- FLAGS allow-oom
 --- require "lib/straight"
 --- require lazy "lib/straight_tx"
+--- require lazy "lib/straight_locks"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/due"
@@ -45,11 +46,14 @@
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
 local reply, meta, time, p
-if ARGV[4] ~= "tx" then
-  reply, meta, time, p = straight.receive()
-else
+if ARGV[4] == "tx" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.receive()
+elseif ARGV[5] == "1" then
+  reply, meta, time, p = straight.receive()
+else
+  straight_locks.load()
+  reply, meta, time, p = straight_locks.all()
 end
 reply = reply or frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end

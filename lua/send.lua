@@ -22,7 +22,7 @@
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "lib/straight_send"
---- require lazy "lib/straight_many"
+--- require lazy "lib/straight_sends"
 --- require lazy "lib/straight_tx"
 --- require "lib/frame"
 --- require "lib/queue"
@@ -41,8 +41,8 @@ if ARGV[4] ~= "" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.send()
 elseif ARGV[8] then
-  straight_many.load()
-  reply, meta, time, p = straight_many.send()
+  straight_sends.load()
+  reply, meta, time, p = straight_sends.all()
 else
   reply, meta, time, p = straight_send.one()
 end

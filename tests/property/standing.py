@@ -13,11 +13,11 @@ from mqredis.steps import Call
 KEYS = ManagerKeys("straight")
 START = 1_763_676_000_000
 #: The scripts that have a short way, and how many each.
-SHORT = {"send": 3, "receive": 2, "settle": 1, "commit": 1}
+SHORT = {"send": 3, "receive": 3, "settle": 1, "commit": 1}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 #: Where the entry scripts call it.
 _ENTRY = re.compile(
-    r"^( *(?:local )?reply, [a-z, ]+) = (straight(?:_tx|_send|_many)?\.[a-z]+)\(.*\)$", re.MULTILINE
+    r"^( *(?:local )?reply, [a-z, ]+) = (straight(?:_tx|_send|_sends|_locks)?\.[a-z]+)\(.*\)$", re.MULTILINE
 )
 #: What stands behind that: which of them a call took.
 _TOOK = "\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"

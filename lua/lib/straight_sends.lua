@@ -3,11 +3,11 @@
 --- require "lib/put"
 --- require "lib/record"
 --- require "lib/straight"
--- The short way of a batch of sends (lib/straight): messages that at most a correlation id sets apart, and nobody waits.
-local straight_many = {}
+-- The short way of a batch of sends (lib/straight): messages that at most a correlation id sets apart.
+local straight_sends = {}
 
--- Send them all. As straight_send.one.
-function straight_many.send()
+-- Send them all, while nobody waits. As straight_send.one.
+function straight_sends.all()
   if KEYS[11] then return end
   local meta, time, p = straight.read()
   local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =

@@ -1,0 +1,106 @@
+--- require "lib/frame"
+--- require "lib/position"
+--- require "lib/record"
+--- require "lib/seek"
+--- require "lib/settle"
+--- require "lib/straight"
+-- The short way of a reader of batches (lib/straight): it locks messages that at most a correlation id sets apart and
+-- nobody held before, and commits what it locked so before.
+local straight_locks = {}
+
+-- The ids that a text of them names; nothing if it names one twice.
+function straight_locks.ids(text)
+  local ids, seen, sub = { nil }, {}, string.sub
+  for n = 1, #text, 16 do
+    local lid = sub(text, n, n + 15)
+    if seen[lid] then return end
+    seen[lid], ids[(n + 15) / 16] = true, lid
+  end
+  return ids
+end
+
+-- The bytes of these locks; nothing if one of them is not held under this fence, or its end needs more than that.
+function straight_locks.held(ids, fence)
+  local states, bytes, known, size = redis.call("HMGET", KEYS[7], unpack(ids)), 0, nil, nil
+  for n = 1, #ids do
+    local text = states[n]
+    -- Of messages locked together most states are the same text.
+    if not text then return end
+    if text ~= known then known, size = text, settle.size(text, fence) end
+    if not size then return end
+    bytes = bytes + size
+  end
+  return bytes
+end
+
+-- The first messages and their records; nothing if that is fewer than two, or one was held before.
+function straight_locks.first(count)
+  local ids = redis.call("ZRANGE", KEYS[4], "0", count - 1)
+  if #ids < 2 then return end
+  local recs, states = redis.call("HMGET", KEYS[6], unpack(ids)), redis.call("HMGET", KEYS[7], unpack(ids))
+  for n = 1, #ids do
+    if states[n] then return end
+  end
+  return ids, recs
+end
+
+-- What is written about these: leases, states, their elements in the index. Nothing if one is not plain, or all are too
+-- much for a reply.
+function straight_locks.plan(ids, recs, deadline, number)
+  local leases, states, named, last, bytes = { nil, nil }, { nil, nil }, { nil }, 0, 0
+  local byte, find, sub, long, state = string.byte, string.find, string.sub, nil, nil
+  for n = 1, #ids do
+    local lid, rec = ids[n], recs[n]
+    local flag, at = rec and byte(rec, 14), n * 2
+    if flag == 104 then
+      local from = find(rec, "\3c", 15, true)
+      last = last + 1
+      named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. lid
+    elseif flag ~= 48 then
+      return
+    end
+    local size = #rec
+    if size ~= long then long, state = size, record.lock(size, ARGV[1], number) end
+    bytes = bytes + size
+    leases[at - 1], leases[at], states[at - 1], states[at] = deadline, lid, lid, state
+  end
+  if bytes <= seek.most then return leases, states, named end
+end
+
+-- Lock several; commit one run of locks on the way. As straight_send.one.
+function straight_locks.all()
+  local waiter, left = ARGV[9], ARGV[15]
+  if ARGV[4] ~= "lock" or ARGV[8] ~= "" or ARGV[11] ~= "" or KEYS[11]
+    or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c")) then
+    return
+  end
+  local meta, time, p = straight.read(waiter ~= "")
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p, "")
+  local leaving = known and left and straight_locks.ids(left)
+  local less = leaving and straight_locks.held(leaving, ARGV[14])
+  if not known or frame.handed or (left and not less) then return nil, meta, time, p end
+  local ids, recs = straight_locks.first(ARGV[5])
+  if not ids then return nil, meta, time, p end
+  local format = string.format
+  local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
+  local leases, states, named = straight_locks.plan(ids, recs, deadline, number)
+  if not leases then return nil, meta, time, p end
+  if left then
+    local count = #leaving
+    redis.call("ZREM", KEYS[5], unpack(leaving))
+    redis.call("HDEL", KEYS[7], unpack(leaving))
+    redis.call("HDEL", KEYS[6], unpack(leaving))
+    here, held, gone, messages, bytes = here - count, held - less, gone + count, messages - count, bytes - less
+  end
+  if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
+  if named[1] then redis.call("ZREM", KEYS[10], unpack(named)) end
+  redis.call("ZREMRANGEBYRANK", KEYS[4], "0", #ids - 1)
+  position.spread("ZADD", KEYS[5], leases, "0", position.long)
+  position.spread("HSET", KEYS[7], states, position.long, position.long)
+  local sooner = soon == "-1" or deadline + 0 < soon + 0
+  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
+  straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
+    table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
+  return { status.OK, known.incarnation, history, number, deadline, now, 0, table.concat(ids), "1 0 0 0", unpack(recs) }
+end
