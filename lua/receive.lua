@@ -45,7 +45,7 @@
 --- require "lib/hand"
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
-local reply, meta, time, p
+local reply, meta, time, p, read
 if ARGV[4] == "tx" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.receive()
@@ -53,7 +53,7 @@ elseif ARGV[5] == "1" then
   reply, meta, time, p = straight.receive()
 else
   straight_locks.load()
-  reply, meta, time, p = straight_locks.all()
+  reply, meta, time, p, read = straight_locks.all()
 end
 reply = reply or frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
@@ -137,7 +137,7 @@ elseif from == "end" then
 elseif cursor == "" and turns then
   entries = turn.take(q, count)
 else
-  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"))
+  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"), read)
 end
 
 if not ids and #entries == 0 then

@@ -7,17 +7,22 @@
 local seek = { most = 1048576 }
 
 -- Up to `count` available entries behind `after` ("" from the front); with `quick` their ids and records instead, if
--- they are plain. Expired ones are passed over; lib/due removes them.
-function seek.available(q, after, count, quick)
+-- they are plain. Expired ones are passed over; lib/due removes them. `read`: the first page, if it was read before.
+function seek.available(q, after, count, quick, read)
   local found, page = { nil }, count
   for _ = 1, 8 do
-    local ids
-    if after == "" then
-      ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
+    local ids, recs, states
+    if read then
+      ids, recs, states = unpack(read)
+      read = nil
     else
-      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
+      if after == "" then
+        ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
+      else
+        ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
+      end
+      recs, states = position.texts(q, ids)
     end
-    local recs, states = position.texts(q, ids)
     if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
     local entries, byte, kept, free = position.entries(ids, recs, states), string.byte, #found, record.free
     for n = 1, #entries do

@@ -33,25 +33,14 @@ function straight_locks.held(ids, fence)
   return bytes
 end
 
--- The first messages and their records; nothing if that is fewer than two, or one was held before.
-function straight_locks.first(count)
-  local ids = redis.call("ZRANGE", KEYS[4], "0", count - 1)
-  if #ids < 2 then return end
-  local recs, states = redis.call("HMGET", KEYS[6], unpack(ids)), redis.call("HMGET", KEYS[7], unpack(ids))
-  for n = 1, #ids do
-    if states[n] then return end
-  end
-  return ids, recs
-end
-
--- What is written about these: leases, states, their elements in the index. Nothing if one is not plain, or all are too
--- much for a reply.
-function straight_locks.plan(ids, recs, deadline, number)
+-- What is written about these: leases, states, their elements in the index. Nothing if one is not plain or was held
+-- before, or all are too much for a reply.
+function straight_locks.plan(ids, recs, olds, deadline, number)
   local leases, states, named, last, bytes = { nil, nil }, { nil, nil }, { nil }, 0, 0
   local byte, find, sub, long, state = string.byte, string.find, string.sub, nil, nil
   for n = 1, #ids do
     local lid, rec = ids[n], recs[n]
-    local flag, at = rec and byte(rec, 14), n * 2
+    local flag, at = rec and not olds[n] and byte(rec, 14), n * 2
     if flag == 104 then
       local from = find(rec, "\3c", 15, true)
       last = last + 1
@@ -67,7 +56,8 @@ function straight_locks.plan(ids, recs, deadline, number)
   if bytes <= seek.most then return leases, states, named end
 end
 
--- Lock several; commit one run of locks on the way. As straight_send.one.
+-- Lock several; commit one run of locks on the way. As straight_send.one, and the first ids, records and states if they
+-- were read: plain commits do not change what is available.
 function straight_locks.all()
   local waiter, left = ARGV[9], ARGV[15]
   if ARGV[4] ~= "lock" or ARGV[8] ~= "" or ARGV[11] ~= "" or KEYS[11]
@@ -80,12 +70,13 @@ function straight_locks.all()
   local leaving = known and left and straight_locks.ids(left)
   local less = leaving and straight_locks.held(leaving, ARGV[14])
   if not known or frame.handed or (left and not less) then return nil, meta, time, p end
-  local ids, recs = straight_locks.first(ARGV[5])
-  if not ids then return nil, meta, time, p end
+  local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
+  if not ids[1] then return nil, meta, time, p end
+  local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), redis.call("HMGET", KEYS[7], unpack(ids))
   local format = string.format
   local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
-  local leases, states, named = straight_locks.plan(ids, recs, deadline, number)
-  if not leases then return nil, meta, time, p end
+  local leases, states, named = straight_locks.plan(ids, recs, olds, deadline, number)
+  if not leases then return nil, meta, time, p, { ids, recs, olds } end
   if left then
     local count = #leaving
     redis.call("ZREM", KEYS[5], unpack(leaving))
