@@ -16,9 +16,10 @@ import redis
 from mqredis import codec
 from mqredis.commands import manager, queues, read, send, transactions
 from mqredis.commands.common import Address
+from mqredis.commands.filters import Filter
 from mqredis.commands.read import Waiter
 from mqredis.keys import QUEUE_PARTS
-from mqredis.models import Outgoing
+from mqredis.models import Match, Outgoing
 from mqredis.status import Status
 from mqredis.steps import Call
 from tests.property.short import Short
@@ -190,9 +191,7 @@ class Walk(Short):
             for store in self.stores:
                 store.client.hset(KEYS.admin().keys[0], "1.1!", handed)
         if waiter is not None and dice.random() < 0.3:
-            for store in self.stores:
-                place = KEYS.queue(queue.path)[QUEUE_PARTS.index("w")]
-                store.client.zadd(place, {f"1.1 {waiter.member}": 1})
+            self.enlist(queue, waiter)
         return read.receive(
             queue,
             mode,
@@ -202,6 +201,11 @@ class Walk(Short):
             waiter=waiter,
             settle=self.settlements() if mode == "lock" else (),
         )
+
+    def enlist(self, queue: Address, waiter: Waiter) -> None:
+        """The first slot waits, whatever it was told."""
+        for store in self.stores:
+            store.client.zadd(KEYS.queue(queue.path)[QUEUE_PARTS.index("w")], {f"1.1 {waiter.member}": 1})
 
     def settle(self) -> Call[Any] | None:
         found = self.settlements()
@@ -233,9 +237,16 @@ class Walk(Short):
         for _ in range(dice.randrange(1, 5)):
             self.both(send.send(address, self.batch(dice.randrange(2, 40))), *self.token())
             settle = [("c", *lock) for lock in held] if dice.random() < 0.8 else []
+            settle += settle[:1] if dice.random() < 0.15 else []  # named twice
             waiter = Waiter("D k0 -,30000") if dice.random() < 0.3 else None
             grant, count = dice.choice(("30000", "30000", "1500")), dice.randrange(2, 40)
-            call = read.receive(address, "lock", count, grant=grant, waiter=waiter, settle=settle)
+            if waiter is not None and dice.random() < 0.5:
+                self.enlist(address, waiter)
+            match = Filter(Match(correlation_id="a")).text() if dice.random() < 0.1 else b""
+            cursor = "U0400000000000001" if dice.random() < 0.1 else ""
+            call = read.receive(
+                address, "lock", count, grant=grant, cursor=cursor, waiter=waiter, match=match, settle=settle
+            )
             reply = self.both(call, *self.token())
             self.same()
             held = self.locks(reply) if reply[0] == 0 and len(reply) > 9 else []
