@@ -29,8 +29,7 @@ JOINED = 262_144
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
 LARGE = 16_384
 
-#: Up to so many arguments are packed one by one: hiredis prints the length of each by way of the C library, which costs
-#: as much as a turn of our loop, besides what it takes to call it.
+#: Up to so many arguments are packed one by one. More go without a turn of our loop for each, after some calls for all.
 _SINGLE = 8
 
 #: What redis-py raises for a transport or protocol failure or an error reply.
@@ -84,14 +83,11 @@ def pack(
         words = args[-ending:]
         after = kept.get(words) or _keep(kept, words)
         args = args[:-ending]
-    if len(args) > _SINGLE and hiredis is not None:
-        try:
-            rest = hiredis.pack_command(digits(args))
-        except (TypeError, UnicodeError):
-            pass  # a subclass of str or bytes, which our own loop takes
-        else:
-            parts += (memoryview(rest)[len(b"*%d\r\n" % len(args)) :], after)
-            return [b"".join(parts)] if len(rest) < JOINED else [b"".join(parts[:-2]), *parts[-2:]]
+    if len(args) > _SINGLE:
+        rest, large = _bulks(args)
+        parts += rest
+        parts.append(after)
+        return _gather(parts) if large >= JOINED else [b"".join(parts)]
     add, large = parts.append, 0
     for arg in args:
         data = arg.encode() if type(arg) is str else arg if type(arg) is bytes else _octets(arg)
@@ -123,6 +119,24 @@ def _octets(arg: Arg) -> bytes:
     return b"%d" % arg if isinstance(arg, int) else str(arg).encode()
 
 
+def _bulks(args: Sequence[Arg]) -> tuple[list[bytes], int]:
+    """Bulk strings in their parts, and what the arguments take: without a turn of a loop for each that is a text.
+
+    hiredis would print the length of each by way of the C library, which costs twice as much as all of this.
+    """
+    octets: Sequence[Any] = args
+    if not _BYTES.issuperset(map(type, args)):
+        octets = [arg if type(arg) is bytes else _octets(arg) for arg in args]
+    sizes = list(map(len, octets))
+    parts = [b"\r\n"] * (3 * len(sizes))
+    if max(sizes, default=0) < _KEPT:
+        parts[::3] = map(SIZES.__getitem__, sizes)
+    else:
+        parts[::3] = [SIZES[size] if size < _KEPT else b"$%d\r\n" % size for size in sizes]
+    parts[1::3] = octets
+    return parts, sum(sizes)
+
+
 def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
     """Pack ``HMGET key field ...`` and its like for thousands of fields, which are quick if all are of one length."""
     sizes = set(map(len, fields))
@@ -130,11 +144,12 @@ def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
         between = b"\r\n$%d\r\n" % sizes.pop()
         rest = between[2:] + between.join(fields) + b"\r\n"
     else:
-        rest = b"".join(map(bulk, fields))
+        rest = b"".join(_bulks(fields)[0])
     return b"*%d\r\n%b%b%b" % (len(fields) + 2, bulk(verb.encode()), bulk(key.encode()), rest)
 
 
 _TEXTS = frozenset((str, bytes))
+_BYTES = frozenset((bytes,))
 
 
 def digits(args: Sequence[Arg]) -> tuple[Arg, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from enum import IntEnum, StrEnum
 
 import hiredis
@@ -45,6 +47,21 @@ def test_few_and_many_arguments(count: int, fixed: int, ending: int) -> None:
     ending = min(ending, count - fixed)
     for _ in range(2):  # the second time what is the same is kept
         assert b"".join(pack(keys, FORM, TOKEN, args, fixed, ending)) == as_hiredis(args)
+
+
+def test_many_arguments_of_any_length() -> None:
+    seed = random.randrange(sys.maxsize)
+    print("seed", seed)
+    chance = random.Random(seed)
+    for _ in range(50):
+        most = chance.choice([3, 200, 1023, 1025, LARGE + 1, JOINED + 1])
+        args: list[Arg] = [chance.randbytes(chance.randint(0, most)) for _ in range(chance.randint(9, 40))]
+        if chance.random() < 0.5:
+            other: list[Arg] = ["é" * most, -most, Word.A]
+            args[chance.randrange(len(args))] = chance.choice(other)
+        fixed = chance.randint(0, 4)
+        parts = pack(KeySet(KEYS), FORM, TOKEN, args, fixed, chance.randint(0, 4))
+        assert b"".join(parts) == as_hiredis([str(arg) if isinstance(arg, Word) else arg for arg in args])
 
 
 def test_arguments_of_other_types() -> None:
