@@ -5,37 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mqredis.unvalidated import PENDING, rest
+from mqredis.properties import text_of
+from mqredis.unvalidated import PENDING
 
 #: Fields that may be any text.
-_TEXTS = frozenset(("correlation_id", "message_id", "group_id", "response_queue", "dedup_key"))
-_VALUES = frozenset((str, int, float, bool, bytes, type(None)))
-
+_TEXTS = frozenset(("message_id", "group_id", "response_queue", "dedup_key"))
 
 #: Given the fields: what a message with them has, as ``lazy`` takes it, which is the same dict; None: that is for
 #: pydantic to say, and nothing was changed.
 Plain = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
+#: Where what is pending of such a message has the text of its properties, or None once somebody may have changed them;
+#: and whether it has body, correlation id, perhaps properties, and nothing else.
+TEXT, USUAL = 4, 5
+
+
 def plain_with(defaults: dict[str, Any]) -> Plain:
     """The look at the fields of a message whose other fields have these defaults."""
-    full, bare = rest(defaults), rest(defaults, "properties")  # with properties given, and without
 
     def plain(fields: dict[str, Any]) -> dict[str, Any] | None:
+        few, properties, text = 0, None, ""
         for name, value in fields.items():
             kind = type(value)
             if name == "properties":
-                if kind is not dict:
+                if kind is not dict or (found := text_of(value)) is None:
                     return None
-                for key, item in value.items():
-                    kind = type(item)
-                    if type(key) is not str or kind not in _VALUES or (kind is float and item - item != 0.0):
-                        return None  # not even a number, or infinite
-            elif name in _TEXTS:
+                properties, text = value, found
+            elif name == "correlation_id":
                 if kind is not str:
                     return None
+                few += 1
             elif name == "body":
                 if kind is not bytes:
+                    return None
+                few += 1
+            elif name in _TEXTS:
+                if kind is not str:
                     return None
             elif name == "content_type":
                 if kind is not str or len(value) > 255:
@@ -45,12 +51,33 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
                     return None
             else:
                 return None
-        if "properties" in fields:
-            fields["properties"] = fields["properties"].copy()
-            fields[PENDING] = full
-        else:
-            fields["properties"] = {}
-            fields[PENDING] = bare
+        if properties is not None:
+            del fields["properties"]
+            properties = properties.copy()
+        fields[PENDING] = _whole, _one, defaults, properties, text, few == 2 == len(fields)
         return fields
 
     return plain
+
+
+def _properties(fields: dict[str, Any], pending: Any) -> dict[str, Any]:
+    """The properties, which are the message's own: whoever asks for them may change them."""
+    properties: dict[str, Any] = fields.setdefault("properties", {} if pending[3] is None else pending[3])
+    return properties
+
+
+def _one(fields: dict[str, Any], pending: Any, name: str) -> Any:
+    if name == "properties":
+        found = _properties(fields, pending)
+        fields[PENDING] = (*pending[:TEXT], None, False)
+        return found
+    return pending[2][name]
+
+
+def _whole(fields: dict[str, Any], pending: Any) -> tuple[dict[str, Any], set[str]]:
+    there = {**fields, "properties": _properties(fields, pending)}
+    del there[PENDING]
+    given = set(there)
+    if pending[3] is None:
+        given.remove("properties")
+    return {**pending[2], **there}, given

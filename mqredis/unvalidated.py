@@ -48,21 +48,6 @@ def lazy(cls: type[M], fields: dict[str, Any]) -> M:
     return model
 
 
-def rest(defaults: dict[str, Any], *made: str) -> tuple[Any, ...]:
-    """What is pending of a model whose other fields have their defaults; ``made``: are there, but were not given."""
-    return _with_defaults, _default, defaults, made
-
-
-def _with_defaults(fields: dict[str, Any], pending: Any) -> tuple[dict[str, Any], set[str]]:
-    there = {**fields}
-    del there[PENDING]
-    return {**pending[2], **there}, set(there).difference(pending[3])
-
-
-def _default(_: dict[str, Any], pending: Any, name: str) -> Any:
-    return pending[2][name]
-
-
 class _Field:
     """Finds a field of a lazy model that is asked for. What is there already is read past this: nothing is set here.
 

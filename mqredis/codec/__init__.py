@@ -9,21 +9,25 @@ from mqredis.codec.decode import decode
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
-    MAX_PROPERTIES,
+    Batch,
     Unusual,
     encode,
+    encode_each,
     encode_fields,
     fields_of,
 )
-from mqredis.codec.text import escape, generated_id, identifier, milliseconds, time_at, token, unescape
+from mqredis.codec.text import generated_id, identifier, milliseconds, time_at, token, unescape
+from mqredis.properties import MAX_PROPERTIES, escape
 
 __all__ = [
     "DEFAULT_CONTENT_TYPE",
     "INLINE_BODY_BYTES",
     "MAX_PROPERTIES",
+    "Batch",
     "Unusual",
     "decode",
     "encode",
+    "encode_each",
     "encode_fields",
     "escape",
     "fields_of",

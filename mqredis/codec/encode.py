@@ -2,80 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis import keys
-from mqredis.codec.text import escape, identifier, milliseconds
+from mqredis.codec.text import identifier, milliseconds
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing
+from mqredis.plain import TEXT, USUAL
+from mqredis.properties import escape, text_of, written
 from mqredis.unvalidated import PENDING, present
 
 #: Bodies beyond this many bytes are kept apart, so that scans never fetch them.
 INLINE_BODY_BYTES = 4096
-MAX_PROPERTIES = 128
-MAX_PROPERTY_NAME = 255
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 #: The flag of a record as one digit.
 _FLAGS = "0123456789abcdefghijklmnopqrstuv"
-
-
-#: Names of properties that were checked before, as they begin a field.
-_stems: dict[str, str] = {}
-
-
-def _stem(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"a property name must be a non-empty str, not {name!r:.60}")
-    if len(name) > MAX_PROPERTY_NAME:
-        raise InvalidArgument(f"property name {name[:20]!r}... has more than {MAX_PROPERTY_NAME} characters")
-    stem = f"\x01{escape(name)}\x02"
-    if len(_stems) < 1024 and type(name) is str:
-        _stems[name] = stem
-    return stem
-
-
-def _value(name: str, value: object) -> str:
-    """A property's value, which is not of the most usual types."""
-    if value is True:
-        return "t"
-    if value is False:
-        return "f"
-    if value is None:
-        return "n"
-    if isinstance(value, str):
-        return "s" + escape(value)
-    if isinstance(value, int):
-        if not _LOWEST <= value <= _HIGHEST:
-            raise InvalidArgument(f"property {name!r} is outside the range of a 64-bit integer")
-        return f"i{int(value)}"
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidArgument(f"property {name!r} is {value!r}; a float property must be finite")
-        return "d" + repr(float(value))
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "x" + bytes(value).hex()
-    raise InvalidArgument(
-        f"property {name!r} is a {type(value).__name__}; str, int, float, bool, bytes and None are allowed"
-    )
-
+#: Identifiers of fewer characters are within their limit, whatever these are.
+_SHORT = 64
 
 #: The fields of most messages, and those that :func:`_other` need not look at.
 _FEW = frozenset(("body", "properties", "correlation_id", PENDING))
-_GIVEN = frozenset(("properties", "correlation_id"))
 _NONE: dict[str, Any] = {}
 #: Types of properties that are taken as they are.
-_TYPES = frozenset((int, float, bytes, type(None)))
+_TYPES = frozenset((str, int, float, bool, bytes, type(None)))
 _COMMON = _FEW | {"message_id", "group_id", "content_type", "priority"}
+_SURROGATE = "a property, label or identifier holds a lone surrogate"
 
 
 def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | None]:
     """What ``send.lua`` takes for one message: its text, and its body again if that is large."""
-    fields = present(message)
-    return encode_fields(fields if PENDING in fields else fields_of(message), transaction)
+    return encode_fields(fields_of(message), transaction)
 
 
 def fields_of(message: Outgoing) -> dict[str, Any]:
@@ -96,45 +55,45 @@ def encode_fields(
     With a ``body`` they are as a caller gave them. Raises Unusual if anything but a correlation id and properties is
     among them, or if these are of other types than most.
     """
-    head, special, priority = "", False, 3
-    properties, correlation = fields.get("properties", _NONE), fields.get("correlation_id")
-    if body is not None and not (
-        _GIVEN.issuperset(fields)
-        and type(properties) is dict
-        and (correlation is None or type(correlation) is str)
-    ):
-        raise Unusual
-    if properties:
-        if len(properties) > MAX_PROPERTIES:
-            raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
-        known = _stems
-        for name, value in properties.items():
-            stem = known.get(name) or _stem(name)
-            kind = type(value)
-            if kind is str:
-                head = f"{head}{stem}s{value if value.isprintable() else escape(value)}"
-            elif kind is int and _LOWEST <= value <= _HIGHEST:
-                head = f"{head}{stem}i{value}"
-            elif kind is float and value - value == 0.0:  # neither infinite nor no number
-                head = f"{head}{stem}d{value!r}"
-            elif kind is bool:
-                head = f"{head}{stem}t" if value else f"{head}{stem}f"
-            elif body is not None and kind not in _TYPES:
+    head: str | None
+    special, priority = False, 3
+    correlation = fields.get("correlation_id")
+    if body is None:
+        pending = fields.get(PENDING)
+        head = None if pending is None else pending[TEXT]
+        if head is None:
+            properties = fields.get("properties")
+            head = written(properties) if properties else ""
+        if not _FEW.issuperset(fields):
+            more, special = _more(fields)
+            head += more
+            priority = fields.get("priority", 3)
+    else:
+        properties = fields.get("properties", _NONE)
+        few = ("properties" in fields) + ("correlation_id" in fields)
+        if (
+            len(fields) != few
+            or type(properties) is not dict
+            or (correlation is not None and type(correlation) is not str)
+        ):
+            raise Unusual
+        head = text_of(properties)
+        if head is None:
+            if not _TYPES.issuperset(map(type, properties.values())):
                 raise Unusual
-            else:
-                head += stem + _value(name, value)
-    if body is None and not _FEW.issuperset(fields):
-        more, special = _more(fields)
-        head += more
-        priority = fields.get("priority", 3)
+            head = written(properties)  # which says what is wrong
     if transaction:
-        head += "\x03T" + (transaction if transaction.isprintable() else escape(transaction))
+        head += _of(transaction)
     flag = 1 if special else 0
     if correlation is not None:
-        text = identifier(correlation, "correlation_id")
         # Last, so that a script finds its end without a search where nothing else sets the message apart: bit 16.
-        head += "\x03c" + text
-        flag = 1 if special or text[0] == "x" or text == "s" else 17
+        if type(correlation) is str and 0 < len(correlation) < _SHORT and correlation.isprintable():
+            head = f"{head}\x03cs{correlation}"
+            flag = 1 if special else 17
+        else:
+            text = identifier(correlation, "correlation_id")
+            head += "\x03c" + text
+            flag = 1 if special or text[0] == "x" or text == "s" else 17
     if body is None:
         body = fields.get("body", b"")
     try:
@@ -142,7 +101,79 @@ def encode_fields(
             return f"{priority}{_FLAGS[flag]}{head}\0".encode() + body, None
         return f"{priority}{_FLAGS[flag + 8]}{head}\0".encode(), body
     except UnicodeEncodeError:
-        raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
+        raise InvalidArgument(_SURROGATE) from None
+
+
+def _of(transaction: str) -> str:
+    return "\x03T" + (transaction if transaction.isprintable() else escape(transaction))
+
+
+@dataclass(slots=True)
+class Batch:
+    """Many messages as the scripts take them."""
+
+    #: A digit for each.
+    priorities: list[bytes] = field(default_factory=list)
+    #: What stands behind it.
+    texts: list[bytes] = field(default_factory=list)
+    #: Large bodies, by the place of their message.
+    large: dict[int, bytes] = field(default_factory=dict)
+    #: Some have more than a body, a correlation id and properties, or less.
+    mixed: bool = False
+
+    def size(self, at: int) -> int:
+        """What a message takes."""
+        return 1 + len(self.texts[at]) + len(self.large.get(at, b""))
+
+    def sizes(self) -> list[int]:
+        """What each takes but for the digit of its priority."""
+        sizes = [*map(len, self.texts)]
+        for at, body in self.large.items():
+            sizes[at] += len(body)
+        return sizes
+
+    def part(self, start: int, stop: int) -> tuple[bytes, list[bytes]]:
+        """The priorities of some, and their texts, each large body behind its own."""
+        texts = self.texts[start:stop]
+        for at in sorted(self.large, reverse=True):
+            if start <= at < stop:
+                texts.insert(at - start + 1, self.large[at])
+        return b"".join(self.priorities[start:stop]), texts
+
+
+def encode_each(messages: Iterable[Mapping[str, Any]], transaction: str, most: int) -> Batch:
+    """The same of many, as far as they take up to ``most`` bytes each: the first that takes more is the last."""
+    batch = Batch()
+    texts, priorities, large = batch.texts, batch.priorities, batch.large
+    ending = _of(transaction) if transaction else ""
+    flag = _FLAGS[17]
+    try:
+        for fields in messages:
+            pending = fields.get(PENDING)
+            if pending is not None and pending[USUAL]:  # as ``encode_fields``, without a call for each
+                correlation, body = fields["correlation_id"], fields["body"]
+                if (
+                    0 < len(correlation) < _SHORT
+                    and len(body) <= INLINE_BODY_BYTES
+                    and correlation.isprintable()
+                ):
+                    text = f"{flag}{pending[TEXT]}{ending}\x03cs{correlation}\0".encode() + body
+                    texts.append(text)
+                    priorities.append(b"3")
+                    if len(text) >= most:
+                        break
+                    continue
+            batch.mixed = True
+            line, apart = encode_fields(fields, transaction)
+            if apart is not None:
+                large[len(texts)] = apart
+            texts.append(line[1:])
+            priorities.append(line[:1])
+            if batch.size(len(texts) - 1) > most:
+                break
+    except UnicodeEncodeError:
+        raise InvalidArgument(_SURROGATE) from None
+    return batch
 
 
 def _more(fields: Mapping[str, Any]) -> tuple[str, bool]:

@@ -8,21 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import Identifier
+from mqredis.properties import escape
 
 MAX_IDENTIFIER_BYTES = 255
 
-_ESCAPE = re.compile(r"[\x00-\x04]")
 _UNESCAPE = re.compile(r"\x04([@-D])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The first and the last millisecond that a datetime knows.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-
-
-def escape(text: str) -> str:
-    """Keep the separators of a head out of a value."""
-    if not _ESCAPE.search(text):
-        return text
-    return _ESCAPE.sub(lambda m: "\x04" + chr(0x40 + ord(m[0])), text)
 
 
 def unescape(text: str) -> str:

@@ -10,14 +10,21 @@ from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
 BATCH = 256
+#: Characters of a lookup id.
+ID = 16
 
 
 @dataclass(slots=True)
 class Accepted:
-    """Ids of the messages, in the order given, and the fence of the transaction."""
+    """Ids of the messages, one behind the other in the order given, and the fence of the transaction."""
 
-    lookup_ids: list[str]
+    ids: str
     fence: str
+
+    @property
+    def lookup_ids(self) -> list[str]:
+        """The ids one by one."""
+        return [self.ids[at : at + ID] for at in range(0, len(self.ids), ID)]
 
 
 def send(
@@ -28,24 +35,30 @@ def send(
     topic: bool = False,
 ) -> Call[Accepted]:
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
-    one = len(messages) == 1
-    if one:
-        line, large = messages[0]
-        body = (line[1:],) if large is None else (line[1:], large)
-        args: Sequence[Arg] = (queue.generation, transaction, fence, chr(line[0]), *body)
-    else:
-        args = [queue.generation, transaction, fence, b"".join([line[:1] for line, _ in messages])]
-        for line, large in messages:
-            args.append(line[1:])
-            if large is not None:
-                args.append(large)
-    script = "publish" if topic else "send"
-    return Call(script, queue.call, args, _parse, True, 0 if transaction else 4 if one else 3)
+    texts: list[bytes] = []
+    for line, large in messages:
+        texts.append(line[1:])
+        if large is not None:
+            texts.append(large)
+    priorities = b"".join([line[:1] for line, _ in messages])
+    return send_texts(queue, priorities, texts, transaction, fence, topic)
+
+
+def send_texts(
+    queue: Address,
+    priorities: bytes,
+    texts: Sequence[bytes],
+    transaction: str = "",
+    fence: str = "",
+    topic: bool = False,
+) -> Call[Accepted]:
+    """The same of messages whose priorities stand by themselves; a large body follows the text of its message."""
+    args: Sequence[Arg] = (queue.generation, transaction, fence, priorities, *texts)
+    kept = 0 if transaction else 4 if len(priorities) == 1 else 3
+    return Call("publish" if topic else "send", queue.call, args, _parse, True, kept)
 
 
 def _parse(status: int, payload: Payload) -> Accepted:
     if status != OK:
         check(status)
-    ids = joined(payload[0]).decode()
-    several = [ids] if len(ids) == 16 else [ids[n : n + 16] for n in range(0, len(ids), 16)]
-    return Accepted(several, payload[1].decode())
+    return Accepted(joined(payload[0]).decode(), payload[1].decode())

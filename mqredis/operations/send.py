@@ -12,13 +12,13 @@ from mqredis import codec
 from mqredis.commands import send as commands
 from mqredis.commands.common import OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
-from mqredis.models import Journal, Outgoing, Sent, plain
+from mqredis.models import Identifier, Journal, Outgoing, Sent, plain
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Operation, understand
-from mqredis.unvalidated import PENDING, defaults_of, lazy, present
+from mqredis.steps import Call, Operation, understand
+from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
@@ -29,6 +29,9 @@ Given = Mapping[str, Any]
 #: A message as the scripts take it (``codec.encode``); and with what its sender is answered from.
 Encoded = tuple[bytes, bytes | None]
 Prepared = tuple[Given, Encoded]
+#: The message id and the group id that a message was given.
+Names = tuple[Identifier | None, Identifier | None]
+_NAMELESS: Names = (None, None)
 
 
 def given(body: object, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,29 +102,37 @@ _NUMBERS = frozenset(
 )
 
 
-def _encoded(handle: Handle, messages: Sequence[Given], unit: UnitOfWork | None) -> list[Encoded]:
+def _encoded(handle: Handle, messages: Iterable[Given], unit: UnitOfWork | None) -> codec.Batch:
     """The messages as the scripts take them; none is sent that may not be."""
-    context, transaction = handle.context, unit.id if unit else ""
-    limit = handle.max_message_bytes
-    volatile, sealed = context.standing.volatile, context.sealer is not None
-    found = []
-    for fields in messages:
-        if volatile and (fields.get("recoverable", True) or handle.transactional):
-            raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
-        encoded = codec.encode_fields(context.sealed(fields) if sealed else fields, transaction)
-        line, large = encoded
-        if large is not None or len(line) + _FIXED > limit:
-            _check_size(handle, encoded)
-        found.append(encoded)
-    return found
+    context = handle.context
+    if context.standing.volatile or context.sealer is not None:
+        messages = (_admitted(handle, fields) for fields in messages)
+    batch = codec.encode_each(messages, unit.id if unit else "", handle.max_message_bytes - _FIXED)
+    if batch.texts:  # all before the last were small enough
+        _check_size(handle, batch.size(len(batch.texts) - 1))
+    return batch
 
 
-def _check_size(handle: Handle, encoded: Encoded) -> None:
+def _admitted(handle: Handle, fields: Given) -> Given:
+    """The message as it is sent where not all may be, or none as it is."""
+    context = handle.context
+    if context.standing.volatile and (fields.get("recoverable", True) or handle.transactional):
+        raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
+    return context.sealed(fields)
+
+
+def _check_size(handle: Handle, size: int) -> None:
     """Raise MessageTooLarge if the queue does not take so much."""
+    size += _FIXED
+    if size > handle.max_message_bytes:
+        raise MessageTooLarge(
+            f"the message takes {size} bytes; queue {handle.path!r} allows {handle.max_message_bytes}"
+        )
+
+
+def _size(encoded: Encoded) -> int:
     line, large = encoded
-    size, limit = len(line) + len(large or b"") + _FIXED, handle.max_message_bytes
-    if size > limit:
-        raise MessageTooLarge(f"the message takes {size} bytes; queue {handle.path!r} allows {limit}")
+    return len(line) if large is None else len(line) + len(large)
 
 
 def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
@@ -144,17 +155,21 @@ def prepare(
         except codec.Unusual:
             pass
         else:
-            _check_size(handle, encoded)
+            _check_size(handle, _size(encoded))
             return fields, encoded
     message = given(body, fields)
-    return message, _encoded(handle, (message,), unit)[0]
+    encoded = codec.encode_fields(_admitted(handle, message), unit.id if unit else "")
+    _check_size(handle, _size(encoded))
+    return message, encoded
 
 
 def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) -> Operation[Sent]:
     """Send one message that was prepared."""
     message, encoded = prepared
     owner, grant = owner_of(handle, unit) if unit else ("", "")
-    call = commands.send(handle.address, (encoded,), owner, grant, "f" in handle.flags)
+    line, large = encoded
+    texts = (line[1:],) if large is None else (line[1:], large)
+    call = commands.send_texts(handle.address, line[:1], texts, owner, grant, "f" in handle.flags)
     answer = yield call
     # A generator less, where the script asks for nothing.
     accepted = (
@@ -162,47 +177,42 @@ def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) 
     )
     if unit:
         unit.touched(accepted.fence, handle)
-    return _answer_to(message, handle.context.incarnation, accepted.lookup_ids[0])
-
-
-def put_together(
-    handle: Handle, messages: Sequence[Given], encoded: Sequence[Encoded], unit: UnitOfWork | None = None
-) -> Operation[list[Sent]]:
-    """Send as many as one call takes (:func:`fitting`): all or none of them."""
-    owner, grant = owner_of(handle, unit)
-    call = commands.send(handle.address, encoded, owner, grant, handle.topic)
-    accepted = yield from reach(handle.address, call)
-    if unit:
-        unit.touched(accepted.fence, handle)
-    lookup_ids, incarnation = accepted.lookup_ids, handle.context.incarnation
-    if len(lookup_ids) != len(messages):
-        raise InvariantBroken(f"send answered {len(lookup_ids)} ids for {len(messages)} messages")
-    return [
-        _answer_to(message, incarnation, lookup_id)
-        for message, lookup_id in zip(messages, lookup_ids, strict=True)
-    ]
+    asked = message.get("message_id"), message.get("group_id")
+    return lazy(Sent, {PENDING: (_whole, _one, asked, handle.context.incarnation, accepted.ids, 0)})
 
 
 def put_each(handle: Handle, prepared: Sequence[Prepared]) -> Operation[list[Sent]]:
-    """Send what several callers have prepared."""
+    """Send what several callers have prepared, as much as one call takes: all or none of it."""
     messages, encoded = zip(*prepared, strict=True)
-    return put_together(handle, messages, encoded)
+    return _put(handle, commands.send(handle.address, encoded, topic=handle.topic), [*map(_names, messages)])
 
 
-def fitting(encoded: Sequence[Encoded], at: int = 0) -> int:
+def _put(
+    handle: Handle, call: Call[commands.Accepted], names: Sequence[Names], unit: UnitOfWork | None = None
+) -> Operation[list[Sent]]:
+    """Make the call that sends messages with these names."""
+    accepted = yield from reach(handle.address, call)
+    if unit:
+        unit.touched(accepted.fence, handle)
+    if len(accepted.ids) != len(names) * commands.ID:
+        count = len(accepted.ids) // commands.ID
+        raise InvariantBroken(f"send answered {count} ids for {len(names)} messages")
+    return _answers(names, handle.context.incarnation, accepted.ids)
+
+
+def _fitting(sizes: Sequence[int], at: int = 0) -> int:
     """Where the call ends that begins with message ``at``: one of them at least."""
-    stop = min(at + commands.BATCH, len(encoded))
-    sizes = [len(line) if large is None else len(line) + len(large) for line, large in encoded[at:stop]]
-    size = sum(sizes)
+    stop = min(at + commands.BATCH, len(sizes))
+    size = sum(sizes[at:stop])
     while size > CALL_BYTES and stop > at + 1:
         stop -= 1
-        size -= sizes[stop - at]
+        size -= sizes[stop]
     return stop
 
 
 def fit(prepared: Sequence[Prepared]) -> int:
     """How many of them one call takes."""
-    return fitting([encoded for _, encoded in prepared])
+    return _fitting([_size(encoded) for _, encoded in prepared])
 
 
 #: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.
@@ -233,28 +243,42 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         for item in items:
             several.append((yield from send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
         return several
-    messages = [
-        codec.fields_of(item)
-        if type(item) is Outgoing and _GROUPING.isdisjoint(present(item))
-        else given(item, {})
-        for item in items
-    ]
-    encoded = _encoded(handle, messages, unit)
+    messages = []
+    for item in items:
+        fields = present(item) if type(item) is Outgoing else None
+        # With something pending it was plain: no part of a group.
+        messages.append(fields if fields is not None and PENDING in fields else given(item, {}))
+    batch = _encoded(handle, messages, unit)
+    names = [*map(_names, messages)] if batch.mixed else [_NAMELESS] * len(messages)
+    sizes, at = batch.sizes(), 0
     sent: list[Sent] = []
-    while (at := len(sent)) < len(encoded):
-        stop = fitting(encoded, at)
-        sent += yield from put_together(handle, messages[at:stop], encoded[at:stop], unit)
+    while at < len(sizes):
+        stop = _fitting(sizes, at)
+        owner, grant = owner_of(handle, unit)
+        call = commands.send_texts(handle.address, *batch.part(at, stop), owner, grant, handle.topic)
+        sent += yield from _put(handle, call, names[at:stop], unit)
+        at = stop
     return sent
 
 
-def _answer_to(message: Given, incarnation: str, lookup_id: str) -> Sent:
-    asked = message.get("message_id"), message.get("group_id"), incarnation, lookup_id
-    return lazy(Sent, {PENDING: (_whole, _one, asked)})
+def _names(message: Given) -> Names:
+    return message.get("message_id"), message.get("group_id")
+
+
+def _answers(names: Sequence[Names], incarnation: str, ids: str) -> list[Sent]:
+    sent, at = [], 0
+    for asked in names:
+        model = new(Sent)  # as ``lazy``, without a call for each
+        put(model, {PENDING: (_whole, _one, asked, incarnation, ids, at)})
+        sent.append(model)
+        at += commands.ID
+    return sent
 
 
 def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:
     """What a send answers about a message."""
-    message_id, group_id, incarnation, lookup_id = pending[2]
+    (message_id, group_id), incarnation, ids, at = pending[2:]
+    lookup_id = ids[at : at + commands.ID]
     return {
         "lookup_id": int(lookup_id, 16),
         "message_id": codec.generated_id(lookup_id) if message_id is None else message_id,

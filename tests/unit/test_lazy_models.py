@@ -7,6 +7,7 @@ import pickle
 import random
 import sys
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -176,6 +177,10 @@ def test_times_without_a_year() -> None:
         {"priority": 7, "response_queue": "back", "dedup_key": "k"},
         {"priority": 3, "correlation_id": None, "label": "l"},
         {"body": "text", "properties": {"deep": 2**70}, "correlation_id": b"\xff"},
+        {"body": b"x", "properties": {"": 1}, "correlation_id": "c"},
+        {"body": b"x", "properties": {}, "correlation_id": "c"},
+        {"body": b"x", "correlation_id": "c"},
+        {"properties": {f"{n}": n for n in range(129)}},
     ],
 )
 def test_an_outgoing_is_what_pydantic_makes(fields: dict[str, Any]) -> None:
@@ -195,6 +200,40 @@ def test_what_an_outgoing_was_given_is_its_own() -> None:
     assert message.properties == {"a": 1}
     bare = Outgoing()
     assert bare.properties is bare.properties is vars(bare)["properties"]
+
+
+@pytest.mark.parametrize(
+    "way", [lambda m: m.properties, lambda m: vars(m)["properties"], lambda m: dict(m)["properties"]]
+)
+def test_what_is_changed_in_an_outgoing_is_sent(way: Callable[[Outgoing], dict[str, Any]]) -> None:
+    message = Outgoing(body=b"x", correlation_id="c", properties={"a": 1})
+    way(message)["b"] = "late"
+    assert message.properties == {"a": 1, "b": "late"}
+    for each in (message, message.model_copy(update={"label": "l"})):
+        assert b"\x01a\x02i1\x01b\x02slate" in codec.encode(each)[0]
+    bare = Outgoing(body=b"x")
+    bare.properties["b"] = "late"
+    assert b"\x01b\x02slate" in codec.encode(bare)[0]
+
+
+def test_threads_that_ask_for_properties_at_once_find_the_same() -> None:
+    for bare in (True, False):
+        for _ in range(50):
+            message = Outgoing() if bare else Outgoing(properties={"a": 1})
+            found: list[Any] = []
+            barrier = threading.Barrier(4)
+
+            def ask(n: int, message: Outgoing = message, found: list[Any] = found, b: Any = barrier) -> None:
+                b.wait()
+                found.append(message.properties if n % 2 else vars(message)["properties"])
+
+            threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(found) == 4
+            assert all(each is message.properties for each in found)
 
 
 @pytest.mark.parametrize(

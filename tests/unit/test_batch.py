@@ -1,0 +1,178 @@
+"""Messages that are sent together are, byte for byte, what each is by itself; and refused as it would be."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from mqredis import Outgoing, codec
+from mqredis.commands import send as commands
+from mqredis.commands.common import Address
+from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
+from mqredis.keys import ManagerKeys
+from mqredis.models import Access, Sent, Share
+from mqredis.operations import send
+from mqredis.operations.context import Context, Handle, UnitOfWork
+from mqredis.settings import Settings
+from mqredis.status import Status
+from mqredis.steps import Call
+
+CONTEXT = Context(ManagerKeys("together"), Settings())
+CONTEXT.incarnation = "life"
+LIMIT = 100_000
+#: Of each kind and at its limits; what has to be escaped, and what is no ASCII.
+VALUES: list[Any] = [
+    "", "plain", "a\0b\x04", "é\u2028", "\U0001f600", "\x7f", 0, -1, 7, (1 << 63) - 1, -(1 << 63), 0.0, -0.0, 129.95,
+    1e300, 5e-324, True, False, None, b"", b"\xff\0",
+]  # fmt: skip
+NAMES = ["a", "region", "é", "with\x01end", "n" * 255]
+IDENTIFIERS: list[Any] = ["c-1", "", "x" * 63, "x" * 64, "é" * 64, "a\x02b", "\u00ad", b"\x01", None]
+OTHERS: list[dict[str, Any]] = [
+    {"message_id": "m"}, {"group_id": b"g", "sequence": 3}, {"content_type": "text/plain"}, {"priority": 0},
+    {"priority": 7, "label": "l"}, {"dedup_key": "k"}, {"delay": 1.5}, {"properties": {}},
+]  # fmt: skip
+SIZES = [0, 0, 1, 200, codec.INLINE_BODY_BYTES, codec.INLINE_BODY_BYTES + 1]
+
+
+def handle(limit: int = LIMIT) -> Handle:
+    return Handle(CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", limit)
+
+
+def fields_by(chance: random.Random) -> dict[str, Any]:
+    """Fields of a message; most are like most."""
+    fields: dict[str, Any] = {"body": chance.randbytes(chance.choice(SIZES)), "correlation_id": "c-1"}
+    if chance.random() < 0.4:
+        fields["correlation_id"] = chance.choice(IDENTIFIERS)
+    if chance.random() < 0.7:
+        fields["properties"] = {
+            name: chance.choice(VALUES) for name in chance.sample(NAMES, chance.randint(0, len(NAMES)))
+        }
+    if chance.random() < 0.3:
+        fields |= chance.choice(OTHERS)
+    for name in ("body", "correlation_id"):
+        if chance.random() < 0.1:
+            del fields[name]
+    return fields
+
+
+def longest_way(fields: dict[str, Any], transaction: str) -> tuple[bytes, bytes | None]:
+    """By what pydantic has made of them, with no text that was made before and properties that are no dict."""
+    model = Outgoing.model_validate(fields)
+    known = {name: getattr(model, name) for name in model.model_fields_set}
+    if "properties" in known:
+        known["properties"] = MappingProxyType(known["properties"])
+    return codec.encode_fields(known, transaction)
+
+
+def sent(
+    messages: list[Any], unit: UnitOfWork | None = None, limit: int = LIMIT
+) -> tuple[list[Any], list[Sent]]:
+    """The calls that a send of many makes, and what it answers."""
+    operation = send.send_many(handle(limit), messages, unit)
+    calls: list[Any] = []
+    count, answer = 0, None
+    try:
+        while True:
+            call: Any = operation.send(answer)
+            assert type(call) is Call
+            calls.append(call)
+            some = len(calls[-1].args[3])
+            answer = int(Status.OK), ["".join(f"{n:016x}" for n in range(count, count + some)).encode(), b"9"]
+            count += some
+    except StopIteration as stop:
+        return calls, stop.value
+
+
+@pytest.mark.parametrize("transaction", ["", "t1.1", "odd\x02"])
+def test_each_is_what_it_is_by_itself(transaction: str) -> None:
+    seed = random.randrange(sys.maxsize)
+    print("seed", seed)
+    chance = random.Random(seed)
+    for _ in range(60):
+        given = [fields_by(chance) for _ in range(chance.randint(0, 12))]
+        messages = [Outgoing(**fields) for fields in given]
+        for message in messages:
+            if chance.random() < 0.1:
+                _ = message.properties  # whose text does not count any more
+        wanted = [longest_way(fields, transaction) for fields in given]
+        assert [codec.encode(message, transaction) for message in messages] == wanted
+        batch = codec.encode_each([codec.fields_of(m) for m in messages], transaction, LIMIT)
+        assert [batch.size(at) for at in range(len(wanted))] == [len(a) + len(b or b"") for a, b in wanted]
+        start, stop = sorted((chance.randint(0, len(wanted)), chance.randint(0, len(wanted))))
+        unit = UnitOfWork(CONTEXT, transaction, 1000) if transaction else None
+        for some, by_itself in ((messages, wanted), (messages[start:stop], wanted[start:stop])):
+            calls, answers = sent(some, unit)
+            assert len(calls) == (1 if some else 0)
+            for call in calls:
+                by_pairs = commands.send(handle().address, by_itself, *call.args[1:3])
+                assert (call.args, call.fixed) == (by_pairs.args, by_pairs.fixed)
+                assert call.args[1] == transaction
+            names = [(fields.get("message_id"), fields.get("group_id")) for fields in given]
+            names = names if some is messages else names[start:stop]
+            assert answers == [
+                Sent(lookup_id=n, message_id=name or f"mq-{n:016x}", token=f"life-{n:016x}", group_id=group)
+                for n, (name, group) in enumerate(names)
+            ]
+
+
+def test_large_bodies_follow_their_messages_in_each_call() -> None:
+    big = b"b" * 5000
+    messages = [
+        Outgoing(body=big + b"%d" % n if n % 3 == 0 else b"%d" % n, correlation_id="c") for n in range(600)
+    ]
+    calls, answers = sent(messages)
+    assert [len(call.args[3]) for call in calls] == [256, 256, 88]
+    assert [answer.lookup_id for answer in answers] == list(range(600))
+    at = 0
+    for call in calls:
+        encoded = [codec.encode(message) for message in messages[at : at + len(call.args[3])]]
+        assert call.args == commands.send(handle().address, encoded).args
+        at += len(encoded)
+
+
+def test_a_call_carries_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "CALL_BYTES", 12_000)
+    messages = [Outgoing(body=b"b" * size) for size in (5000, 5000, 5000, 20_000, 1, 2)]
+    assert [len(call.args[3]) for call in sent(messages)[0]] == [2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("fields", [{"correlation_id": "c"}, {"priority": 4}])
+@pytest.mark.parametrize("body", [b"b" * 100, b"b" * 5000])
+def test_the_first_that_is_too_large_or_wrong_is_told(fields: dict[str, Any], body: bytes) -> None:
+    fits, small = Outgoing(body=body, **fields), Outgoing(body=b"")
+    wrong = Outgoing(body=b"", properties={"": 1})
+    line, large = codec.encode(fits)
+    size = len(line) + len(large or b"") + 12
+    assert [len(call.args[3]) for call in sent([small, fits, small, fits], limit=size)[0]] == [4]
+    for messages, error in (
+        ([small, fits, wrong], MessageTooLarge),
+        ([fits, small], MessageTooLarge),
+        ([small, wrong, fits], InvalidArgument),
+    ):
+        with pytest.raises(MqError) as raised:
+            sent(messages, limit=size - 1)
+        assert type(raised.value) is error
+
+
+def test_a_lone_surrogate_is_refused_by_each_way() -> None:
+    for fields in (
+        {"properties": {"a": "\ud800"}},
+        {"properties": {"\ud800": 1}},
+        {"correlation_id": "\ud800"},
+    ):
+        message = Outgoing(**{"body": b"", "correlation_id": "c", **fields})  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="lone surrogate"):
+            codec.encode(message)
+        with pytest.raises(InvalidArgument, match="lone surrogate"):
+            sent([message])
+
+
+def test_a_short_answer_is_no_answer() -> None:
+    operation = send.send_many(handle(), [b"a", b"b"], None)
+    operation.send(None)
+    with pytest.raises(MqError, match="send answered 1 ids for 2 messages"):
+        operation.send((int(Status.OK), [b"0" * 16, b""]))
