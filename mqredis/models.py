@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import STRICT, Enum, IntEnum, IntFlag, StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.errors import MatchOptionsError
-from mqredis.plain import plain_with
-from mqredis.unvalidated import Lazy, defaults_of, put
+from mqredis.plain import init_with, plain_with
+from mqredis.unvalidated import Lazy, defaults_of
 
 PropertyValue = str | int | float | bool | bytes | None
 Identifier = str | bytes
@@ -167,20 +167,10 @@ class Outgoing(Lazy, _Model):
     body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF)
     extension: bytes = b""
 
-    if not TYPE_CHECKING:
-
-        def __init__(self, /, **fields: Any) -> None:
-            found = plain(fields) if type(self) is Outgoing else None
-            if found is None:
-                super().__init__(**fields)
-            else:
-                put(self, found)
-
-        __init__.__pydantic_base_init__ = True  # what is validated as a model needs no detour over it
-
 
 #: The look at the fields of an Outgoing.
 plain = plain_with(defaults_of(Outgoing))
+Outgoing.__init__ = init_with(Outgoing, plain)  # type: ignore[method-assign]
 
 
 class Message(Lazy, _Model):

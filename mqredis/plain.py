@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
+from pydantic import BaseModel
+
 from mqredis.properties import text_of
-from mqredis.unvalidated import PENDING
+from mqredis.unvalidated import PENDING, defaults_of, put
 
 #: Fields that may be any text.
 _TEXTS = frozenset(("message_id", "group_id", "response_queue", "dedup_key"))
+
+_ABSENT: Any = object()
 
 #: Given the fields: what a message with them has, as ``lazy`` takes it, which is the same dict; None: that is for
 #: pydantic to say, and nothing was changed.
@@ -58,6 +63,47 @@ def plain_with(defaults: dict[str, Any]) -> Plain:
         return fields
 
     return plain
+
+
+def init_with(cls: type[BaseModel], plain: Plain) -> Callable[..., None]:
+    """The ``__init__`` of this class of messages."""
+    defaults = defaults_of(cls)
+
+    # Fields that most messages have are named: all in one dict would be gone through for each message.
+    def init(
+        self: BaseModel,
+        /,
+        *,
+        body: Any = _ABSENT,
+        correlation_id: Any = _ABSENT,
+        properties: Any = _ABSENT,
+        **fields: Any,
+    ) -> None:
+        if (
+            type(body) is bytes
+            and type(correlation_id) is str
+            and type(properties) is dict
+            and not fields
+            and type(self) is cls
+            and (text := text_of(properties)) is not None
+        ):
+            pending = _whole, _one, defaults, properties.copy(), text, True
+            put(self, {"body": body, "correlation_id": correlation_id, PENDING: pending})
+            return
+        named = ("body", body), ("correlation_id", correlation_id), ("properties", properties)
+        fields.update((name, value) for name, value in named if value is not _ABSENT)
+        if type(self) is cls and (found := plain(fields)) is not None:
+            put(self, found)
+        else:
+            BaseModel.__init__(self, **fields)
+
+    made: Any = init
+    made.__name__, made.__qualname__ = "__init__", f"{cls.__qualname__}.__init__"
+    made.__pydantic_base_init__ = True  # what is validated as a model needs no detour over it
+    made.__signature__ = signature(
+        BaseModel.__init__
+    )  # of which pydantic makes that of a class with its fields
+    return init
 
 
 def _properties(fields: dict[str, Any], pending: Any) -> dict[str, Any]:

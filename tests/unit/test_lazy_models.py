@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import random
 import sys
@@ -255,6 +256,22 @@ def test_threads_that_ask_for_properties_at_once_find_the_same() -> None:
 def test_pydantic_judges_what_is_not_plain(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Outgoing(**fields)
+
+
+def test_it_is_made_as_any_model_is() -> None:
+    class Mine(Outgoing):
+        mine: int = 1
+
+    fields = list(Outgoing.model_fields)
+    assert list(inspect.signature(Outgoing).parameters) == fields
+    assert list(inspect.signature(Mine).parameters) == [*fields, "mine"]
+    with pytest.raises(TypeError, match=r"^Outgoing\.__init__\(\) takes 1 positional argument"):
+        Outgoing(b"x")  # type: ignore[call-arg]
+    with pytest.raises(ValidationError) as raised:
+        Outgoing(nothing=1, properties={"a": object()}, body=1)  # type: ignore[call-arg, dict-item, arg-type]
+    places = dict.fromkeys(error["loc"][0] for error in raised.value.errors())
+    assert list(places) == ["body", "properties", "nothing"]
+    assert Outgoing.model_validate_json('{"body": "x"}') == Outgoing(body=b"x")
 
 
 def test_a_class_of_ones_own_is_validated_by_its_own_rules() -> None:
