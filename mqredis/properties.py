@@ -16,19 +16,22 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _ESCAPE = re.compile(r"[\x00-\x04]")
 
 
-class _Stems(dict[Any, str | None]):
-    """How a field begins with the name of a property, of names that came before; None: no property can have it."""
+class _Stems(dict[Any, str]):
+    """How properties of one kind begin, by names that came before. Raises KeyError: no property can have this one."""
 
-    def __missing__(self, name: object) -> str | None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __missing__(self, name: object) -> str:
         if type(name) is not str or not 0 < len(name) <= MAX_PROPERTY_NAME:
-            return None
-        stem = f"\x01{escape(name)}\x02"
+            raise KeyError(name)
+        stem = f"\x01{escape(name)}\x02{self._kind}"
         if len(self) < 1024:
             self[name] = stem
         return stem
 
 
-_stems = _Stems()
+_text, _int, _float, _true, _false, _none, _bytes = map(_Stems, "sidtfnx")
 
 
 def escape(text: str) -> str:
@@ -43,30 +46,32 @@ def text_of(properties: dict[Any, Any]) -> str | None:
     None: somebody else has to say what is wrong with them, or make it right."""
     if len(properties) > MAX_PROPERTIES:
         return None
-    text, known = "", _stems
-    for name, value in properties.items():
-        stem = known[name]
-        if stem is None or type(name) is not str:
-            return None
-        kind = type(value)
-        if kind is str:
-            text = f"{text}{stem}s{value if value.isprintable() else escape(value)}"
-        elif kind is int:
-            if value.bit_length() > 63:  # or is the lowest there is, and the slow way takes it
+    text = ""
+    try:
+        for name, value in properties.items():
+            if type(name) is not str:
                 return None
-            text = f"{text}{stem}i{value}"
-        elif kind is float:
-            if value - value != 0.0:  # infinite, or no number
+            kind = type(value)
+            if kind is str:
+                text = f"{text}{_text[name]}{value if value.isprintable() else escape(value)}"
+            elif kind is int:
+                if value.bit_length() > 63:  # or is the lowest there is, and the slow way takes it
+                    return None
+                text = f"{text}{_int[name]}{value}"
+            elif kind is float:
+                if value - value != 0.0:  # infinite, or no number
+                    return None
+                text = f"{text}{_float[name]}{value!r}"
+            elif kind is bool:
+                text = f"{text}{_true[name] if value else _false[name]}"
+            elif value is None:
+                text = f"{text}{_none[name]}"
+            elif kind is bytes:
+                text = f"{text}{_bytes[name]}{value.hex()}"
+            else:
                 return None
-            text = f"{text}{stem}d{value!r}"
-        elif kind is bool:
-            text = f"{text}{stem}t" if value else f"{text}{stem}f"
-        elif value is None:
-            text = f"{text}{stem}n"
-        elif kind is bytes:
-            text = f"{text}{stem}x{value.hex()}"
-        else:
-            return None
+    except KeyError:
+        return None
     return text
 
 
