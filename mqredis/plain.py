@@ -102,7 +102,7 @@ def init_with(cls: type[BaseModel], plain: Plain) -> Callable[..., None]:
     made.__pydantic_base_init__ = True  # what is validated as a model needs no detour over it
     made.__signature__ = signature(
         BaseModel.__init__
-    )  # of which pydantic makes that of a class with its fields
+    )  # pydantic makes of it one with the fields of the class
     return init
 
 

@@ -155,7 +155,7 @@ def test_what_is_heard_late_is_looked_for(desk: Desk, monkeypatch: pytest.Monkey
 
 def test_one_that_is_not_heard_is_found_when_the_time_is_over(desk: Desk, deaf: threading.Event) -> None:
     with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: queue.lock(0.5))
+        waiting = desk.start(lambda: queue.lock(2))
         desk.sender.open("q").send(b"x")
         assert waiting.result(20).message.delivery_count == 1
 
