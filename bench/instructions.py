@@ -18,11 +18,15 @@ import redis
 
 import mqredis
 from bench import floor as bounds
+from bench import kept
 from bench.callgrind import Counted
 from bench.payload import BODY_BYTES, correlation_id, properties
+from mqredis.scripts import Form
 
 #: So many transactions are open at once, so that each of their steps is counted by itself.
 OPEN = 100
+#: How our scripts are called; and the functions in their place that keep the promises and know no other case.
+EVALSHA, FCALL, KEPT = "EVALSHA", "FCALL", "promises"
 
 
 class Server(Counted):
@@ -59,11 +63,12 @@ class Server(Counted):
         return self.instructions(repeat, self.client.ping) / times / messages / 1000
 
 
-def measure(server: Server, functions: str) -> dict[str, float]:
-    """The four kinds of work, without and with a correlation id."""
+def measure(server: Server, called: str) -> dict[str, float]:
+    """The kinds of work, without and with a correlation id."""
+    functions = "off" if called == EVALSHA else "auto"
     settings = mqredis.Settings.model_validate({"allow_volatile": True, "functions": functions})
     results: dict[str, float] = {}
-    with mqredis.connect(f"unix://{server.socket}", manager=f"m-{functions}", settings=settings) as qm:
+    with mqredis.connect(f"unix://{server.socket}", manager=f"m-{called}", settings=settings) as qm:
         for name in ("plain", "correlation id"):
             qm.create_queue(name)
             queue = qm.open(name)
@@ -84,6 +89,10 @@ def measure(server: Server, functions: str) -> dict[str, float]:
             # A queue of some length: below 128 messages Redis keeps it in another form.
             for _ in range(10):
                 queue.send_many(batch)
+            if called == KEPT:  # not before: the first call of a slot is not plain
+                qm._driver.command(*kept.LOAD)
+                forms = {script: Form("FCALL", own, ()) for script, own in kept.FUNCTIONS.items()}
+                qm._driver.core.forms.update(forms)
             kinds: tuple[tuple[str, Callable[[], object], int, int], ...] = (
                 ("send", lambda q=queue, b=batch: q.send(b[0]), 200, 1),  # type: ignore[misc]
                 ("lock and settle", lambda s=step: s(1), 150, 1),  # type: ignore[misc]
@@ -92,8 +101,9 @@ def measure(server: Server, functions: str) -> dict[str, float]:
             )
             for what, work, times, size in kinds:
                 results[f"{name}: {what}"] = server.count(work, times, size)
-            for what, thousands in transact(server, qm, message).items():
-                results[f"{name}: {what}"] = thousands
+            if called != KEPT:
+                for what, thousands in transact(server, qm, message).items():
+                    results[f"{name}: {what}"] = thousands
     return results
 
 
@@ -205,13 +215,14 @@ def main() -> None:
     parser.add_argument("binary", nargs="?", default="redis-server")
     server = Server(parser.parse_args().binary)
     try:
-        columns = {form: measure(server, form) for form in ("off", "auto")}
+        columns = {called: measure(server, called) for called in (EVALSHA, FCALL, KEPT)}
         beside = floor(server)
     finally:
         server.process.kill()
-    print("| thousand instructions per message | EVALSHA | FCALL |\n|---|---|---|")
-    for what in columns["off"]:
-        print(f"| {what} | {columns['off'][what]:.0f} | {columns['auto'][what]:.0f} |")
+    print(f"| thousand instructions per message | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    for what in columns[EVALSHA]:
+        row = (f"{column[what]:.0f}" if what in column else "" for column in columns.values())
+        print(f"| {what} | {' | '.join(row)} |")
     print("\n| for comparison | |\n|---|---|")
     for what, thousands in beside.items():
         print(f"| {what} | {thousands:.1f} |")

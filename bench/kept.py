@@ -1,9 +1,13 @@
-"""The least that keeps the promises: a send, and a lock with the commit of the last, each as one flat function.
+"""The least that keeps the promises: a send, and a lock with the commit of the last, each as one flat function; and the
+same of many messages in one call.
 
 They are called with the arguments of our scripts on a manager of ours, and leave and answer what ours do: token and
 kept reply, session, generation, counters, timers, waiting readers, size, fence, delivery count, lease, index. Written
 for the plainest message and nothing else; whatever is not so plain they refuse. So what they cost is what the promises
 cost, and what our scripts cost beyond them is what serving every other case costs. No product.
+
+Of a batch they use what our scripts do not: the first of a queue are taken off it by rank; where as many states stand
+as locks, no message that is available has one; ids that were handed out in one text come back in it.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ from __future__ import annotations
 #: The scripts in whose place they are called.
 FUNCTIONS = {"send": "kept_send", "receive": "kept_receive"}
 
-LIBRARY = """#!lua name=mqkept
+_HELPERS = """#!lua name=mqkept
 local managers, queues = {}, {}
-local call, match, format, sub, byte, find, floor
+local call, match, format, sub, byte, find, floor, concat
 local function ready()
-    call, match, format = redis.call, string.match, string.format
+    call, match, format, concat = redis.call, string.match, string.format, table.concat
     sub, byte, find, floor = string.sub, string.byte, string.find, math.floor
 end
 
@@ -38,15 +42,18 @@ end
 local function other()
     return redis.error_reply("KEPT for plain calls only")
 end
+"""
 
-local function send(k, argv)
+#: How each of them begins, as text, since a call of a Lua function costs 300 instructions: the token, what manager and
+#: queue ask for, the counts taken apart.
+_BEGIN = """
     if not call then
         ready()
     end
-    local slot, sequence, text = argv[1], argv[2], argv[7]
+    local slot, sequence = argv[1], argv[2]
     local meta, time = call("HMGET", k[1], "brief", "counts", match(slot, "^%d+"), slot), call("TIME")
     local p = call("HMGET", k[3], "brief", "counts")
-    if not meta[3] or not meta[4] or argv[4] ~= "" or argv[8] then
+    if not meta[3] or not meta[4] then
         return other()
     end
     local last = match(meta[4], "^%d+")
@@ -57,13 +64,209 @@ local function send(k, argv)
     local history, seq, messages, bytes = match(meta[2], "^(%d+) (%S+) (%S+) (%S+)$")
     local here, held, gone, due, waiting, hooked = match(p[2], "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
     local now = time[1] * 1000 + floor(time[2] / 1000) + manager.clock
-    local stamp, flag = format("%d", now), byte(text)
-    local record = stamp .. text
-    local size = #record
+    local stamp, number = format("%d", now), format("%d", history + 1)
     if
-        not manager.plain or not queue.plain or queue.generation ~= argv[3] or waiting == "1"
-        or (due ~= "-1" and due + 0 <= now) or (flag ~= 48 and flag ~= 104) or size > queue.most
+        not manager.plain or not queue.plain or queue.generation ~= argv[3] or (due ~= "-1" and due + 0 <= now)
     then
+        return other()
+    end
+"""
+
+_BATCHES = (
+    """
+-- Makes a small hash or sorted set leave its compact form, which is searched from the front for each of a batch.
+local LONG = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
+local digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" }
+-- What goes to a command, written over from call to call: no table has to grow.
+local fields, places, names, gone_names, leases, states = {}, {}, {}, {}, {}, {}
+for n = 1, 511, 2 do
+    places[n], names[n] = "0", "0"
+end
+-- Ids that were handed out, by the text of them all.
+local handed, texts = {}, 0
+
+-- The ids that a text names; nothing if it names one twice.
+local function ids_of(text)
+    local ids, seen = {}, {}
+    for n = 1, #text, 16 do
+        local id = sub(text, n, n + 15)
+        if seen[id] then
+            return
+        end
+        seen[id], ids[#ids + 1] = true, id
+    end
+    return ids
+end
+
+local function send_batch(k, argv)
+"""
+    + _BEGIN
+    + """
+    local count, most, levels = #argv - 6, queue.most, { byte(argv[6], 1, -1) }
+    if argv[4] ~= "" or waiting == "1" or count > 256 or #levels ~= count then
+        return other()
+    end
+    local ids, size, named, stem, of, low = {}, 0, 0, "", nil, seq % 16 + 1
+    for n = 1, count do
+        local text, level = argv[n + 6], levels[n]
+        if low == 16 or level ~= of then
+            low, of = low % 16, level
+            stem = format("%02x%013x", 55 - level, (seq + n) / 16)
+        end
+        low = low + 1
+        local id, record, flag, at = stem .. digits[low], stamp .. text, byte(text), n + n
+        if #record > most then
+            return other()
+        end
+        size = size + #record
+        ids[n] = id
+        places[at] = id
+        fields[at - 1] = id
+        fields[at] = record
+        if flag == 104 then
+            local from = find(text, "\\3c", 2, true)
+            named = named + 2
+            names[named] = sub(text, from + 1, find(text, "\\0", from, true)) .. id
+        elseif flag ~= 48 then
+            return other()
+        end
+    end
+    if count < 16 or #fields[2] > 64 then
+        call("HSET", k[6], unpack(fields, 1, count + count))
+    else
+        call("HSET", k[6], LONG, LONG, unpack(fields, 1, count + count))
+        call("HDEL", k[6], LONG)
+    end
+    if named > 0 then
+        hooked = "1"
+        if named < 32 then
+            call("ZADD", k[10], unpack(names, 1, named))
+        else
+            call("ZADD", k[10], "0", LONG, unpack(names, 1, named))
+            call("ZREM", k[10], LONG)
+        end
+    end
+    if count < 16 then
+        call("ZADD", k[4], unpack(places, 1, count + count))
+    else
+        call("ZADD", k[4], "0", LONG, unpack(places, 1, count + count))
+        call("ZREM", k[4], LONG)
+    end
+    local text = concat(ids)
+    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + count, held + size, gone, due, hooked))
+    call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + count, messages + count, bytes + size), slot,
+        format("%s %s - 0 %s %d:%s0:", sequence, stamp, number, #text, text))
+    return { 0, manager.incarnation, history + 1, text, "" }
+end
+
+local function receive_batch(k, argv)
+"""
+    + _BEGIN
+    + """
+    local left, fence = argv[15], argv[14]
+    if
+        argv[4] ~= "lock" or argv[8] ~= "" or argv[9] ~= "" or argv[11] ~= "" or argv[16]
+        or (left and argv[13] ~= "c") or call("HLEN", k[7]) ~= call("ZCARD", k[5])
+    then
+        return other()
+    end
+    local ids = call("ZRANGE", k[4], "0", argv[5] - 1)
+    local count = #ids
+    if count < 2 or count > 256 then
+        return other()
+    end
+    local leaving, less = left and (handed[left] or ids_of(left)), 0
+    if left then
+        local known, size, granted = nil, nil, nil
+        local olds = leaving and call("HMGET", k[7], unpack(leaving)) or { false }
+        for n = 1, #olds do
+            local old = olds[n]
+            if old ~= known then
+                size, granted = match(old or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
+                known = old
+            end
+            if granted ~= fence then
+                return other()
+            end
+            less = less + size
+        end
+    end
+    local records, deadline = call("HMGET", k[6], unpack(ids)), format("%d", now + argv[7])
+    local tail, named, total, of, state = " LN " .. slot .. " " .. number, 0, 0, nil, nil
+    for n = 1, count do
+        local id, record, at = ids[n], records[n], n + n
+        local flag, size = record and byte(record, 14), record and #record
+        if flag == 104 then
+            local from = find(record, "\\3c", 15, true)
+            named = named + 1
+            gone_names[named] = sub(record, from + 1, find(record, "\\0", from, true)) .. id
+        elseif flag ~= 48 then
+            return other()
+        end
+        if size ~= of then
+            of, state = size, "1 0 0 0 " .. format("%d", size) .. tail
+        end
+        total = total + size
+        states[at - 1] = id
+        states[at] = state
+        leases[at - 1] = deadline
+        leases[at] = id
+    end
+    if total > 1048576 then
+        return other()
+    end
+    if left then
+        call("ZREM", k[5], unpack(leaving))
+        call("HDEL", k[7], unpack(leaving))
+        call("HDEL", k[6], unpack(leaving))
+        local many = #leaving
+        here, held, gone, messages, bytes = here - many, held - less, gone + many, messages - many, bytes - less
+        handed[left] = nil
+    end
+    if named > 0 then
+        call("ZREM", k[10], unpack(gone_names, 1, named))
+    end
+    call("ZREMRANGEBYRANK", k[4], "0", count - 1)
+    if count < 16 then
+        call("ZADD", k[5], unpack(leases, 1, count + count))
+        call("HSET", k[7], unpack(states, 1, count + count))
+    else
+        call("ZADD", k[5], "0", LONG, unpack(leases, 1, count + count))
+        call("ZREM", k[5], LONG)
+        call("HSET", k[7], LONG, LONG, unpack(states, 1, count + count))
+        call("HDEL", k[7], LONG)
+    end
+    local text = concat(ids)
+    if texts == 256 then
+        handed, texts = {}, 0
+    end
+    handed[text], texts = ids, texts + 1
+    local sooner = due == "-1" or deadline + 0 < due + 0
+    if left or sooner then
+        call("HSET", k[3], "counts",
+            format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, hooked))
+    end
+    call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
+        format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, concat(ids, ","), number, #number, number,
+            deadline, stamp))
+    return { 0, manager.incarnation, history + 1, number, deadline, now, 0, text, "1 0 0 0", unpack(records) }
+end
+"""
+)
+
+_SINGLY = (
+    """
+local function send(k, argv)
+    if argv[8] then
+        return send_batch(k, argv)
+    end
+"""
+    + _BEGIN
+    + """
+    local text = argv[7]
+    local flag, record = byte(text), stamp .. text
+    local size = #record
+    if argv[4] ~= "" or waiting == "1" or (flag ~= 48 and flag ~= 104) or size > queue.most then
         return other()
     end
     local id = format("%02x%014x", 55 - byte(argv[6]), seq + 1)
@@ -75,34 +278,22 @@ local function send(k, argv)
     end
     call("ZADD", k[4], "0", id)
     call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + 1, held + size, gone, due, hooked))
-    call("HSET", k[1], "counts", format("%d %d %d %d", history + 1, seq + 1, messages + 1, bytes + size), slot,
-        format("%s %s - 0 %d 16:%s0:", sequence, stamp, history + 1, id))
+    call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + 1, messages + 1, bytes + size), slot,
+        format("%s %s - 0 %s 16:%s0:", sequence, stamp, number, id))
     return { 0, manager.incarnation, history + 1, id, "" }
 end
 
 local function receive(k, argv)
-    if not call then
-        ready()
+    if argv[5] ~= "1" then
+        return receive_batch(k, argv)
     end
-    local slot, sequence, left = argv[1], argv[2], argv[15]
-    local meta, time = call("HMGET", k[1], "brief", "counts", match(slot, "^%d+"), slot), call("TIME")
-    local p = call("HMGET", k[3], "brief", "counts")
+"""
+    + _BEGIN
+    + """
+    local left = argv[15]
     if
-        not meta[3] or not meta[4] or argv[4] ~= "lock" or argv[5] ~= "1" or argv[8] ~= "" or argv[9] ~= ""
-        or argv[11] ~= "" or (left and (argv[13] ~= "c" or #left ~= 16))
-    then
-        return other()
-    end
-    local last = match(meta[4], "^%d+")
-    if #sequence < #last or (#sequence == #last and sequence <= last) then
-        return other()
-    end
-    local manager, queue = managers[meta[1]] or manager_of(meta[1]), queues[p[1]] or queue_of(p[1])
-    local history, seq, messages, bytes = match(meta[2], "^(%d+) (%S+) (%S+) (%S+)$")
-    local here, held, gone, due, waiting, hooked = match(p[2], "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
-    local now = time[1] * 1000 + floor(time[2] / 1000) + manager.clock
-    if
-        not manager.plain or not queue.plain or queue.generation ~= argv[3] or (due ~= "-1" and due + 0 <= now)
+        argv[4] ~= "lock" or argv[8] ~= "" or argv[9] ~= "" or argv[11] ~= ""
+        or (left and (argv[13] ~= "c" or #left ~= 16))
     then
         return other()
     end
@@ -126,7 +317,7 @@ local function receive(k, argv)
         local at = find(record, "\\3c", 15, true)
         call("ZREM", k[10], sub(record, at + 1, find(record, "\\0", at, true)) .. id)
     end
-    local stamp, number, deadline = format("%d", now), format("%d", history + 1), format("%d", now + argv[7])
+    local deadline = format("%d", now + argv[7])
     call("ZREM", k[4], id)
     call("ZADD", k[5], deadline, id)
     call("HSET", k[7], id, "1 0 0 0 " .. #record .. " LN " .. slot .. " " .. number)
@@ -135,7 +326,7 @@ local function receive(k, argv)
         call("HSET", k[3], "counts",
             format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, hooked))
     end
-    call("HSET", k[1], "counts", format("%d %s %d %d", history + 1, seq, messages, bytes), slot,
+    call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
         format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, id, number, #number, number, deadline, stamp))
     return { 0, manager.incarnation, history + 1, number, deadline, now, 0, id, "1 0 0 0", record }
 end
@@ -143,6 +334,8 @@ end
 redis.register_function("kept_send", send)
 redis.register_function("kept_receive", receive)
 """
+)
 
+LIBRARY = _HELPERS + _BATCHES + _SINGLY
 #: To be loaded before they are called.
 LOAD = ("FUNCTION", "LOAD", "REPLACE", LIBRARY)

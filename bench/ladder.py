@@ -14,7 +14,7 @@ from bench.adapters import CLIENT, FLOOR, PROMISES, SCRIPTS
 TEXT = """\
 Rates, as ratios to the raw list of the same round (median). From the left: the floor (a bare client, a function that
 makes the reads and writes and decides nothing); such a client calling flat functions that keep the promises of the
-plainest message and know nothing else; our scripts, called by such a client with a new token each time; our whole
+plainest messages and know nothing else; our scripts, called by such a client with a new token each time; our whole
 client, calling functions that decide nothing and answer as our scripts do; mqredis. The last two columns are shares
 of the processor time, of client and server, that a message takes beyond the floor: with our scripts in place of its
 functions, and with our client in place of the bare one. They are measured apart and need not make 100 %. Where the

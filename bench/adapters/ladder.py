@@ -23,7 +23,7 @@ from mqredis.scripts import Form
 
 SCRIPTS = "not a product: our scripts, called over a bare socket, each time with a new token"
 PROMISES = (
-    "not a product: the least that keeps the promises of a plain message (bench/kept.py), over a bare socket"
+    "not a product: the least that keeps the promises of plain messages (bench/kept.py), over a bare socket"
 )
 CLIENT = (
     "not a product: our client, calling functions that read and write what a call must, and decide nothing"
@@ -196,7 +196,6 @@ class Scripts(Mqredis):
 class Promises(Scripts):
     """The least that keeps the promises, with a bare client."""
 
-    works = ("send", "receive")
     settings = PROMISES
 
     def open(self) -> None:

@@ -3,45 +3,119 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 from bench import kept
 from mqredis import codec
 from mqredis.commands import read, send
 from mqredis.models import Outgoing
+from mqredis.steps import Call
+from tests.property.standing import Store
 from tests.property.test_straight import Walk
 from tests.support.backend import Backend
 
 _CLOCK = 'call("HMGET", k[1], "stands", "zero")'
 
 
+def library() -> str:
+    """The functions with a clock that stands still."""
+    assert 'call("TIME")' in kept.LIBRARY
+    return kept.LIBRARY.replace('call("TIME")', _CLOCK)
+
+
 def text_of(function: str) -> str:
-    """One of the functions as a script whose clock stands still."""
-    head, _, body = kept.LIBRARY.partition("\n")
+    """One of them as a script."""
+    head, _, body = library().partition("\n")
     assert head.startswith("#!lua")
-    body = body.replace('call("TIME")', _CLOCK).partition("redis.register_function")[0]
-    assert _CLOCK in body
-    return f"{body}return {function}(KEYS, ARGV)"
+    return f"{body.partition('redis.register_function')[0]}return {function}(KEYS, ARGV)"
 
 
-def test_the_least_that_keeps_the_promises_leaves_what_our_scripts_leave(backend: Backend) -> None:
+class Flat(Store):
+    """Calls them in place of our scripts: as functions, which remember, or as scripts, which do not."""
+
+    def __init__(self, client: Any, functions: bool) -> None:
+        super().__init__(client, False)
+        self._functions = functions
+        if functions:
+            client.execute_command("FUNCTION", "LOAD", "REPLACE", library())
+        names = kept.FUNCTIONS.items()
+        self._texts |= {script: text_of(name.removeprefix("kept_")) for script, name in names}
+
+    def call(self, call: Call[Any], slot: str, sequence: object) -> Any:
+        if not self._functions or call.script not in kept.FUNCTIONS:
+            return super().call(call, slot, sequence)
+        keys, name = call.keys.keys, kept.FUNCTIONS[call.script]
+        return self.client.execute_command("FCALL", name, len(keys), *keys, slot, sequence, *call.args)
+
+
+@pytest.fixture(params=["functions", "scripts"])
+def walk(backend: Backend, request: pytest.FixtureRequest) -> Iterator[Walk]:
+    functions = request.param == "functions"
+    if functions and backend.kind != "real":
+        pytest.skip("a server that has no functions")
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     walk = Walk(backend, seed)
+    walk.stores[1] = Flat(walk.stores[1].client, functions)
+    yield walk
+    if functions:
+        walk.stores[1].client.execute_command("FUNCTION", "DELETE", "mqkept")
+    walk.close()
+
+
+def message(dice: random.Random) -> tuple[bytes, bytes | None]:
+    fields: dict[str, Any] = {"priority": dice.randrange(8)} if dice.random() < 0.1 else {}
+    if dice.random() < 0.5:
+        fields["correlation_id"] = "abc"
+    body = dice.choice((b"x" * dice.randrange(90), b"\3cabc\0", b""))
+    return codec.encode(Outgoing(body=body, **fields), "")
+
+
+def lives(walk: Walk, most: int) -> None:
+    """Sends and locks of up to so many messages in a call, each lock with the commit of one before."""
     dice, address = walk.dice, walk.address["q"]
-    other = walk.stores[1]
-    other._texts |= {script: text_of(name.removeprefix("kept_")) for script, name in kept.FUNCTIONS.items()}
-    held: list[tuple[str, str]] = []
+    available = address.call.keys[3]
+    held: list[list[tuple[str, str]]] = []
     for _ in range(60):
-        if dice.random() < 0.6:
-            name = dice.choice((None, "abc"))
-            message = codec.encode(Outgoing(body=b"x" * dice.randrange(90), correlation_id=name), "")
-            walk.both(send.send(address, [message]), *walk.token())
-        elif len(other.client.hkeys(address.call.keys[5])) > len(held):
-            settled = [("c", *held.pop())] if held else ()
-            call = read.receive(address, "lock", 1, grant="30000", settle=settled)
-            held += walk.locks(walk.both(call, *walk.token()))
-        one, two = [store.bytes() for store in walk.stores]
-        assert one == two, walk.step
+        there = walk.stores[1].client.zcard(available)
+        many = dice.randrange(2, most) if most > 1 and dice.random() < 0.7 else 1
+        if dice.random() < 0.5:
+            walk.both(send.send(address, [message(dice) for _ in range(many)]), *walk.token())
+        elif there >= min(many, 2):
+            settled = held.pop(dice.randrange(len(held))) if held and (many > 1 or len(held[-1]) == 1) else []
+            if many == 1 and len(settled) > 1:
+                held.append(settled)
+                settled = []
+            call = read.receive(
+                address, "lock", many, grant="30000", settle=[("c", *lock) for lock in settled]
+            )
+            held.append(walk.locks(walk.both(call, *walk.token())))
+        walk.same()
+
+
+def test_the_least_that_keeps_the_promises_leaves_what_our_scripts_leave(walk: Walk) -> None:
+    lives(walk, 1)
     assert walk.stores[0].took["straight_send.one"] > 5
     assert walk.stores[0].took["straight.receive"] > 5
-    walk.close()
+
+
+def test_of_many_messages_it_leaves_what_our_scripts_leave(walk: Walk) -> None:
+    lives(walk, 40)
+
+
+def test_whoever_settles_a_message_twice_is_refused_before_anything_is_written(walk: Walk) -> None:
+    address = walk.address["q"]
+    one = codec.encode(Outgoing(body=b"x"), "")
+    for _ in range(3):
+        walk.both(send.send(address, [one, one]), *walk.token("1.1"))
+    locks = walk.locks(walk.both(read.receive(address, "lock", 2, grant="30000"), *walk.token("1.1")))
+    flat = walk.stores[1]
+    before = flat.bytes()
+    for settled in ([*locks, locks[0]], [locks[0], ("1", locks[1][1])], [(locks[0][0], "0" * 16), locks[1]]):
+        call = read.receive(address, "lock", 2, grant="30000", settle=[("c", *lock) for lock in settled])
+        with pytest.raises(Exception, match="KEPT for plain calls only"):
+            flat.call(call, *walk.token("1.1"))
+        assert flat.bytes() == before
