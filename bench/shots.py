@@ -38,6 +38,8 @@ def shots(server: Server, sizes: dict[int, int]) -> list[Row]:
 
 def _rate(options: list[str], words: list[str | bytes]) -> float:
     """Requests a second."""
-    command = [*options, "-c", str(CLIENTS), "-q", *words]
+    # A command line holds no zero.
+    texts = (word if isinstance(word, str) else word.replace(b"\0", b"\n").decode() for word in words)
+    command = [*options, "-c", str(CLIENTS), "-q", *texts]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(_RATE.findall(done.stdout)[-1])

@@ -18,7 +18,7 @@ import redis
 from bench import floor
 from bench.adapters.base import AsyncPeer
 from bench.adapters.raw import RawFloor
-from bench.payload import check_envelope, envelope
+from bench.payload import check_packed, packed
 
 ABOUT = "not a product: its functions read and write what a call must, and decide nothing"
 
@@ -38,7 +38,7 @@ def prepare(url: str) -> None:
 
 def sending(number: int, size: int = 1) -> list[str | bytes]:
     """The call that sends so many."""
-    return floor.words("send", floor.KEYS, *[envelope(number + n) for n in range(size)])
+    return floor.words("send", floor.KEYS, *[packed(number + n) for n in range(size)])
 
 
 def receiving(size: int) -> list[str | bytes]:
@@ -76,12 +76,12 @@ class Floor(RawFloor):
         for many in batches(count, size):
             reply = self._ask(*receiving(many))
             for record in reply[3:]:
-                check_envelope(record)
+                check_packed(record)
 
     def transact(self, count: int) -> None:
         for _ in range(count):
             record = self._ask(*floor.words("tx_receive", floor.KEYS))[3]
-            check_envelope(record)
+            check_packed(record)
             self._ask(*floor.words("tx_send", floor.TARGET_KEYS, record))
             self._ask(*floor.words("tx_commit", floor.KEYS + floor.TARGET_KEYS[2:]))
 
@@ -117,7 +117,7 @@ class FloorRecords(RawFloor):
             numbers = range(start, min(start + size, first + count))
             ids = [number.to_bytes(8, "big") for number in numbers]
             self.tell("ZADD", floor.KEYS[3], *[word for one in ids for word in ("0", one)])
-            records = [word for one, n in zip(ids, numbers, strict=True) for word in (one, envelope(n))]
+            records = [word for one, n in zip(ids, numbers, strict=True) for word in (one, packed(n))]
             self.tell("HSET", floor.KEYS[5], *records)
             self.hear()
             self.hear()
@@ -130,7 +130,7 @@ class FloorReader(Floor):
 
     def send(self, first: int, count: int) -> None:
         for number in range(first, first + count):
-            self._ask(*floor.words("ring", [*floor.KEYS, floor.BELL], envelope(number)))
+            self._ask(*floor.words("ring", [*floor.KEYS, floor.BELL], packed(number)))
 
     def arrivals(self, count: int) -> list[float]:
         bells = RawFloor(self.url)
@@ -147,7 +147,7 @@ class FloorReader(Floor):
                 reply = self._ask(*take)
                 continue
             times.append(time.monotonic())
-            check_envelope(reply[3])
+            check_packed(reply[3])
             reply = self._ask(*receiving(1))
         bells.close()
         return times
@@ -212,7 +212,7 @@ class FloorAsyncio(AsyncPeer):
         async def one(_: int, many: int) -> None:
             for size in batches(many, 1):
                 for record in (await self.line.ask(receiving(size)))[3:]:
-                    check_envelope(record)
+                    check_packed(record)
 
         self.share(one, count)
 

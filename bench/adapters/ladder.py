@@ -15,8 +15,7 @@ from bench.adapters.floor import FloorAsyncio
 from bench.adapters.mqredis_asyncio import MqredisAsyncio
 from bench.adapters.mqredis_sync import Mqredis, MqredisTransactions
 from bench.adapters.raw import RawFloor
-from bench.payload import check_envelope, correlation_id, envelope
-from mqredis import Outgoing, codec
+from bench.payload import check_packed, packed
 from mqredis.client import Queue
 from mqredis.drivers.wire import bulk
 from mqredis.scripts import Form
@@ -31,7 +30,7 @@ CLIENT = (
 
 
 class Speaker:
-    """What a task says to our scripts: keys packed ahead, an envelope as the body; of replies it reads the least."""
+    """What a task says to our scripts: keys packed ahead; of replies it reads the least."""
 
     def __init__(self, peer: Mqredis) -> None:
         driver = peer.qm._driver
@@ -42,8 +41,6 @@ class Speaker:
         self._manager = driver.core.keys
         self._slot = session.take()
         self._transactions = 0
-        line, _ = codec.encode(Outgoing(correlation_id=correlation_id(0)))
-        self._priority, self._head = line[:1], line[1:]
         self._held: tuple[bytes, bytes] | None = None
         self._bench = peer.queue
         self._heads: dict[str, tuple[int, bytes]] = {}
@@ -77,14 +74,13 @@ class Speaker:
         self._slot.last += 1
         return b"*%d\r\n%b%b%b" % (count + 1 + tail[0], head, bulk(b"%d" % self._slot.last), tail[1])
 
-    def _sends(self, queue: Queue, owner: bytes, fence: bytes, *bodies: bytes) -> tuple[int, bytes]:
-        messages = (self._head + body for body in bodies)
-        return self._tail(self._generation(queue), owner, fence, self._priority * len(bodies), *messages)
+    def _sends(self, queue: Queue, owner: bytes, fence: bytes, *messages: bytes) -> tuple[int, bytes]:
+        return self._tail(self._generation(queue), owner, fence, b"3" * len(messages), *messages)
 
     def send(self, number: int, size: int = 1) -> bytes:
         """Send so many messages."""
-        bodies = (envelope(n).encode() for n in range(number, number + size))
-        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", *bodies))
+        messages = (packed(n) for n in range(number, number + size))
+        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", *messages))
 
     def receive(self, size: int = 1) -> bytes:
         """Lock the next messages and settle the last."""
@@ -114,7 +110,7 @@ class Speaker:
         """What a receive has answered: how many messages."""
         self._held = reply[3], reply[7]
         for record in done(reply)[_RECORDS:]:
-            body_of(record)
+            check_packed(record)
         return len(reply) - _RECORDS
 
     def begin(self) -> tuple[bytes, bytes]:
@@ -124,9 +120,10 @@ class Speaker:
         arguments = [self._generation(self._bench), b"tx", b"1", owner, b"+30000", b"", b"", b"", b"", b"0"]
         return owner, self._request("receive", ("bench",), self._tail(*arguments))
 
-    def forward(self, target: Queue, owner: bytes, fence: bytes, body: bytes) -> bytes:
-        """Send in a transaction."""
-        return self._request("send", ("target",), self._sends(target, owner, fence, body))
+    def forward(self, target: Queue, owner: bytes, fence: bytes, record: bytes) -> bytes:
+        """Send what came in a transaction, without its time and the flag that tells its place there."""
+        check_packed(record)
+        return self._request("send", ("target",), self._sends(target, owner, fence, b"h" + record[14:]))
 
     def commit(self, owner: bytes, fence: bytes) -> bytes:
         """Commit it."""
@@ -149,13 +146,6 @@ def done(reply: Any) -> Any:
 
 #: From which element on a read answers records.
 _RECORDS = 9
-
-
-def body_of(record: bytes) -> bytes:
-    """The body of a record, if it is what was sent."""
-    found = record.partition(b"\0")[2]
-    check_envelope(found)
-    return found
 
 
 class Scripts(Mqredis):
@@ -213,10 +203,7 @@ class ScriptsTransactions(MqredisTransactions):
     settings = SCRIPTS
 
     def fill(self, first: int, count: int) -> None:
-        for start in range(first, first + count, 100):
-            bodies = [envelope(number).encode() for number in range(start, min(start + 100, first + count))]
-            with self.qm.transaction() as tx:
-                self.queue.send_many([Outgoing(body=body) for body in bodies], transaction=tx)
+        self.send_batch(first, count, 100)
 
     def open(self) -> None:
         super().open()
@@ -231,7 +218,7 @@ class ScriptsTransactions(MqredisTransactions):
                 owner, request = speaker.begin()
                 wire.socket.sendall(request)
                 reply = wire.hear()
-                wire.socket.sendall(speaker.forward(target, owner, reply[3], body_of(done(reply)[-1])))
+                wire.socket.sendall(speaker.forward(target, owner, reply[3], done(reply)[-1]))
                 fence = done(wire.hear())[4]
                 wire.socket.sendall(speaker.commit(owner, fence))
                 done(wire.hear())
