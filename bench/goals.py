@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench import report
-from bench.adapters import BARE, FLOOR, PROMISES, SCRIPTS, UNIT, WAKED
+from bench.adapters import BARE, FLOOR, HANDLE, PROMISES, SCRIPTS, UNIT, WAKED
 
 Row = dict[str, Any]
 Document = dict[str, Any]
@@ -276,14 +276,16 @@ def _shots(size: int) -> Callable[[Document], Measured | None]:
 
 
 UNIT_OF_ALL = "a handler is called for each task, whoever brings it; what is sent for it is ours to choose"
-CALL, KEPT, LOOP, LEAST, TWICE = "call", "promises", "loop", "records", "waked twice"
+CALL, KEPT, HANDLED, LOOP, LEAST, TWICE = "call", "promises", "handle", "loop", "records", "waked twice"
 LOOKUPS, SHOTS, PROCESSES = "look-ups", "shots", "processes"
 FLOORS = {
     CALL: "one call of a function that makes the reads and writes of ours on the same keys, with constants, and "
           "decides nothing; its client is a socket and hiredis.",
     KEPT: "one call of a function that keeps every promise of the plainest messages, written flat for them alone, and "
           "knows no other case; the same client.",
-    LOOP: "the same from an event loop, by a protocol that writes and hands out replies.",
+    HANDLED: "the functions of 'promises'; their client does what any client of ours must: threads share it, "
+             "calls have a time limit, refusals are raised, a message is an object with id, deliveries and settlement.",
+    LOOP: "one call as those of 'call' from an event loop, by a protocol that writes and hands out replies.",
     LEAST: "a sorted set of lookup ids of eight bytes and a hash of the records: no index, no counters.",
     TWICE: "a reader whom a keyspace notification wakes and who then makes one such call: two wake-ups.",
     LOOKUPS: "the reads and writes of the operation on the same keys by a function that decides nothing, its client a "
@@ -296,9 +298,10 @@ FLOORS = {
 BATCHES = ("send_batch", "receive_batch")
 GOALS = (
     Goal("send, one at a time", 1.0, True, "Streams 0.95, dramatiq 0.47", _rate("send", "mqredis"),
-         {CALL: _rate("send", FLOOR), KEPT: _rate("send", PROMISES)}),
+         {CALL: _rate("send", FLOOR), KEPT: _rate("send", PROMISES), HANDLED: _rate("send", HANDLE)}),
     Goal("receive and acknowledge, one at a time", 1.6, True, "dramatiq with prefetch 1.14, Streams 0.88",
-         _rate("receive", "mqredis"), {CALL: _rate("receive", FLOOR), KEPT: _rate("receive", PROMISES)}),
+         _rate("receive", "mqredis"),
+         {CALL: _rate("receive", FLOOR), KEPT: _rate("receive", PROMISES), HANDLED: _rate("receive", HANDLE)}),
     Goal("send, batches of 100", 0.6, True, "Streams 0.47, BullMQ 0.09", _rate("send_batch", "mqredis"),
          {CALL: _rate("send_batch", FLOOR), KEPT: _rate("send_batch", PROMISES)}),
     Goal("receive and acknowledge, batches of 100", 2.8, True, "Streams 2.4-2.7, dramatiq 0.25",

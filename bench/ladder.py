@@ -9,16 +9,18 @@ from statistics import median
 from typing import Any
 
 from bench import goals, report
-from bench.adapters import CLIENT, FLOOR, PROMISES, SCRIPTS
+from bench.adapters import CLIENT, FLOOR, HANDLE, PROMISES, SCRIPTS
 
 TEXT = """\
 Rates, as ratios to the raw list of the same round (median). From the left: the floor (a bare client, a function that
 makes the reads and writes and decides nothing); such a client calling flat functions that keep the promises of the
-plainest messages and know nothing else; our scripts, called by such a client with a new token each time; our whole
-client, calling functions that decide nothing and answer as our scripts do; mqredis. The last two columns are shares
-of the processor time, of client and server, that a message takes beyond the floor: with our scripts in place of its
-functions, and with our client in place of the bare one. They are measured apart and need not make 100 %. Where the
-floor is below a goal, these reads and writes cannot reach it; where our scripts are, no client of theirs can."""
+plainest messages and know nothing else; the same called by a client that does what ours must at least (threads may
+share it, calls have a time limit, refusals are raised, a message is an object); our scripts, called by the bare
+client with a new token each time; our whole client, calling functions that decide nothing and answer as our scripts
+do; mqredis. The last two columns are shares of the processor time, of client and server, that a message takes beyond
+the floor: with our scripts in place of its functions, and with our client in place of the bare one. They are measured
+apart and need not make 100 %. Where the floor is below a goal, these reads and writes cannot reach it; where our
+scripts are, no client of theirs can."""
 
 TRANSACTIONS = ", transactions"
 _LIFE = ("send", "receive")
@@ -50,13 +52,13 @@ def table(document: dict[str, Any]) -> str:
     lines = []
     for title, works, more, ours in _KINDS:
         first = FLOOR + more.removeprefix(TRANSACTIONS)
-        peers = (first, PROMISES + more, SCRIPTS + more, CLIENT + more, ours)
+        peers = (first, PROMISES + more, HANDLE + more, SCRIPTS + more, CLIENT + more, ours)
         times = report.whole(rows, works, lambda row: 1 / report.rate(row))
         costs = report.whole(rows, works, _cost)
         if peers[0] not in times or ours not in times:
             continue
         rates = [f"{1 / median(times[peer]):.2f}" if peer in times else "" for peer in peers]
-        floor, _, *steps, whole = [median(costs[peer]) if peer in costs else None for peer in peers]
+        floor, _, _, *steps, whole = [median(costs[peer]) if peer in costs else None for peer in peers]
         assert floor is not None
         assert whole is not None
         shares = [None if step is None else share(floor, step, whole) for step in steps]
@@ -70,6 +72,7 @@ def table(document: dict[str, Any]) -> str:
         "goal",
         "floor",
         "promises",
+        "with a handle",
         "our scripts",
         "our client",
         "mqredis",

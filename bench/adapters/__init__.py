@@ -16,6 +16,8 @@ BARE = "floor: "
 SCRIPTS, CLIENT = "scripts alone", "client alone"
 #: The least that keeps the promises, with a bare client (bench/kept.py).
 PROMISES = "promises alone"
+#: The same with the least that a client of ours must do.
+HANDLE = "promises, handle"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ PEERS: dict[str, Entry] = {
     "floor, asyncio": Entry("floor", "FloorAsyncio", quick=True),
     "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20", quick=True),
     PROMISES: Entry("ladder", "Promises", quick=True, step=True),
+    HANDLE: Entry("handle", "PromisesHandle", quick=True, step=True),
     SCRIPTS: Entry("ladder", "Scripts", quick=True, step=True),
     f"{SCRIPTS}, transactions": Entry("ladder", "ScriptsTransactions", quick=True, step=True),
     f"{SCRIPTS}, asyncio": Entry("ladder", "ScriptsAsyncio", quick=True, step=True),

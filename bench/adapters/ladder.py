@@ -4,7 +4,7 @@ calling functions that decide nothing (bench/floor.py); and what keeps the promi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import redis
@@ -39,72 +39,84 @@ class Speaker:
         self._script = driver.core.script
         self._functions: Mapping[str, str] = {}
         self._manager = driver.core.keys
-        self._slot = session.take()
+        #: Its slot, and the last number that it has used.
+        self.slot = session.take()
         self._transactions = 0
         self._held: tuple[bytes, bytes] | None = None
         self._bench = peer.queue
-        self._heads: dict[str, tuple[int, bytes]] = {}
+        self._heads: dict[tuple[str, ...], tuple[int, bytes]] = {}
+        self._plain: dict[tuple[str, int, bool], tuple[bytes, bytes]] = {}
 
     def call(self, functions: Mapping[str, str]) -> None:
         """Call these functions from now on in place of some of our scripts."""
         self._functions = functions
         self._heads.clear()
+        self._plain.clear()
 
     @staticmethod
     def _generation(queue: Queue) -> bytes:
         return queue._handle.address.generation.encode()
 
-    @staticmethod
-    def _tail(*arguments: bytes) -> tuple[int, bytes]:
-        return len(arguments), b"".join(map(bulk, arguments))
-
-    def _request(self, script: str, paths: tuple[str, ...], tail: tuple[int, bytes]) -> bytes:
-        name = "|".join((script, *paths))
-        if name not in self._heads:
+    def _cut(
+        self, script: str, paths: tuple[str, ...], arguments: Iterable[bytes], more: int = 0
+    ) -> tuple[bytes, bytes]:
+        """What stands before and behind the number of the token in a request with these arguments and so many more."""
+        if (script, *paths) not in self._heads:
             form, keys = self._script(script), self._manager.call(*paths).keys
-            words = [
-                form.verb,
-                self._functions.get(script, form.name),
-                str(len(keys)),
-                *keys,
-                self._slot.name,
-            ]
-            self._heads[name] = len(words), b"".join(bulk(word.encode()) for word in words)
-        count, head = self._heads[name]
-        self._slot.last += 1
-        return b"*%d\r\n%b%b%b" % (count + 1 + tail[0], head, bulk(b"%d" % self._slot.last), tail[1])
+            words = [form.verb, self._functions.get(script, form.name), str(len(keys)), *keys, self.slot.name]
+            packed_words = b"".join(bulk(word.encode()) for word in words)
+            self._heads[script, *paths] = len(words) + 1, packed_words
+        count, head = self._heads[script, *paths]
+        bulks = [bulk(argument) for argument in arguments]
+        return b"*%d\r\n%b" % (count + len(bulks) + more, head), b"".join(bulks)
 
-    def _sends(self, queue: Queue, owner: bytes, fence: bytes, *messages: bytes) -> tuple[int, bytes]:
-        return self._tail(self._generation(queue), owner, fence, b"3" * len(messages), *messages)
+    def _number(self) -> bytes:
+        self.slot.last += 1
+        return bulk(b"%d" % self.slot.last)
+
+    def _request(self, script: str, paths: tuple[str, ...], *arguments: bytes) -> bytes:
+        before, behind = self._cut(script, paths, arguments)
+        return before + self._number() + behind
+
+    def sending(self, size: int = 1) -> tuple[bytes, bytes]:
+        """A send of so many messages up to the number of its token, and from there to the messages."""
+        key = "send", size, False
+        if key not in self._plain:
+            arguments = self._generation(self._bench), b"", b"", b"3" * size
+            self._plain[key] = self._cut("send", ("bench",), arguments, size)
+        return self._plain[key]
+
+    def receiving(self, size: int = 1, settles: bool = True) -> tuple[bytes, bytes]:
+        """A lock of so many up to the number of its token, and from there to what it settles: fence and ids."""
+        key = "receive", size, settles
+        if key not in self._plain:
+            settled = (b"1", b"c") if settles else (b"0",)
+            arguments = (b"lock", b"%d" % size, b"", b"30000", b"", b"", b"", b"", *settled)
+            words = self._generation(self._bench), *arguments
+            self._plain[key] = self._cut("receive", ("bench",), words, 2 if settles else 0)
+        return self._plain[key]
+
+    def settling(self) -> tuple[bytes, bytes]:
+        """The same of a settlement."""
+        return self._cut("settle", ("bench",), (self._generation(self._bench), b"30000", b"c"), 2)
 
     def send(self, number: int, size: int = 1) -> bytes:
         """Send so many messages."""
-        messages = (packed(n) for n in range(number, number + size))
-        return self._request("send", ("bench",), self._sends(self._bench, b"", b"", *messages))
+        before, behind = self.sending(size)
+        messages = [bulk(packed(n)) for n in range(number, number + size)]
+        return b"".join((before, self._number(), behind, *messages))
 
     def receive(self, size: int = 1) -> bytes:
         """Lock the next messages and settle the last."""
-        settled = [b"1", b"c", *self._held] if self._held else [b"0"]
-        arguments = [
-            self._generation(self._bench),
-            b"lock",
-            b"%d" % size,
-            b"",
-            b"30000",
-            b"",
-            b"",
-            b"",
-            b"",
-            *settled,
-        ]
-        return self._request("receive", ("bench",), self._tail(*arguments))
+        before, behind = self.receiving(size, self._held is not None)
+        return b"".join((before, self._number(), behind, *map(bulk, self._held or ())))
 
     def settle(self) -> bytes:
         """Settle the last."""
         assert self._held
-        arguments = [self._generation(self._bench), b"30000", b"c", *self._held]
-        self._held = None
-        return self._request("settle", ("bench",), self._tail(*arguments))
+        before, behind = self.settling()
+        held, self._held = self._held, None
+        return b"".join((before, self._number(), behind, *map(bulk, held)))
 
     def took(self, reply: Any) -> int:
         """What a receive has answered: how many messages."""
@@ -116,18 +128,19 @@ class Speaker:
     def begin(self) -> tuple[bytes, bytes]:
         """Id of a new transaction, and the request that receives in it."""
         self._transactions += 1
-        owner = f"t{self._slot.name}.{self._transactions}".encode()
-        arguments = [self._generation(self._bench), b"tx", b"1", owner, b"+30000", b"", b"", b"", b"", b"0"]
-        return owner, self._request("receive", ("bench",), self._tail(*arguments))
+        owner = f"t{self.slot.name}.{self._transactions}".encode()
+        arguments = b"tx", b"1", owner, b"+30000", b"", b"", b"", b"", b"0"
+        return owner, self._request("receive", ("bench",), self._generation(self._bench), *arguments)
 
     def forward(self, target: Queue, owner: bytes, fence: bytes, record: bytes) -> bytes:
         """Send what came in a transaction, without its time and the flag that tells its place there."""
         check_packed(record)
-        return self._request("send", ("target",), self._sends(target, owner, fence, b"h" + record[14:]))
+        arguments = self._generation(target), owner, fence, b"3", b"h" + record[14:]
+        return self._request("send", ("target",), *arguments)
 
     def commit(self, owner: bytes, fence: bytes) -> bytes:
         """Commit it."""
-        return self._request("commit", ("bench", "target"), self._tail(owner, fence, b"commit"))
+        return self._request("commit", ("bench", "target"), owner, fence, b"commit")
 
 
 def load(peer: Mqredis) -> None:
@@ -191,8 +204,8 @@ class Promises(Scripts):
     def open(self) -> None:
         super().open()
         self.qm._driver.command(*kept.LOAD)
-        self.send(0, 1)  # the first call of a slot is not plain
-        self.receive(1)
+        Promises.send(self, 0, 1)  # the first call of a slot is not plain
+        Promises.receive(self, 1)
         self.speaker.call(kept.FUNCTIONS)
 
 

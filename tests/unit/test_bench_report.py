@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench import goals, ladder, page, report
-from bench.adapters import CLIENT, FLOOR, PROMISES, SCRIPTS, UNIT
+from bench.adapters import CLIENT, FLOOR, HANDLE, PROMISES, SCRIPTS, UNIT
 
 
 def row(peer: str, number: int, work: str = "send", seconds: float = 1.0) -> report.Row:
@@ -179,11 +179,11 @@ def test_every_goal_has_a_floor_or_says_why_not():
 
 def test_the_ladder_shares_out_what_lies_between_the_floor_and_us():
     shown = document()
-    steps = {FLOOR: 1.0, PROMISES: 2.0, SCRIPTS: 2.5, CLIENT: 1.5, "mqredis": 3.0}
+    steps = {FLOOR: 1.0, PROMISES: 2.0, HANDLE: 4.0, SCRIPTS: 2.5, CLIENT: 1.5, "mqredis": 3.0}
     shown["rows"] += [row(peer, 0, "receive", seconds) for peer, seconds in steps.items()]
     cells = [cell.strip() for cell in ladder.table(shown).splitlines()[2].split("|")[1:-1]]
     assert cells == [
-        "receive and acknowledge, one at a time", ">= 1.6", "1.00", "0.50", "0.40", "0.67", "0.33", "75%", "25%"
+        "receive and acknowledge, one at a time", ">= 1.6", "1.00", "0.50", "0.25", "0.40", "0.67", "0.33", "75%", "25%"
     ]  # fmt: skip
     assert ladder.TEXT in page.page(shown, [], "bench")
     assert ladder.table(document()) == "", "nothing of it was measured"
@@ -194,7 +194,7 @@ def test_the_ladder_of_asyncio_takes_whole_lives():
     names = {f"{FLOOR}, asyncio": 1.0, f"{CLIENT}, asyncio": 2.0, "mqredis asyncio": 4.0}
     shown["rows"] += [row(peer, 0, work, s) for peer, s in names.items() for work in ("send", "receive")]
     cells = [cell.strip() for cell in ladder.table(shown).splitlines()[2].split("|")[1:-1]]
-    assert cells == ["asyncio, one task", ">= 0.7", "1.00", "", "", "0.50", "0.25", "", "33%"]
+    assert cells == ["asyncio, one task", ">= 0.7", "1.00", "", "", "", "0.50", "0.25", "", "33%"]
 
 
 def crowd(peer: str, lives: float) -> report.Row:
