@@ -14,6 +14,8 @@ WAKED = "floor, waked"
 BARE = "floor: "
 #: Between the floor and mqredis (bench/ladder.py): our scripts with a bare client, our client with bare functions.
 SCRIPTS, CLIENT = "scripts alone", "client alone"
+#: Ours with a prefetch, as the best peer of receiving singly has one.
+PREFETCH = "mqredis, prefetch"
 #: The least that keeps the promises, with a bare client (bench/kept.py).
 PROMISES = "promises alone"
 #: The same with the least that a client of ours must do.
@@ -58,6 +60,7 @@ PEERS: dict[str, Entry] = {
     f"{CLIENT}, asyncio, 20 tasks": Entry("ladder", "ClientAsyncio20", quick=True, step=True),
     "streams": Entry("streams", "Streams", quick=True),
     "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
+    PREFETCH: Entry("mqredis_sync", "MqredisPrefetch"),
     "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),
     "mqredis, two calls": Entry("mqredis_sync", "MqredisTwoCalls"),
     "mqredis, transactions": Entry("mqredis_sync", "MqredisTransactions", quick=True),

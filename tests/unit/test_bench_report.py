@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench import goals, ladder, page, report
-from bench.adapters import CLIENT, FLOOR, HANDLE, PROMISES, SCRIPTS, UNIT
+from bench.adapters import CLIENT, FLOOR, HANDLE, PREFETCH, PROMISES, SCRIPTS, UNIT
 
 
 def row(peer: str, number: int, work: str = "send", seconds: float = 1.0) -> report.Row:
@@ -133,6 +133,15 @@ def test_every_goal_has_a_row_and_says_whether_it_was_met():
     assert "| yes" in by_work["send, batches of 100"]
     assert "3.00 ms against 1.00 ms" in by_work["idle worker, p50"]
     assert "not measured" in by_work["asyncio, one task"]
+
+
+def test_a_prefetch_is_told_beside_the_goal_and_decides_nothing():
+    shown = document()
+    shown["rows"] += [row("mqredis", 0, "receive", 2.0), row(PREFETCH, 0, "receive", 0.2)]
+    line = next(line for line in goals.table(shown).splitlines() if "| receive and acknowledge, one" in line)
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[4] == "0.50 (0.50-0.50)"
+    assert cells[6:8] == ["**no**", "mqredis, prefetch: 5.00"]
 
 
 @pytest.mark.parametrize(
