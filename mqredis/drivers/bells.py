@@ -182,7 +182,7 @@ class Board:
 
     def recheck(self) -> float:
         """How long until somebody looks for all who wait, in seconds; different in each process."""
-        return self._settings.recheck_seconds * random.uniform(0.8, 1.0)  # noqa: S311 - a spread, not a secret
+        return self._settings.recheck_seconds * random.uniform(0.85, 1.0)  # noqa: S311 - a spread, not a secret
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""
