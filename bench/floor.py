@@ -47,6 +47,8 @@ _MOVES = (
 local number, held, first, last = 0, {}, 1, 0
 local REPLY, STATE, UNTIL = "17 1763676000000 - 0 1001 16:", "1 0 0 0 286 LN 1.1 17", "1763676030000"
 local NAME = "c-000000000001\\0"
+-- Behind all that is there; and too long for the compact form of a sorted set.
+local LAST, LONG = "csc-999999999999\\0", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 
 local function id()
     number = number + 1
@@ -162,6 +164,31 @@ local function lookup(k, argv)
     return { 0, removed, id, record }
 end
 
+-- ARGV: the token, then records, put at the end of one of our queues; what we write of manager and queue is written
+-- beside it. Answers their ids, and what stands before them in the index.
+local function store(k, argv)
+    begin(k)
+    local ids, records, places, names = {}, {}, { "0", LONG }, { "0", LONG }
+    for n = 4, #argv do
+        number = number + 1
+        local new, at = string.format("04f%013x", number), 2 * (n - 3)
+        ids[n - 3], records[at - 1], records[at] = new, new, "1763676000000" .. argv[n]
+        places[at + 1], places[at + 2], names[at + 1], names[at + 2] = "0", new, "0", LAST .. new
+    end
+    local from = #ids > 1 and 1 or 3
+    call("HSET", k[6], unpack(records))
+    call("ZADD", k[10], unpack(names, from))
+    call("ZADD", k[4], unpack(places, from))
+    if from == 1 then
+        call("ZREM", k[10], LONG)
+        call("ZREM", k[4], LONG)
+    end
+    local text = table.concat(ids)
+    call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
+    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. text)
+    return { 0, ids, LAST }
+end
+
 -- A transaction: take (KEYS of one queue), send on (of the other), commit (of both).
 local function tx_receive(k, argv)
     begin(k)
@@ -197,7 +224,7 @@ end
 """
     + "".join(
         f"redis.register_function('floor_{name}', {name})\n"
-        for name in ("send", "ring", "receive", "lookup", "tx_receive", "tx_send", "tx_commit")
+        for name in ("send", "ring", "receive", "lookup", "store", "tx_receive", "tx_send", "tx_commit")
     )
 )
 

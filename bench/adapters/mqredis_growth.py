@@ -17,14 +17,14 @@ from bench.adapters import BARE
 from bench.adapters.floor import prepare
 from bench.adapters.mqredis_sync import Mqredis, message
 from bench.adapters.raw import RawFloor
-from bench.payload import correlation_id
+from bench.payload import correlation_id, packed
 from bench.server import Wire
 
 Operation = Callable[[], object]
 Row = dict[str, Any]
 #: Messages in one call of a filling.
 PART = 250
-#: Work that only makes up for what another has taken: it is not shown.
+#: Work that only makes up for what another has taken or put: it is not shown.
 FILLING = "filling"
 
 
@@ -75,7 +75,9 @@ class MqredisGrowth(Mqredis):
                 passed = time.perf_counter() - start
                 row = {"axis": axis, "size": size, "work": work, "round": number}
                 rows.append({**row, "seconds": passed / times, "server": wire.script_seconds() / times})
-        return [row for row in rows if row["round"] and row["work"] != FILLING]  # the first round warms up
+        return [
+            row for row in rows if row["round"] and not row["work"].startswith(FILLING)
+        ]  # the first round warms up
 
     def _queue(self, name: str, **properties: Any) -> mqredis.Queue:
         self.qm.create_queue(name, **properties)
@@ -91,6 +93,7 @@ class MqredisGrowth(Mqredis):
         cursor = queue.cursor()
         cursor.peek(0)
         held: list[mqredis.LockedMessage] = []
+        stored: list[tuple[bytes, bytes]] = []
         keys, bare = list(queue._handle.address.call.keys), RawFloor(self.url)
         bare.open()
         prepare(self.url)
@@ -129,6 +132,20 @@ class MqredisGrowth(Mqredis):
             assert reply[1] == 3, f"not all was found: {reply!r:.200}"
             line.ids[place] = 0
 
+        def bare_send(count: int) -> None:
+            """Sends by a function that decides nothing, into the same keys."""
+            reply = bare._ask(*floor.words("store", keys, *[packed(number) for number in range(count)]))
+            stored.extend((one, reply[2] + one) for one in reply[1])
+
+        def bare_clean() -> None:
+            """What they put is taken out again."""
+            while part := stored[-PART:]:
+                ids, names = zip(*part, strict=True)
+                asked = ("ZREM", keys[3], *ids), ("HDEL", keys[5], *ids), ("ZREM", keys[9], *names)
+                removed = [bare._ask(*request) for request in asked]
+                assert removed == [len(part)] * 3, f"not all was found: {removed}"
+                del stored[-PART:]
+
         def seek(where: mqredis.Seek) -> Operation:
             return lambda: queue.peek_by_lookup_id(line.ids[line.choose()], seek=where)
 
@@ -164,6 +181,9 @@ class MqredisGrowth(Mqredis):
             "receive by lookup id": take,
             FILLING: send,
             f"{BARE}receive by lookup id": bare_take,
+            f"{BARE}send": lambda: bare_send(1),
+            f"{BARE}send 100": lambda: bare_send(100),
+            f"{FILLING}, taken back": bare_clean,
         }
 
     def _queues(self, size: int) -> dict[str, Operation]:
