@@ -20,6 +20,8 @@ Row = dict[str, Any]
 _WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
 #: Sent before the samples that count; sends before the lives that do.
 WARM = 10
+#: Seconds, at most, after which our idle readers look all together, and the commands that takes at least.
+GLANCE, BURST = 6.0, 4
 
 
 def _everywhere(server: Server) -> None:
@@ -73,14 +75,30 @@ def idle(server: Server, peer: str, waiters: int, seconds: float) -> Row:
     with closing(Child(peer, server.url)) as reader, closing(Child(peer, server.url)) as writer:
         reader.begin(work="arrivals", count=1, waiters=waiters, cores=[])
         _settled(server, peer, waiters)
-        look = server.wire.own_cost()
-        before = server.wire.counters()
+        look, looks, whole = server.wire.own_cost(), 1, seconds > 2 * GLANCE
+        if whole:  # the first of them loads its script, too
+            _glance(server, look.commands)
+        before, start = server.wire.counters(), time.monotonic()
         time.sleep(seconds)
-        used = server.wire.counters() - before
+        if whole:
+            looks += _glance(server, look.commands)
+        used, passed = server.wire.counters() - before, time.monotonic() - start
         writer.order(work="spaced", count=1, cores=[])
         reader.answer()
-    commands = (used.commands - look.commands) / seconds
-    return {"peer": peer, "waiters": waiters, "commands": commands, "server": used.cpu / seconds}
+    commands, cpu = used.commands - looks * look.commands, used.cpu - looks * look.cpu
+    return {"peer": peer, "waiters": waiters, "commands": commands / passed, "server": cpu / passed}
+
+
+def _glance(server: Server, own: int) -> int:
+    """Wait until idle readers have just looked, so that it is whole intervals that are measured. How many looks of our
+    own, of so many commands each, that took."""
+    begun, looks, seen = time.monotonic(), 1, server.wire.counters().commands
+    while time.monotonic() - begun < 2 * GLANCE:
+        time.sleep(0.2)
+        looks, last, seen = looks + 1, seen, server.wire.counters().commands
+        if seen - last - own >= BURST:
+            break
+    return looks
 
 
 def _settled(server: Server, peer: str, waiters: int) -> None:
