@@ -123,7 +123,7 @@ celery: $(VENV)-celery/.made redis ## Celery's own integration tests (minutes); 
 conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
 	@$(PY) -m tests.conformance.report $(ARGS)
 
-bench: $(VENV)/.dev redis ## measure beside the peers (10 minutes), write docs/bench.md
+bench: $(VENV)/.dev redis ## measure beside the peers (13 minutes at most), write docs/bench.md
 	@$(PY) -m bench $(ARGS)
 
 bench-spark: $(VENV)/.spark redis ## rows a second through Spark, as ratios to what its API can do

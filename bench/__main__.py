@@ -9,16 +9,17 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import cluster, company, envs, goals, ladder, page, report, shots
+from bench import cluster, company, envs, goals, ladder, merge, page, report, shots
 from bench.adapters import FLOOR, PEERS, SCRIPTS, UNIT, WAKED
 from bench.adapters.base import WORKS
-from bench.runner import Results, Section, run, tell
+from bench.runner import Results, Section, room, run, tell
 from bench.server import OPTIONS, Server
 
 ABOUT = """\
@@ -45,6 +46,23 @@ SIZES = {
     "queues": [1, 10, 100, 1_000],
     "transactions": [0, 10, 100, 1_000],
     "bytes": [100, 1_000, 10_000, 100_000, 1_000_000],
+}
+APART = "loops on two cores"
+#: The parts, and of the time what each has for itself if none takes longer.
+SHARES = {
+    "loops on one core": 0.35,
+    "workers on one core": 0.07,
+    "workers on two cores": 0.07,
+    "waiting readers": 0.12,
+    "idle readers": 0.10,
+    "many processes": 0.08,
+    "memory": 0.06,
+    "cluster": 0.05,
+    "growth, backlog": 0.09,  # a million takes its time to fill
+    "growth, queues": 0.02,
+    "growth, transactions": 0.02,
+    "growth, bytes": 0.02,
+    APART: 0.06,
 }
 
 
@@ -81,8 +99,9 @@ class Run:
 
     def memory(self, seconds: float) -> None:
         """Memory of a queued message."""
-        peers = tuple(peer for peer in self.peers if not (PEERS[peer].worker or PEERS[peer].step))
-        self._run(Section("memory", peers, ("memory",), 1, 1_000 if self.quick else 10_000, seconds=seconds))
+        others = (peer for peer in self.peers if not (PEERS[peer].step or PEERS[peer].alike))
+        peers = tuple(peer for peer in others if not PEERS[peer].worker)
+        self._run(Section("memory", peers, ("memory",), 1, 1_000 if self.quick else 5_000, seconds=seconds))
 
     def _run(self, section: Section) -> None:
         run(self.server, section, self.results)
@@ -97,10 +116,10 @@ class Run:
             rows += company.wakes(self.server, more, 1, samples, seconds)
         self.company["wakes"] = rows
 
-    def idle(self, seconds: float) -> None:
+    def idle(self, _: float) -> None:
         """A hundred readers in a process that wait in vain."""
         # What is done every five or six seconds comes in bursts: of half a minute chance decides how many it holds.
-        span = 3.0 if self.quick else max(60.0, seconds)
+        span = 3.0 if self.quick else 60.0
         with (
             Server() as other,
             ThreadPoolExecutor() as pool,
@@ -114,7 +133,7 @@ class Run:
         start, rows = time.monotonic(), []
         sizes = {1: 100, 100: 1_000} if self.quick else {1: 1_000, 100: 10_000}
         for number in range(1 if self.quick else 3):
-            if number and time.monotonic() - start > seconds:
+            if not room(time.monotonic() - start, number, seconds):
                 break
             for peer in (UNIT, FLOOR, SCRIPTS, "mqredis"):
                 tell(f"many processes: {peer}, round {number + 1}")
@@ -138,35 +157,45 @@ class Run:
         self.company.setdefault("growth", []).extend(rows)
 
     def parts(self) -> list[tuple[str, float, Callable[[float], None]]]:
-        """Name and share of the time of each part, the most important first."""
-        found: list[tuple[str, float, Callable[[float], None]]] = [
-            ("loops on one core", 0.35, self.loops),
-            ("workers on one core", 0.08, lambda seconds: self.workers("one core", seconds)),
-            ("workers on two cores", 0.08, lambda seconds: self.workers("two cores", seconds)),
-            ("waiting readers", 0.14, self.wakes),
-            ("idle readers", 0.05, self.idle),
-            ("many processes", 0.08, self.crowd),
-            ("memory", 0.06, self.memory),
-            ("cluster", 0.05, self.shards),
+        """Name, share of the time and work of each part, the most important first."""
+        works: dict[str, Callable[[float], None]] = {
+            "loops on one core": self.loops,
+            "workers on one core": lambda seconds: self.workers("one core", seconds),
+            "workers on two cores": lambda seconds: self.workers("two cores", seconds),
+            "waiting readers": self.wakes,
+            "idle readers": self.idle,
+            "many processes": self.crowd,
+            "memory": self.memory,
+            "cluster": self.shards,
+            APART: self.loops_apart,
+        }
+        works |= {f"growth, {axis}": partial(self.growth, axis) for axis in SIZES}
+        return [
+            (name, share, works[name]) for name, share in SHARES.items() if not (self.quick and name == APART)
         ]
-        found += [(f"growth, {axis}", 0.03, lambda s, axis=axis: self.growth(axis, s)) for axis in SIZES]  # type: ignore[misc]
-        if not self.quick:
-            found.append(("loops on two cores", 0.06, self.loops_apart))
-        return found
 
 
-def measure(this: Run, seconds: float) -> dict[str, str]:
-    """Every part in its turn. One that fails is told, and the others go on; when the time is over the rest is left
-    out, and that is told, too."""
+def measure(this: Run, seconds: float, chosen: Sequence[str] = ()) -> dict[str, str]:
+    """Every part in its turn, or those chosen in their part of the time. One that fails is told, and the others go on.
+
+    What one takes longer than its share is taken from all that follow, which make fewer rounds; when the time is over
+    all the same the rest is left out, and that is told, too."""
     failed: dict[str, str] = {}
+    every = this.parts()
+    left = [part for part in every if not chosen or part[0] in chosen]
+    seconds *= sum(share for _, share, _ in left) / sum(share for _, share, _ in every)
     start = time.monotonic()
-    for name, share, part in this.parts():
-        if time.monotonic() - start > seconds:
+    while left:
+        name, share, part = left[0]
+        rest = seconds - (time.monotonic() - start)
+        budget = max(rest, 0.0) * share / sum(share for _, share, _ in left)
+        del left[0]
+        if rest < 0 and not chosen:
             failed[name] = LEFT_OUT
             continue
-        tell(name)
+        tell(f"{name}: {budget:.0f} seconds")
         try:
-            part(share * seconds)
+            part(budget)
         except Exception as error:  # noqa: BLE001 (the figures of the others must not be lost)
             traceback.print_exc()
             failed[name] = f"{type(error).__name__}: {error}"
@@ -187,8 +216,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="mqredis beside its peers.")
     parser.add_argument("--quick", action="store_true", help="the fastest peers, about a minute")
     parser.add_argument("--peers", help="only these, separated by semicolons: " + "; ".join(PEERS))
+    parser.add_argument(
+        "--parts", help="only these parts, separated by semicolons, put into the last figures"
+    )
     parser.add_argument("--rounds", type=int, help="how many rounds")
-    parser.add_argument("--seconds", type=float, default=780, help="begin no further part after this time")
+    parser.add_argument(
+        "--seconds", type=float, default=720, help="shared by all parts; none begins after it"
+    )
     parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
     parser.add_argument("--page", type=Path, help="write this page (default of a full run: docs/bench.md)")
@@ -197,6 +231,13 @@ def main() -> None:
     unknown = set(names) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
+    results = options.out / f"{'quick' if options.quick else 'full'}.json"
+    parts = [part.strip() for part in options.parts.split(";")] if options.parts else []
+    unknown = set(parts) - set(SHARES)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    if parts and not results.exists():
+        parser.error(f"{results} is not there: nothing to put {', '.join(parts)} into")
     if options.quick and not options.peers:
         names = [name for name, entry in PEERS.items() if entry.quick]
     peers = tuple(dict.fromkeys([UNIT, *names]))
@@ -209,7 +250,7 @@ def main() -> None:
             this.loops(options.seconds)
             failed: dict[str, str] = {}
         else:
-            failed = measure(this, options.seconds)
+            failed = measure(this, options.seconds, parts)
         redis_version = server.wire.info("server").get("redis_version", "?")
     document = {
         "about": ABOUT,
@@ -229,16 +270,17 @@ def main() -> None:
         "company": this.company,
         "failed": failed,
     }
+    if parts:
+        document = merge.merge(json.loads(results.read_text()), document, parts)
     options.out.mkdir(parents=True, exist_ok=True)
-    name = "quick" if options.quick else "full"
-    results = options.out / f"{name}.json"
     results.write_text(json.dumps(document))
     text = f"{ABOUT}\n\n{report.report(document)}\n{ladder.table(document)}\n\n{goals.table(document)}\n"
-    (options.out / f"{name}.md").write_text(text)
+    tables = results.with_suffix(".md")
+    tables.write_text(text)
     print(text)
     for part, why in failed.items():
         print(f"not measured: {part}: {why}")
-    print(f"figures: {results}, tables: {options.out / name}.md")
+    print(f"figures: {results}, tables: {tables}")
     target = options.page or (
         None if options.quick or options.peers or options.alone else Path("docs/bench.md")
     )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from bench import company
-from bench.runner import tell
+from bench.runner import room, tell
 from bench.server import Server
 
 SLOTS = 16384
@@ -59,7 +59,7 @@ def shards(rounds: int, sizes: dict[int, int], seconds: float) -> list[dict[str,
             stack.enter_context(node)
         form(nodes)
         for number in range(rounds):
-            if number and time.monotonic() - start > seconds:
+            if not room(time.monotonic() - start, number, seconds):
                 break
             tell(f"cluster of three: round {number + 1} of {rounds}")
             for part in (nodes[:1], nodes):

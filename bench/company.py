@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from statistics import median
 from typing import Any
 
-from bench.runner import Child, tell
+from bench.runner import Child, room, tell
 from bench.server import Server
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 
@@ -35,7 +35,7 @@ def wakes(
     10 to 30 ms lie between two sends. With it what the server did for each message."""
     start, rows = time.monotonic(), []
     for number in range(rounds):
-        if number and time.monotonic() - start > seconds:
+        if not room(time.monotonic() - start, number, seconds):
             break
         tell(f"waiting readers: round {number + 1} of {rounds}")
         turn = number % len(readers)

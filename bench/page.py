@@ -22,7 +22,7 @@ mqredis beside its peers, by `make bench` ([how](performance.md#how-it-is-measur
 
 Made {made} on {cores} cores, {system}, load average before it {load}, other work during it
 {others}; Redis {redis}, settings {settings}; {seconds:.0f} seconds.
-{quick}
+{later}{quick}
 """
 
 BUSY = """
@@ -50,7 +50,9 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
     quick = "A quick run: few rounds, few peers, small sizes.\n" if document["quick"] else ""
     machine = document["machine"]
     others = machine.get("others")  # older figures do not tell
-    busy = BUSY if others is not None and others > QUIET else ""
+    later = document.get("later", [])
+    every = (machine, *(one["machine"] for one in later))
+    busy = BUSY if any((one.get("others") or 0.0) > QUIET for one in every) else ""
     head = HEAD.format(
         about=document["about"],
         made=document["made"],
@@ -61,6 +63,7 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
         redis=document["server"]["version"],
         settings=settings,
         seconds=document["seconds"],
+        later="".join(map(_later, later)),
         quick=quick + busy,
     )
     lost = "\n".join(goals.lost(document)) or "Every goal that was measured was met."
@@ -74,6 +77,12 @@ def page(document: dict[str, Any], pictures: list[str], folder: str) -> str:
         parts.append("## Pictures\n")
         parts += [f"![{name.removesuffix('.svg')}]({folder}/{name})\n" for name in pictures]
     return "\n".join(parts) + "\n" + report.report(document)
+
+
+def _later(one: dict[str, Any]) -> str:
+    """A line about parts that were measured anew."""
+    parts, others = ", ".join(f'"{part}"' for part in one["parts"]), one["machine"]["others"]
+    return f"Measured again, {one['made']}: {parts}; other work during it {others:.2f} of a processor.\n"
 
 
 def draw(results: Path, folder: Path) -> list[str]:

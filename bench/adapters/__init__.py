@@ -36,19 +36,21 @@ class Entry:
     worker: bool = False
     #: A step between the floor and mqredis, of which only the rates on one core are asked.
     step: bool = False
+    #: Leaves in the server what another one leaves, so its memory is not asked.
+    alike: bool = False
 
 
 PEERS: dict[str, Entry] = {
     UNIT: Entry("raw", "RawList", quick=True),
-    "raw floor": Entry("raw", "RawFloor"),
-    "raw unreliable": Entry("raw", "RawUnreliable"),
-    "raw asyncio": Entry("raw", "RawAsyncio"),
-    "raw asyncio, 20 tasks": Entry("raw", "RawAsyncio20"),
+    "raw floor": Entry("raw", "RawFloor", alike=True),
+    "raw unreliable": Entry("raw", "RawUnreliable", alike=True),
+    "raw asyncio": Entry("raw", "RawAsyncio", alike=True),
+    "raw asyncio, 20 tasks": Entry("raw", "RawAsyncio20", alike=True),
     FLOOR: Entry("floor", "Floor", quick=True),
-    "floor, redis-py": Entry("floor", "FloorRedisPy"),
+    "floor, redis-py": Entry("floor", "FloorRedisPy", alike=True),
     "floor, records": Entry("floor", "FloorRecords", quick=True),
-    "floor, asyncio": Entry("floor", "FloorAsyncio", quick=True),
-    "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20", quick=True),
+    "floor, asyncio": Entry("floor", "FloorAsyncio", quick=True, alike=True),
+    "floor, asyncio, 20 tasks": Entry("floor", "FloorAsyncio20", quick=True, alike=True),
     PROMISES: Entry("ladder", "Promises", quick=True, step=True),
     HANDLE: Entry("handle", "PromisesHandle", quick=True, step=True),
     SCRIPTS: Entry("ladder", "Scripts", quick=True, step=True),
@@ -60,15 +62,15 @@ PEERS: dict[str, Entry] = {
     f"{CLIENT}, asyncio, 20 tasks": Entry("ladder", "ClientAsyncio20", quick=True, step=True),
     "streams": Entry("streams", "Streams", quick=True),
     "mqredis": Entry("mqredis_sync", "Mqredis", quick=True),
-    PREFETCH: Entry("mqredis_sync", "MqredisPrefetch"),
-    "mqredis, receive": Entry("mqredis_sync", "MqredisReceive"),
-    "mqredis, two calls": Entry("mqredis_sync", "MqredisTwoCalls"),
+    PREFETCH: Entry("mqredis_sync", "MqredisPrefetch", alike=True),
+    "mqredis, receive": Entry("mqredis_sync", "MqredisReceive", alike=True),
+    "mqredis, two calls": Entry("mqredis_sync", "MqredisTwoCalls", alike=True),
     "mqredis, transactions": Entry("mqredis_sync", "MqredisTransactions", quick=True),
-    "mqredis asyncio": Entry("mqredis_asyncio", "MqredisAsyncio", quick=True),
-    "mqredis asyncio, 20 tasks": Entry("mqredis_asyncio", "MqredisAsyncio20", quick=True),
+    "mqredis asyncio": Entry("mqredis_asyncio", "MqredisAsyncio", quick=True, alike=True),
+    "mqredis asyncio, 20 tasks": Entry("mqredis_asyncio", "MqredisAsyncio20", quick=True, alike=True),
     "mqredis kombu transport": Entry("mqredis_kombu", "MqredisKombu", share=0.5),
     "dramatiq": Entry("dramatiq", "Dramatiq", quick=True),
-    "dramatiq, prefetch": Entry("dramatiq", "DramatiqPrefetch"),
+    "dramatiq, prefetch": Entry("dramatiq", "DramatiqPrefetch", alike=True),
     "kombu": Entry("kombu", "Kombu", share=0.5, quick=True),
     "celery": Entry("celery", "Celery", share=0.5),
     "huey": Entry("huey", "Huey"),

@@ -18,6 +18,7 @@ from bench.adapters.floor import prepare
 from bench.adapters.mqredis_sync import Mqredis, message
 from bench.adapters.raw import RawFloor
 from bench.payload import correlation_id, packed
+from bench.runner import room
 from bench.server import Wire
 
 Operation = Callable[[], object]
@@ -61,10 +62,11 @@ class MqredisGrowth(Mqredis):
         """Seconds for one operation, and what the server's scripts took of them, in each round."""
         rows: list[Row] = []
         prepare: Callable[[int], dict[str, Operation]] = getattr(self, f"_{axis}")
-        works = {size: prepare(size) for size in sizes}
         begun = time.monotonic()
+        works = {size: prepare(size) for size in sizes}
+        seconds, begun = seconds - (time.monotonic() - begun), time.monotonic()
         for number in range(rounds + 1):
-            if number > 1 and time.monotonic() - begun > seconds:
+            if number > 1 and not room(time.monotonic() - begun, number, seconds):
                 break
             for work, size in itertools.product(works[sizes[0]], sizes):
                 operation, times = works[size][work], count // 20 if work.endswith(" 100") else count
