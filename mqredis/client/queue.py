@@ -263,7 +263,7 @@ class Queue:
         """
         settling = receive.settling(self._handle, settle)
         try:
-            locks = self._run(
+            locks = self._manager._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:

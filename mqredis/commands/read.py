@@ -49,12 +49,15 @@ class Waiter:
     ticket: str = ""
 
 
+#: What a script answers of settlements that all went well: a number, though other elements are texts.
+_NONE_LOST: object = 0
+
+
 def behind(place: str) -> str:
     """The cursor with which a search goes on behind this id; "" where it begins."""
     return "A" + place if place else ""
 
 
-_NOBODY = Waiter()
 #: Flag digits (base 32) of records whose body stands behind them.
 _LARGE = frozenset(b"89abcdefopqrstuv")
 
@@ -92,7 +95,7 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
-    if len(payload) == 7 and int(payload[3]) == 0 and b"," not in payload[5] and len(payload[4]) == 16:
+    if len(payload) == 7 and payload[3] == _NONE_LOST and len(payload[4]) == 16 and b"," not in payload[5]:
         # One message, as mostly.
         found: list[Raw] = [(joined(payload[4]), payload[5], payload[6])]
         lost = []
@@ -121,19 +124,25 @@ def receive(
     settle: Sequence[Settlement] = (),
 ) -> Call[Found]:
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
-    wait = waiter or _NOBODY
-    args: tuple[Arg, ...] = (
-        queue.generation, mode, str(count), owner, grant, cursor, wait.member, wait.ticket, match
-    )  # fmt: skip
+    member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
+    many = "1" if count == 1 else str(count)
+    args: tuple[Arg, ...]
     ending = 0
-    if settle:
-        settled = runs(settle)
-        args += (str(len(settled) // 3), *settled)
-        fixed = 11 if len(settled) == 3 and settled[0] == "c" else 9  # most settle the last, with a commit
-    else:
-        args += ("0",)
+    if not settle:
+        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, "0")
         fixed, ending = (3, 5) if owner else (10, 0)
-    if cursor or wait.member or match:
+    elif len(settle) == 1:  # most settle the last, with a commit
+        action, fence, key = settle[0]
+        args = (
+            queue.generation, mode, many, owner, grant, cursor, member, ticket, match, "1", action, fence, key
+        )  # fmt: skip
+        fixed = 11 if action == "c" else 9
+    else:
+        settled = runs(settle)
+        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match)
+        args += (str(len(settled) // 3), *settled)
+        fixed = 11 if len(settled) == 3 and settled[0] == "c" else 9
+    if cursor or member or match:
         fixed = ending = 0
     return Call("receive", queue.call, args, _parse_receive, True, fixed, ending)
 

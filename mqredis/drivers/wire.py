@@ -68,39 +68,37 @@ def pack(
     if head is None:
         head = kept[form.name] = _head(keys, form)
     number = len(keys.keys) + 5 + len(args)
+    before = after = b""
+    if fixed:
+        words = tuple(args[:fixed])
+        before = kept.get(words) or _keep(kept, words)
+        args = args[fixed:]
+    if ending:
+        words = tuple(args[-ending:])
+        after = kept.get(words) or _keep(kept, words)
+        args = args[:-ending]
     parts: list[bytes | memoryview] = [
         _COUNTS[number] if number < _FEW else b"*%d\r\n" % number,
         head,
         token,
+        before,
     ]
-    args = tuple(args)
-    if fixed:
-        words = args[:fixed]
-        parts.append(kept.get(words) or _keep(kept, words))
-        args = args[fixed:]
-    after = b""
-    if ending:
-        words = args[-ending:]
-        after = kept.get(words) or _keep(kept, words)
-        args = args[:-ending]
+    large = 0
     if len(args) > _SINGLE:
         rest, large = _bulks(args)
         parts += rest
+    else:
+        for arg in args:
+            data = arg if type(arg) is bytes else arg.encode() if type(arg) is str else _octets(arg)
+            size = len(data)
+            if size < _KEPT:
+                parts += (SIZES[size], data, b"\r\n")
+            else:
+                parts += (b"$%d\r\n" % size, data, b"\r\n")
+                if size >= LARGE:
+                    large += size
+    if after:
         parts.append(after)
-        return _gather(parts) if large >= JOINED else [b"".join(parts)]
-    add, large = parts.append, 0
-    for arg in args:
-        data = arg.encode() if type(arg) is str else arg if type(arg) is bytes else _octets(arg)
-        size = len(data)
-        if size < _KEPT:
-            add(SIZES[size])
-        else:
-            add(b"$%d\r\n" % size)
-            if size >= LARGE:
-                large += size
-        add(data)
-        add(b"\r\n")
-    add(after)
     return _gather(parts) if large >= JOINED else [b"".join(parts)]
 
 

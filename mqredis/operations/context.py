@@ -52,6 +52,8 @@ class Context:
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
     #: Of the settings, which take longer to ask: the lease of a lock.
     lease_ms: int = field(init=False)
+    #: The same as the scripts take it.
+    lease: str = field(init=False)
     #: What the client still has in hand, for its close.
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
     #: By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction.
@@ -59,6 +61,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
+        self.lease = str(self.lease_ms)
 
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
         """Note a new unit of work."""

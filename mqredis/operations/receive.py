@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from mqredis.commands import read
+from mqredis.commands.common import OK
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
 from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
 from mqredis.models import Match, Message
@@ -15,9 +16,9 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, handle_of, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
-from mqredis.operations.wait import Look, until_found
+from mqredis.operations.wait import Look, first, until_found
 from mqredis.status import Status
-from mqredis.steps import NOW, Call, Operation, Payload
+from mqredis.steps import NOW, Call, Operation, Payload, understand
 
 
 @dataclass(slots=True)
@@ -57,16 +58,17 @@ class Settling:
         payload: Payload,
     ) -> Found:
         found = parse(status, payload)
-        self._take(handle, count, found.lost)
+        self.take(handle, count, found.lost)
         return found
 
     def settle(self, handle: Handle) -> Operation[None]:
         """Settle as many as one call takes."""
         batch = self.pending()[: read.BATCH]
         settled = yield from settle(handle, batch)
-        self._take(handle, len(batch), settled.lost)
+        self.take(handle, len(batch), settled.lost)
 
-    def _take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
+    def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
+        """The next ``count`` are settled, but for those that were lost."""
         _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
         if lost:
@@ -166,8 +168,20 @@ def receive(
     count = checks.count(count, "max", read.BATCH)
     wanted = text_of(handle, match, selector, timeout)
 
-    look = taking(handle, "tx" if unit else "take", wanted, count, unit=unit)
-    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=unit is None)
+    mode, found = "tx" if unit else "take", None
+    if first(handle, timeout, tag):
+        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        call = read.receive(handle.address, mode, count, owner, grant, "", None, wanted)
+        status, payload = yield call
+        if status == OK:
+            found = understand(call, status, payload)
+        else:
+            found = yield from reach(handle.address, call, (status, payload))
+    if found is None or not found.messages:
+        look = taking(handle, mode, wanted, count, unit=unit)
+        found = yield from until_found(
+            handle, look, "D", timeout, tag, match=wanted, steady=unit is None, found=found
+        )
     if unit:
         unit.touched(found.fence, handle)
     return handle.context.messages(handle.address.path, found.messages, taken=unit is None)
@@ -186,7 +200,7 @@ def lock(
     """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
-    lease_ms = str(lease_of(handle.context, lease))
+    lease_ms = handle.context.lease if lease is None else str(lease_of(handle.context, lease))
     wanted = text_of(handle, match, selector, timeout)
     earlier = settling or Settling(())
     if handle.parts:
@@ -194,14 +208,34 @@ def lock(
     while len(earlier.settlements) - earlier.done > read.BATCH:
         yield from earlier.settle(handle)
 
-    look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
-    found = yield from until_found(handle, look, "D", timeout, tag, match=wanted, steady=True, lease=lease_ms)
-    return (yield from locked(handle, found))
+    found = None
+    if first(handle, timeout, tag):
+        pending = earlier.pending()
+        call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, pending)
+        status, payload = yield call
+        if status == OK:
+            found = understand(call, status, payload)
+        else:
+            found = yield from reach(handle.address, call, (status, payload))
+        if pending:
+            earlier.take(handle, len(pending), found.lost)
+    if found is None or not found.messages:
+        look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
+        found = yield from until_found(
+            handle, look, "D", timeout, tag, match=wanted, steady=True, lease=lease_ms, found=found
+        )
+    now: float = yield NOW
+    return noted(handle, found, now)
 
 
 def locked(handle: Handle, found: Found) -> Operation[Locks]:
-    """Note what was locked, so that closing the handle can give it back."""
+    """The same as ``noted``, at this time."""
     now: float = yield NOW
+    return noted(handle, found, now)
+
+
+def noted(handle: Handle, found: Found, now: float) -> Locks:
+    """Note what was locked, so that closing the handle can give it back."""
     until = now + (found.deadline_ms - found.now_ms) / 1000
     fence = found.fence
     keys: list[str] = []

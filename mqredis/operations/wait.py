@@ -55,6 +55,16 @@ class Reader:
     lease: str = ""
 
 
+def first(handle: Handle, timeout: float | None, tag: str | None) -> bool:
+    """Does a first look come that registers nothing? Most reads need no other, and their operation makes it itself:
+    each generator between it and the driver costs as much as packing the call. Raises InvalidArgument."""
+    if tag is not None:
+        checks.tag(tag)
+    if timeout is not None and (timeout := checks.timeout(timeout)) is not None and timeout <= 0:
+        return True
+    return not handle.waited
+
+
 def until_found(
     handle: Handle,
     look: Look,
@@ -65,15 +75,16 @@ def until_found(
     match: bytes = b"",
     steady: bool = False,
     lease: str = "",
+    found: Found | None = None,
 ) -> Operation[Found]:
     """Repeat ``look`` until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
 
     ``kind``: D destructive, C destructive with a cursor, P peek. ``match``: the filter that ``look`` asks for.
-    ``steady`` and ``lease`` as in ``Reader``.
+    ``steady`` and ``lease`` as in ``Reader``. ``found``: of the first look, for who has made it (:func:`first`).
     """
-    timeout, tag = checks.timeout(timeout), checks.tag(tag)
-    if not handle.waited or (timeout is not None and timeout <= 0):
-        found = yield from reach(handle.address, look(None))
+    if found is not None or first(handle, timeout, tag):
+        if found is None:
+            found = yield from reach(handle.address, look(None))
         if not found.messages:
             found = yield from _onward(handle, look, None, found)
         if found.messages:
@@ -81,7 +92,7 @@ def until_found(
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in queue {handle.path!r}")
     reader = Reader(handle, look, match, steady, lease)
-    _, found = yield from _wait((reader,), kind, timeout, tag, scopes, None)
+    _, found = yield from _wait((reader,), kind, checks.timeout(timeout), tag, scopes, None)
     return found
 
 
