@@ -71,7 +71,7 @@ class Direct:
                 reply = self._gets()
         except (TimeoutError, BlockingIOError):
             raise rx.TimeoutError(_SILENT) from None
-        if isinstance(reply, Exception):
+        if type(reply) is not list and isinstance(reply, Exception):
             raise reply
         return reply
 

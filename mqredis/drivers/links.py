@@ -137,8 +137,9 @@ class Backend:
             except IndexError:
                 return None
             now = monotonic()
-            if link.epoch == self._epoch and (now - link.used < IDLE_CHECK or self._usable(link)):
-                link.rested = now - link.used > REST
+            rest = now - link.used
+            if link.epoch == self._epoch and (rest < IDLE_CHECK or self._usable(link)):
+                link.rested = rest > REST
                 link.used = now
                 return link
             self.discard(link)

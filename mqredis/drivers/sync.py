@@ -106,7 +106,11 @@ class Driver(Known):
         try:
             while (session := self.core.session) is None:
                 self.open()
-            run = Run(session.take())
+            try:
+                slot = session.free.pop()
+            except IndexError:
+                slot = session.take()
+            run = slot.run or Run(slot)
             answer: Any
             try:
                 step = operation.send(None)
@@ -130,11 +134,15 @@ class Driver(Known):
             finally:
                 if run.early is not None and run.early.link is not None:
                     run.early.drop()
-                run.slot.session.give(run.slot)
+                given = run.slot
+                if given is slot:  # else the session is another, or an outcome is unknown
+                    slot.run = run if run.deadline is None and not run.listening else None
+                given.session.free.append(given)
                 if run.listening:
                     self._hub.board.listeners.discard(run)
-        finally:
+        except BaseException:
             operation.close()
+            raise
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""

@@ -69,12 +69,14 @@ def pack(
         head = kept[form.name] = _head(keys, form)
     number = len(keys.keys) + 5 + len(args)
     before = after = b""
+    if type(args) is not tuple:
+        args = tuple(args)
     if fixed:
-        words = tuple(args[:fixed])
+        words = args[:fixed]
         before = kept.get(words) or _keep(kept, words)
         args = args[fixed:]
     if ending:
-        words = tuple(args[-ending:])
+        words = args[-ending:]
         after = kept.get(words) or _keep(kept, words)
         args = args[:-ending]
     parts: list[bytes | memoryview] = [
