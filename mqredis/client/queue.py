@@ -58,7 +58,7 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        unit = unit_of(transaction)
+        unit = None if transaction is None else unit_of(transaction)
         operation = send.send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
@@ -125,7 +125,7 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
         is not transactional).
         """
-        unit = unit_of(transaction)
+        unit = None if transaction is None else unit_of(transaction)
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)

@@ -20,12 +20,15 @@ DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 #: The flag of a record as one digit.
 _FLAGS = "0123456789abcdefghijklmnopqrstuv"
+#: Of a message whose head ends in a correlation id that is a text, and that sets nothing else apart.
+_SIMPLE = _FLAGS[17]
+#: The same behind the usual priority.
+_USUAL = "3" + _SIMPLE
 #: Identifiers of fewer characters are within their limit, whatever these are.
 _SHORT = 64
 
 #: The fields of most messages, and those that :func:`_other` need not look at.
 _FEW = frozenset(("body", "properties", "correlation_id", PENDING))
-_NONE: dict[str, Any] = {}
 #: Types of properties that are taken as they are.
 _TYPES = frozenset((str, int, float, bool, bytes, type(None)))
 _COMMON = _FEW | {"message_id", "group_id", "content_type", "priority"}
@@ -69,19 +72,30 @@ def encode_fields(
             head += more
             priority = fields.get("priority", 3)
     else:
-        properties = fields.get("properties", _NONE)
-        few = ("properties" in fields) + ("correlation_id" in fields)
+        properties = fields.get("properties")
         if (
-            len(fields) != few
-            or type(properties) is not dict
+            len(fields) != (properties is not None) + (correlation is not None)
+            or (properties is not None and type(properties) is not dict)
             or (correlation is not None and type(correlation) is not str)
         ):
             raise Unusual
-        head = text_of(properties)
-        if head is None:
+        head = ""
+        if properties is not None and (head := text_of(properties)) is None:
             if not _TYPES.issuperset(map(type, properties.values())):
                 raise Unusual
             head = written(properties)  # which says what is wrong
+        if (
+            correlation is not None
+            and 0 < len(correlation) < _SHORT
+            and len(body) <= INLINE_BODY_BYTES
+            and correlation.isprintable()
+        ):  # as below, in one go
+            if transaction:
+                head += _of(transaction)
+            try:
+                return f"{_USUAL}{head}\x03cs{correlation}\0".encode() + body, None
+            except UnicodeEncodeError:
+                raise InvalidArgument(_SURROGATE) from None
     if transaction:
         head += _of(transaction)
     flag = 1 if special else 0
@@ -146,7 +160,6 @@ def encode_each(messages: Iterable[Mapping[str, Any]], transaction: str, most: i
     batch = Batch()
     texts, priorities, large = batch.texts, batch.priorities, batch.large
     ending = _of(transaction) if transaction else ""
-    flag = _FLAGS[17]
     try:
         for fields in messages:
             pending = fields.get(PENDING)
@@ -157,7 +170,7 @@ def encode_each(messages: Iterable[Mapping[str, Any]], transaction: str, most: i
                     and len(body) <= INLINE_BODY_BYTES
                     and correlation.isprintable()
                 ):
-                    text = f"{flag}{pending[TEXT]}{ending}\x03cs{correlation}\0".encode() + body
+                    text = f"{_SIMPLE}{pending[TEXT]}{ending}\x03cs{correlation}\0".encode() + body
                     texts.append(text)
                     priorities.append(b"3")
                     if len(text) >= most:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ class Settling:
 
     settlements: Sequence[Settlement]
     done: int = 0
-    lost: set[str] = field(default_factory=set)
+    lost: frozenset[str] = frozenset()
 
     def pending(self) -> Sequence[Settlement]:
         """Those that are still to be settled."""
@@ -72,14 +72,14 @@ class Settling:
         _forget(handle, self.settlements[self.done : self.done + count])
         self.done += count
         if lost:
-            self.lost.update(lookup_id for lookup_id, _ in lost)
+            self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
 
 
 def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     """The commits of these locks, which must be of the same queue."""
     settlements: list[Settlement] = []
     known: object = None
-    for lock in checks.several(locks, "settle"):
+    for lock in locks if type(locks) is list else checks.several(locks, "settle"):
         owner = getattr(lock, "_queue", None)
         if (
             owner is not known
