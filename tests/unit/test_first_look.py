@@ -1,0 +1,159 @@
+"""The first look that a read makes itself asks for what the loop that waits would ask for, and ends as that would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mqredis.commands.common import Address
+from mqredis.errors import MqError
+from mqredis.keys import ManagerKeys
+from mqredis.models import Access, Share
+from mqredis.operations import receive
+from mqredis.operations.context import Context, Handle, UnitOfWork
+from mqredis.operations.wait import until_found
+from mqredis.settings import Settings
+from mqredis.status import Status
+from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken
+
+CONTEXT = Context(ManagerKeys("first"), Settings())
+RECORD = b"1795414131274h\3csc-1\0body"
+IDS = [b"0400000000000001", b"0400000000000002"]
+HELD = [("c", "15", "0400000000000000"), ("c", "15", "0300000000000000")]
+
+Payload = list[Any]
+Answer = tuple[int, Payload]
+
+
+def found(*ids: bytes, lost: Payload | None = None) -> Answer:
+    lost = lost or [0]
+    messages = [b"".join(ids), b"1 0 0 0", *[RECORD] * len(ids)] if ids else []
+    return 0, [b"16", b"1795414161337", 1795414131337, *lost, *messages]
+
+
+NOTHING: Answer = int(Status.WAITING), [b"", -1, 0]
+WAITING: Answer = int(Status.WAITING), [b"t1:1", 70, 0]
+#: A timer is due: there is more to serve.
+DUE: Answer = int(Status.WAITING), [b"", 0, 0]
+BEHIND: Answer = int(Status.CONTINUE), [b"", -1, 0, IDS[0]]
+LOST = [2, b"0400000000000000", b"f"]
+KEYS: Answer = int(Status.KEYS_CHANGED), [b"q;journal"]
+REFUSED: Answer = int(Status.QUEUE_NOT_AVAILABLE), []
+
+ANSWERS: list[list[Answer]] = [
+    [found(IDS[0])],
+    [found(*IDS)],
+    [found(IDS[0], lost=LOST)],
+    [found(), found(IDS[1])],
+    [NOTHING],
+    [NOTHING, WAITING, found(IDS[0])],
+    [(int(Status.WAITING), [b"", -1, *LOST]), WAITING, found(IDS[0])],
+    [DUE, DUE, found(IDS[1])],
+    [BEHIND, found(IDS[1])],
+    [KEYS, (0, []), found(IDS[0])],
+    [KEYS, (0, []), NOTHING],
+    [REFUSED],
+    [(0, [b"16"])],
+    [(0, None)],  # type: ignore[list-item]
+]
+
+
+def handle(waited: bool) -> Handle:
+    made = Handle(CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000)
+    made.waited = waited
+    made.locks = {key: fence for _, fence, key in HELD}
+    return made
+
+
+def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
+    """Every step and what came of it all; a read that is not answered any more is told that the time is over."""
+    log: list[Any] = []
+    left, now = iter(answers), 0.0
+    answer: Any = None
+    try:
+        while True:
+            step: Any = operation.send(answer)
+            if type(step) is Call:
+                log.append((step.script, step.keys.keys, [*step.args], step.changes, step.fixed, step.ending))
+                answer = (0, []) if step.script == "leave" else next(left, NOTHING)
+            elif type(step) is Now:
+                answer = now = now + 1.0
+            else:
+                log.append(type(step))
+                answer = "k" if type(step) is Listen else Woken.RUNG
+                assert type(step) in (Listen, Wait)
+    except StopIteration as stop:
+        log.append(stop.value)
+    except MqError as error:
+        log.append((type(error), str(error)))
+    return log
+
+
+def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Operation[Any]:
+    """As it was written once: the loop makes all looks."""
+    look = receive.taking(handle, "tx" if unit else "take", unit=unit)
+    answer = yield from until_found(handle, look, "D", timeout, None, steady=unit is None)
+    if unit:
+        unit.touched(answer.fence, handle)
+    return CONTEXT.messages("q", answer.messages, taken=unit is None)
+
+
+def loop_lock(handle: Handle, timeout: Any, earlier: receive.Settling, count: int) -> Operation[Any]:
+    look = receive.taking(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
+    answer = yield from until_found(handle, look, "D", timeout, None, steady=True, lease=CONTEXT.lease)
+    return (yield from receive.locked(handle, answer))
+
+
+def both(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:
+    """Run it both ways; what is left behind is compared, too."""
+    logs = []
+    for alone in (True, False):
+        operation, state = make(alone)
+        logs.append((run(operation, answers), state))
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+@pytest.mark.parametrize("timeout", [0, -1.0, 2.5, 9])
+@pytest.mark.parametrize("waited", [False, True])
+@pytest.mark.parametrize("settles", [0, 1, 2])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_lock(answers: list[Answer], timeout: float, waited: bool, settles: int, count: int) -> None:
+    def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
+        here, earlier = handle(waited), receive.Settling(HELD[:settles])
+        if alone:
+            return receive.lock(here, count, timeout, None, None, earlier), [here.locks, earlier]
+        return loop_lock(here, timeout, earlier, count), [here.locks, earlier]
+
+    both(make, answers)
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+@pytest.mark.parametrize("timeout", [0, -1.0, 2.5, 9])
+@pytest.mark.parametrize("waited", [False, True])
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_receive(answers: list[Answer], timeout: float, waited: bool, transaction: bool) -> None:
+    def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
+        here, unit = handle(waited), UnitOfWork(CONTEXT, "t1", 1000) if transaction else None
+        state = [unit and unit.paths, here.locks]
+        if alone:
+            return receive.receive(here, 1, timeout, unit), state
+        return loop_receive(here, timeout, unit), state
+
+    both(make, answers)
+
+
+@pytest.mark.parametrize("waited", [False, True])
+@pytest.mark.parametrize("timeout, tag", [("1", None), (True, None), (float("nan"), None), (0, ""), (0, 7)])
+def test_what_a_caller_got_wrong_is_refused_before_anything_is_asked(
+    timeout: Any, tag: Any, waited: bool
+) -> None:
+    for operation in (
+        receive.receive(handle(waited), 1, timeout, None, tag),
+        receive.lock(handle(waited), 1, timeout, None, tag),
+        until_found(handle(waited), receive.taking(handle(waited), "take"), "D", timeout, tag),
+    ):
+        [(kind, _)] = run(operation, [])
+        assert kind.__name__ == "InvalidArgument"
