@@ -370,10 +370,7 @@ class Queue:
         self._manager._driver.cancel(scope)
 
     def _locked(self, locks: Locks) -> list[LockedMessage]:
-        found: list[LockedMessage] = []
-        for message, key in zip(locks.messages, locks.keys):  # noqa: B905 - of joined segments the first one's key
-            found.append(LockedMessage(self, message, locks.fence, locks.until, key))
-        return found
+        return LockedMessage._each(self, locks)
 
     def _lease(self, lease: float | None) -> float:
         return lease_of(self._handle.context, lease) / 1000

@@ -11,6 +11,7 @@ from mqredis.operations import checks
 from mqredis.operations import receive as operations
 from mqredis.operations.context import UnitOfWork
 from mqredis.operations.durable import durably
+from mqredis.operations.receive import Locks
 from mqredis.operations.transaction import settle_in
 from mqredis.steps import Operation
 
@@ -31,31 +32,39 @@ class LockedMessage:
     extend are the transaction's, and all raise TransactionSequence when it has ended.
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        message: Message,
-        fence: str,
-        until: float,
-        key: str,
-        unit: UnitOfWork | None = None,
-    ) -> None:
-        self._queue = queue
-        self._until = until
-        self._key = key
-        #: The message itself.
-        self.message = message
-        #: Number of this grant; a later grant of the same message has a greater one.
-        self.fence = fence
-        self._unit = unit
-        self._settled = False
+    _queue: Queue
+    _until: float
+    _key: str
+    #: The message itself.
+    message: Message
+    #: Number of this grant; a later grant of the same message has a greater one.
+    fence: str
+    _unit: UnitOfWork | None
+    _settled: bool
+
+    @classmethod
+    def _each(cls, queue: Queue, locks: Locks, unit: UnitOfWork | None = None) -> list[Self]:
+        """What one call has locked."""
+        fence, until = locks.fence, locks.until
+        found: list[Self] = []
+        for message, key in zip(locks.messages, locks.keys):  # noqa: B905 - of joined segments the first one's key
+            lock = cls()  # an __init__ would take as much again
+            lock._queue = queue
+            lock._until = until
+            lock._key = key
+            lock.message = message
+            lock.fence = fence
+            lock._unit = unit
+            lock._settled = False
+            found.append(lock)
+        return found
 
     @classmethod
     def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
         """A message that was taken in a transaction."""
         unit = transaction._unit
         until = time.monotonic() + unit.lease_ms / 1000
-        return cls(queue, message, unit.fence, until, f"{message.lookup_id:016x}", unit)
+        return cls._each(queue, Locks([message], unit.fence, until, [f"{message.lookup_id:016x}"]), unit)[0]
 
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.

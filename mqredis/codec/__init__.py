@@ -5,7 +5,7 @@ A record is text up to the first NUL, so a script finds a field with a plain sea
 
 from __future__ import annotations
 
-from mqredis.codec.decode import decode
+from mqredis.codec.decode import decode, decode_each
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
@@ -26,6 +26,7 @@ __all__ = [
     "Batch",
     "Unusual",
     "decode",
+    "decode_each",
     "encode",
     "encode_each",
     "encode_fields",

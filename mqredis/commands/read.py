@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from struct import unpack
 
 from mqredis.commands.common import OK, Address, check, joined, number, text
 from mqredis.errors import error_for
@@ -77,7 +78,7 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
     if len(states) != count:
         states *= count
-    return list(zip([ids[n : n + 16] for n in range(0, len(ids), 16)], states, records, strict=True))
+    return list(zip(unpack("16s" * count, ids), states, records, strict=True))
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
@@ -207,6 +208,11 @@ def runs(settlements: Sequence[Settlement]) -> list[str]:
     if len(settlements) == 1:
         return [*settlements[0]]
     found: list[str] = []
+    if settlements:
+        actions, fences, ids = zip(*settlements, strict=True)
+        # As of a batch: half of what it takes to look for runs.
+        if actions.count(actions[0]) == fences.count(fences[0]) == len(ids):
+            return [actions[0], fences[0], "".join(ids)]
     for (action, fence), run in groupby(settlements, key=itemgetter(0, 1)):
         found += action, fence, "".join(map(itemgetter(2), run))
     return found

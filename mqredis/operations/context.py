@@ -75,10 +75,11 @@ class Context:
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
-        incarnation = self.incarnation
-        messages: list[Message] = []
-        for lookup_id, state, record in raw:  # most often it is one, and a list comprehension is a call more
-            messages.append(codec.decode(path, incarnation, lookup_id, state, record, taken))
+        if len(raw) == 1:  # as most often
+            ((lookup_id, state, record),) = raw
+            messages = [codec.decode(path, self.incarnation, lookup_id, state, record, taken)]
+        else:
+            messages = codec.decode_each(path, self.incarnation, raw, taken) if raw else []
         return messages if self.sealer is None else self._opened(self.sealer, messages)
 
     def sealed(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -80,23 +80,27 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     settlements: list[Settlement] = []
     known: object = None
     for lock in locks if type(locks) is list else checks.several(locks, "settle"):
-        owner = getattr(lock, "_queue", None)
-        if (
-            owner is not known
-            and getattr(owner, "_handle", None) is not handle
-            and not _beside(owner, handle)
-        ):
-            raise InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
-        known = owner
-        if getattr(lock, "_unit", None) is not None:
-            raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
         try:
+            if lock._queue is not known or lock._unit is not None:
+                known = _queue_of(lock, handle)
             settlements.append(("c", lock.fence, lock._key))
         except AttributeError:
-            raise InvalidArgument(
-                f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}"
-            ) from None
+            raise _foreign(lock, handle) from None
     return Settling(settlements)
+
+
+def _queue_of(lock: Any, handle: Handle) -> object:
+    """The queue of a lock. Raises InvalidArgument if it is another one, or if the lock ends with a transaction."""
+    owner: object = lock._queue
+    if getattr(owner, "_handle", None) is not handle and not _beside(owner, handle):
+        raise _foreign(lock, handle)
+    if lock._unit is not None:
+        raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
+    return owner
+
+
+def _foreign(lock: object, handle: Handle) -> InvalidArgument:
+    return InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
 
 
 def _beside(owner: object, handle: Handle) -> bool:
@@ -106,8 +110,13 @@ def _beside(owner: object, handle: Handle) -> bool:
 
 def settled(settling: Settling, locks: Sequence[Any]) -> None:
     """Note on these locks, which a call was to commit on its way, what it has done."""
-    for lock in locks[: settling.done]:
-        lock._settled = lock._key not in settling.lost
+    lost, ended = settling.lost, locks[: settling.done]
+    if lost:
+        for lock in ended:
+            lock._settled = lock._key not in lost
+    else:
+        for lock in ended:
+            lock._settled = True
 
 
 def taking(
@@ -238,11 +247,14 @@ def noted(handle: Handle, found: Found, now: float) -> Locks:
     """Note what was locked, so that closing the handle can give it back."""
     until = now + (found.deadline_ms - found.now_ms) / 1000
     fence = found.fence
-    keys: list[str] = []
-    for lookup_id, _, _ in found.messages:
-        key = lookup_id.decode()
-        keys.append(key)
-        handle.locks[key] = fence
+    if len(found.messages) == 1:
+        keys = [found.messages[0][0].decode()]
+        handle.locks[keys[0]] = fence
+    else:
+        keys = b" ".join([raw[0] for raw in found.messages]).decode().split(" ")
+        locks = handle.locks
+        for key in keys:
+            locks[key] = fence
     return Locks(handle.context.messages(handle.address.path, found.messages), fence, until, keys)
 
 
@@ -261,13 +273,13 @@ def settle(
 def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
     """These locks need not be given back when the handle is closed."""
     locks, parts, getting = handle.locks, handle.parts, handle.getting
+    plain = not parts and not getting.log
     for action, fence, lookup_id in settlements:
         if action != "x" and locks.get(lookup_id) == fence:
             del locks[lookup_id]
-            if parts:
-                parts.pop(lookup_id, None)
-            if not getting.log:
+            if plain:
                 continue
+            parts.pop(lookup_id, None)
             if action == "a":
                 getting.back((lookup_id, fence))
             else:

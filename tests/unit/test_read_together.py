@@ -1,0 +1,88 @@
+"""Messages that are read together are what each is by itself, damaged ones too; and so is what settles them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import pairwise
+
+from mqredis import InvariantBroken, Message, codec
+from mqredis.commands.read import Raw, Settlement, runs
+from tests.unit.test_lazy_models import COPY, FULL, PLAIN
+
+_USUAL = (
+    b"1795414150135h\x01region\x02sEU\x01customer\x02i5\x01amount\x02d129.95\x01urgent\x02f\x03csc-05\0body"
+)
+_RECORDS = (PLAIN, FULL, COPY, _USUAL, PLAIN + b"\0\0\xff")
+_STATES = (b"", b"1 0 0 0", b"2 1 3 1763676000002")
+#: What stands for a byte of a record, or at its end, that was damaged; half a character among them.
+_BROKEN = (b"", b"\0", b"\x01", b"\x02", b"\x03", b"\x04", b"-", b"7", b"\xc3", b"\xa9", "é".encode())
+
+
+def _raw(chance: random.Random, damage: float) -> list[Raw]:
+    """Messages as a script answers them, of which some are damaged."""
+    found: list[Raw] = []
+    alike = chance.choice(_STATES)
+    for _ in range(chance.randint(1, 12)):
+        record = chance.choice(_RECORDS)
+        state = chance.choice(_STATES) if chance.random() < 0.2 else alike
+        if chance.random() < damage:
+            at = chance.randrange(len(record))
+            record = record[:at] + chance.choice(_BROKEN) + record[at + chance.choice((0, 1, 99)) :]
+        if chance.random() < damage / 10:
+            state += chance.choice((b"x", b" 1", b"9" * 20))
+        found.append((b"%016x" % chance.getrandbits(64), state, record))
+    return found
+
+
+def _seen(message: Message) -> object:
+    properties = message.properties
+    count = message.delivery_count
+    return repr(message), message.model_fields_set, message.model_dump(), properties, count
+
+
+def _alone(raw: list[Raw], taken: bool) -> object:
+    try:
+        return [_seen(codec.decode("q", "life", *one, taken)) for one in raw]
+    except InvariantBroken as error:
+        return str(error)
+
+
+def _together(raw: list[Raw], taken: bool) -> object:
+    try:
+        return [_seen(message) for message in codec.decode_each("q", "life", raw, taken)]
+    except InvariantBroken as error:
+        return str(error)
+
+
+def test_messages_read_together_are_what_each_is_alone() -> None:
+    seed = random.randrange(sys.maxsize)
+    print(f"{seed=}")
+    chance = random.Random(seed)
+    refused = 0
+    for _ in range(1500):
+        raw, taken = _raw(chance, chance.choice((0, 0.3))), chance.random() < 0.5
+        found = _together(raw, taken)
+        assert found == _alone(raw, taken), raw
+        refused += isinstance(found, str)
+    assert 50 < refused < 1450
+
+
+def test_settlements_are_put_together_in_their_order() -> None:
+    seed = random.randrange(sys.maxsize)
+    print(f"{seed=}")
+    chance = random.Random(seed)
+    for _ in range(500):
+        actions, fences = (
+            chance.choice(("c", "ca", "caj x")).split(" ")[0],
+            chance.choice((["7"], ["7", "8"])),
+        )
+        settlements: list[Settlement] = [
+            (chance.choice(actions), chance.choice(fences), f"{chance.getrandbits(64):016x}")
+            for _ in range(chance.randint(0, 9))
+        ]
+        texts = runs(settlements)
+        found = [*zip(texts[::3], texts[1::3], texts[2::3], strict=True)]
+        parts = [(a, f, ids[at : at + 16]) for a, f, ids in found for at in range(0, len(ids), 16)]
+        assert parts == settlements
+        assert all(one[:2] != other[:2] for one, other in pairwise(found))
