@@ -71,10 +71,9 @@ def decode(
         end = sound.end()
         fields: dict[str, Any] = {
             "lookup_id": int(lookup_id, 16),
-            "queue": queue,
             "body": record[end:],
             _HEAD: record[: end - 1].decode(),
-            PENDING: (_whole, _one, counts, bool(state), taken, incarnation),
+            PENDING: (_whole, _one, counts, bool(state), taken, incarnation, queue),
         }
     except (TypeError, ValueError) as error:
         where = lookup_id[:16].decode("ascii", "backslashreplace")
@@ -117,10 +116,10 @@ def _together(
             counts = _counts.get(state) or _read(state)
             if counts is None:
                 raise ValueError("a state")
-            shared = {"lookup_id": 0, "queue": queue, "body": b"", _HEAD: ""}
-            shared[PENDING] = _whole, _one, counts, bool(state), taken, incarnation
+            shared = {"lookup_id": 0, "body": b"", _HEAD: ""}
+            shared[PENDING] = _whole, _one, counts, bool(state), taken, incarnation, queue
             last = state
-        fields = shared.copy()  # takes less than a dict of five does
+        fields = shared.copy()  # takes less than a dict of four does
         fields["lookup_id"] = lookup_id
         fields["body"] = body
         fields[_HEAD] = head
@@ -140,25 +139,18 @@ def _read(state: bytes) -> Counts | None:
 
 
 #: Among the fields that a message has before it is asked for others: its record up to the body, as text or in UTF-8.
+#: They are four, since a dict of more than five is made anew.
 _HEAD = "\0"
-#: :data:`_whole` and :data:`_one`; the counts, was there a state, taken, the incarnation.
-Pending = tuple[Any, Any, Counts, bool, bool, str]
+#: :data:`_whole` and :data:`_one`; the counts, was there a state, taken, the incarnation, the queue.
+Pending = tuple[Any, Any, Counts, bool, bool, str, str]
 
 
 def _one(fields: dict[str, Any], pending: Pending, name: str) -> Any:
     """The fields that consumers read most, each by itself. Raises KeyError for others."""
-    found: Any
-    if (at := _COUNTED.get(name)) is not None:
-        found = pending[2][at]
-        if at == 0:
-            found += pending[4]
-        elif at == 3:
-            found = time_at(found) if found else None
-        fields[name] = found
-        return found
     head = fields[_HEAD]
     if type(head) is bytes:
         head = fields[_HEAD] = head.decode()
+    found: Any
     if (key := _SINGLE.get(name)) is not None:
         at = head.find(key[0], 14)
         if at >= 0:
@@ -176,15 +168,22 @@ def _one(fields: dict[str, Any], pending: Pending, name: str) -> Any:
         return fields.setdefault("properties", properties)
     elif name == "arrived_at":
         found = time_at(int(head[:13]))
+    elif name == "queue":
+        found = pending[6]
     else:
-        raise KeyError(name)
+        at = _COUNTED[name]
+        found = pending[2][at]
+        if at == 0:
+            found += pending[4]
+        elif at == 3:
+            found = time_at(found) if found else None
     fields[name] = found
     return found
 
 
 def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], set[str]]:
     """All fields of a message."""
-    _, _, counts, has_state, taken, incarnation = pending
+    _, _, counts, has_state, taken, incarnation, queue = pending
     head = fields[_HEAD]
     if type(head) is bytes:
         head = head.decode()
@@ -197,7 +196,7 @@ def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], se
         properties = _one(fields, pending, "properties")
     values: dict[str, Any] = {
         "lookup_id": fields["lookup_id"],
-        "queue": fields["queue"],
+        "queue": queue,
         "body": fields["body"],
         "token": token(incarnation, lid),
         "properties": properties,
