@@ -22,9 +22,9 @@ local frame = {
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
--- comes of a text depends on the text alone.
-function frame.remember(memo, text, value)
-  if memo.size > 500 then
+-- comes of a text depends on the text alone. `most`: so many texts, 500 if not given.
+function frame.remember(memo, text, value, most)
+  if memo.size > (most or 500) then
     for key in pairs(memo) do memo[key] = nil end
     memo.size = 0
   end

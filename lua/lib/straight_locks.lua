@@ -6,11 +6,13 @@
 --- require "lib/straight"
 -- The short way of a reader of batches (lib/straight): it locks messages that at most a correlation id sets apart and
 -- nobody held before, and commits what it locked so before.
-local straight_locks = {}
+local straight_locks = { memo = { size = 0 } }
 
--- The ids that a text of them names; nothing if it names one twice.
+-- The ids that a text of them names; nothing if it names one twice. What was locked together is mostly settled together.
 function straight_locks.ids(text)
-  local ids, seen, sub = { nil }, {}, string.sub
+  local ids, seen, sub = straight_locks.memo[text], {}, string.sub
+  if ids then return ids end
+  ids = { nil }
   for n = 1, #text, 16 do
     local lid = sub(text, n, n + 15)
     if seen[lid] then return end
@@ -31,6 +33,13 @@ function straight_locks.held(ids, fence)
     bytes = bytes + size
   end
   return bytes
+end
+
+-- The states of those of these that were held before. What is locked has a state: if nothing else has one, none of these
+-- has, and none is looked for.
+function straight_locks.olds(ids)
+  if redis.call("HLEN", KEYS[7]) == redis.call("ZCARD", KEYS[5]) then return {} end
+  return redis.call("HMGET", KEYS[7], unpack(ids))
 end
 
 -- What is written about these: leases, states, their elements in the index. Nothing if one is not plain or was held
@@ -72,7 +81,7 @@ function straight_locks.all()
   if not known or frame.handed or (left and not less) then return nil, meta, time, p end
   local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
   if not ids[1] then return nil, meta, time, p end
-  local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), redis.call("HMGET", KEYS[7], unpack(ids))
+  local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
   local format = string.format
   local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
   local leases, states, named = straight_locks.plan(ids, recs, olds, deadline, number)
@@ -93,5 +102,7 @@ function straight_locks.all()
   if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
     table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
-  return { status.OK, known.incarnation, history, number, deadline, now, 0, table.concat(ids), "1 0 0 0", unpack(recs) }
+  local text = table.concat(ids)
+  frame.remember(straight_locks.memo, text, ids, 64)
+  return { status.OK, known.incarnation, history, number, deadline, now, 0, text, "1 0 0 0", unpack(recs) }
 end

@@ -252,9 +252,7 @@ def noted(handle: Handle, found: Found, now: float) -> Locks:
         handle.locks[keys[0]] = fence
     else:
         keys = b" ".join([raw[0] for raw in found.messages]).decode().split(" ")
-        locks = handle.locks
-        for key in keys:
-            locks[key] = fence
+        handle.locks.update(dict.fromkeys(keys, fence))
     return Locks(handle.context.messages(handle.address.path, found.messages), fence, until, keys)
 
 
