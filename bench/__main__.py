@@ -221,7 +221,10 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, help="how many rounds")
     parser.add_argument(
-        "--seconds", type=float, default=720, help="shared by all parts; none begins after it"
+        "--seconds",
+        type=float,
+        default=720,
+        help="of a whole run: each part has its share; none begins after it",
     )
     parser.add_argument("--alone", action="store_true", help="only the loops of one process")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for results and tables")
