@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Self
 from mqredis.errors import DurabilityNotReached
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
-from mqredis.operations import receive as operations
-from mqredis.operations.context import UnitOfWork
 from mqredis.operations.durable import durably
-from mqredis.operations.receive import Locks
-from mqredis.operations.transaction import settle_in
-from mqredis.steps import Operation
+from mqredis.operations.locked import Locked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
     from mqredis.asyncio.transaction import Transaction
 
 
-class LockedMessage:
+class LockedMessage(Locked):
     """A message locked by this reader (MS-MQDMPR 3.1.7.1.11).
 
     Use it as a context manager: the message leaves the queue when the block ends well, and goes back to its place when
@@ -33,38 +29,10 @@ class LockedMessage:
     """
 
     _queue: Queue
-    _until: float
-    _key: str
-    #: The message itself.
-    message: Message
-    #: Number of this grant; a later grant of the same message has a greater one.
-    fence: str
-    _unit: UnitOfWork | None
-    _settled: bool
-
-    @classmethod
-    def _each(cls, queue: Queue, locks: Locks, unit: UnitOfWork | None = None) -> list[Self]:
-        """What one call has locked."""
-        fence, until = locks.fence, locks.until
-        found: list[Self] = []
-        for message, key in zip(locks.messages, locks.keys):  # noqa: B905 - of joined segments the first one's key
-            lock = cls()  # an __init__ would take as much again
-            lock._queue = queue
-            lock._until = until
-            lock._key = key
-            lock.message = message
-            lock.fence = fence
-            lock._unit = unit
-            lock._settled = False
-            found.append(lock)
-        return found
 
     @classmethod
     def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
-        """A message that was taken in a transaction."""
-        unit = transaction._unit
-        until = time.monotonic() + unit.lease_ms / 1000
-        return cls._each(queue, Locks([message], unit.fence, until, [f"{message.lookup_id:016x}"]), unit)[0]
+        return cls._of_unit(queue, message, transaction._unit, time.monotonic())
 
     async def commit(self, *, durability: Durability | str | None = None) -> None:
         """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
@@ -90,26 +58,6 @@ class LockedMessage:
         now = await self._queue._run(self._operation("x", seconds))
         self._until = now + seconds
 
-    @property
-    def expires_at(self) -> float:
-        """When the lease lapses, on the clock of ``time.monotonic()``."""
-        return self._until
-
-    @property
-    def settled(self) -> bool:
-        """Was the lock ended by commit, abort or reject?"""
-        return self._settled
-
-    @property
-    def body(self) -> bytes:
-        """Body of the message."""
-        return self.message.body
-
-    @property
-    def lookup_id(self) -> int:
-        """Lookup id of the message."""
-        return self.message.lookup_id
-
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
         queue = self._queue
         try:
@@ -125,12 +73,6 @@ class LockedMessage:
             raise
         self._settled = True
 
-    def _operation(self, action: str, lease: float | None) -> Operation[float]:
-        handle = self._queue._handle
-        if self._unit is not None:
-            return settle_in(self._unit, handle, self.message, action, lease)
-        return operations.settle_one(handle, (action, self.fence, self._key), lease)
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -143,6 +85,3 @@ class LockedMessage:
             await self.commit()
         else:
             await self._queue._give_back(self)
-
-    def __repr__(self) -> str:
-        return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"
