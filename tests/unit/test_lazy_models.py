@@ -115,22 +115,28 @@ def test_it_cannot_be_changed_and_has_no_other_fields() -> None:
     assert message == made()
 
 
+def asked_at_once(message: Message | Outgoing) -> list[Any]:
+    """The properties that four threads find who ask in two ways at the same moment."""
+    found: list[Any] = []
+    barrier = threading.Barrier(4)
+
+    def ask(n: int) -> None:
+        barrier.wait()
+        found.append(message.properties if n % 2 else vars(message)["properties"])
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    return found
+
+
 def test_threads_that_ask_at_once_find_the_same() -> None:
     for _ in range(50):
         message = made()
-        found: list[Any] = []
-        barrier = threading.Barrier(4)
-
-        def ask(n: int, message: Message = message, found: list[Any] = found, b: Any = barrier) -> None:
-            b.wait()
-            found.append(message.properties if n % 2 else vars(message)["properties"])
-
-        threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 4
+        found = asked_at_once(message)
         assert all(each is found[0] for each in found)
 
 
@@ -221,19 +227,7 @@ def test_threads_that_ask_for_properties_at_once_find_the_same() -> None:
     for bare in (True, False):
         for _ in range(50):
             message = Outgoing() if bare else Outgoing(properties={"a": 1})
-            found: list[Any] = []
-            barrier = threading.Barrier(4)
-
-            def ask(n: int, message: Outgoing = message, found: list[Any] = found, b: Any = barrier) -> None:
-                b.wait()
-                found.append(message.properties if n % 2 else vars(message)["properties"])
-
-            threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert len(found) == 4
+            found = asked_at_once(message)
             assert all(each is message.properties for each in found)
 
 
