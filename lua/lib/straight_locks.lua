@@ -51,7 +51,7 @@ function straight_locks.plan(ids, recs, olds, deadline, number)
     local lid, rec = ids[n], recs[n]
     local flag, at = rec and not olds[n] and byte(rec, 14), n * 2
     if flag == 104 then
-      local from = find(rec, "\3c", 15, true)
+      local from = find(rec, "\3c", 15, true)  -- record.member without its call, as in straight_sends
       last = last + 1
       named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. lid
     elseif flag ~= 48 then
