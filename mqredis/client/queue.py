@@ -58,7 +58,7 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        unit = None if transaction is None else unit_of(transaction)
+        unit = unit_of(transaction)
         operation = send.send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
@@ -125,7 +125,7 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
         is not transactional).
         """
-        unit = None if transaction is None else unit_of(transaction)
+        unit = unit_of(transaction)
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
@@ -263,7 +263,7 @@ class Queue:
         """
         settling = receive.settling(self._handle, settle)
         try:
-            locks = self._manager._run(
+            locks = self._run(
                 receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
             )
         finally:

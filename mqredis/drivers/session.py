@@ -95,7 +95,7 @@ class Session:
 
     def __init__(self, number: str) -> None:
         self.number = number
-        #: Slots that nobody uses. A driver looks here first: a call of ``take`` and one of ``give`` less for each call.
+        #: Slots that nobody uses.
         self.free: list[Slot] = []
         self._count = itertools.count()
 

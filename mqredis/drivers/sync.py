@@ -106,10 +106,7 @@ class Driver(Known):
         try:
             while (session := self.core.session) is None:
                 self.open()
-            try:
-                slot = session.free.pop()
-            except IndexError:
-                slot = session.take()
+            slot = session.take()
             run = slot.run or Run(slot)
             answer: Any
             try:
@@ -137,7 +134,7 @@ class Driver(Known):
                 given = run.slot
                 if given is slot:  # else the session is another, or an outcome is unknown
                     slot.run = run if run.deadline is None and not run.listening else None
-                given.session.free.append(given)
+                given.session.give(given)
                 if run.listening:
                     self._hub.board.listeners.discard(run)
         except BaseException:
