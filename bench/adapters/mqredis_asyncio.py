@@ -63,7 +63,7 @@ class MqredisAsyncio(AsyncPeer):
             while done < many:
                 held = await self.queue.lock_many(min(size, many - done), timeout=0, settle=held)
                 for locked in held:
-                    check(locked.message.body)
+                    check(locked.body)
                 done += len(held)
             if len(held) == 1:
                 await held[0].commit()
@@ -81,7 +81,7 @@ class MqredisAsyncio(AsyncPeer):
             while True:
                 held = await self.queue.lock_many(1, settle=held)
                 times.append(time.monotonic())
-                check(held[0].message.body)
+                check(held[0].body)
                 if len(times) == count:
                     enough.set()
 

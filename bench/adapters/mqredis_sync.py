@@ -64,7 +64,7 @@ class Mqredis(Peer):
         while done < count:
             held = self.queue.lock_many(min(size, count - done), timeout=0, settle=held)
             for locked in held:
-                check(locked.message.body)
+                check(locked.body)
             done += len(held)
         if len(held) == 1:
             held[0].commit()
@@ -79,7 +79,7 @@ class Mqredis(Peer):
         for _ in range(count):
             held = self.queue.lock_many(1, timeout=10, settle=held)
             times.append(time.monotonic())
-            check(held[0].message.body)
+            check(held[0].body)
         held[0].commit()
         return times
 

@@ -28,8 +28,6 @@ class LockedMessage(Locked):
     extend are the transaction's, and all raise TransactionSequence when it has ended.
     """
 
-    _queue: Queue
-
     @classmethod
     def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
         return cls._of_unit(queue, message, transaction._unit, time.monotonic())

@@ -6,12 +6,13 @@ import re
 import struct
 from binascii import unhexlify
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mqredis.codec.text import generated_id, read_identifier, time_at, token, unescape
 from mqredis.errors import InvariantBroken
 from mqredis.models import Acknowledge, Journal, Message, PropertyValue
-from mqredis.unvalidated import PENDING, defaults_of, lazy, new, put
+from mqredis.unvalidated import PENDING, defaults_of, new, put
 
 #: Here and below what may be missing is not given back either: looking for that takes a seventh of the whole.
 _N = rb"-?+\d{1,400}+"
@@ -42,6 +43,7 @@ _RECORD = (
     + rb")*+\0"
 )
 _SOUND = re.compile(_RECORD).match
+_MARK = b"\0"
 #: The same of many, one after the other without their bodies.
 _ALL_SOUND = re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})").fullmatch
@@ -56,6 +58,10 @@ _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 _COUNTED = {"delivery_count": 0, "abort_count": 1, "move_count": 2, "last_moved_at": 3}
 
 
+#: What came of a message, and is sound: its lookup id, its state, and the head and the body of its record.
+Sound = tuple[int, bytes, bytes | str, bytes]
+
+
 def decode(
     queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, taken: bool = False
 ) -> Message:
@@ -63,60 +69,82 @@ def decode(
 
     ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
     """
-    try:
-        sound = _SOUND(record)
-        counts = _counts.get(state) or _read(state)
-        if sound is None or counts is None:
-            raise ValueError("its state" if sound else "its record")
-        end = sound.end()
-        fields: dict[str, Any] = {
-            "lookup_id": int(lookup_id, 16),
-            "body": record[end:],
-            _HEAD: record[: end - 1].decode(),
-            PENDING: (_whole, _one, counts, bool(state), taken, incarnation, queue),
-        }
-    except (TypeError, ValueError) as error:
-        where = lookup_id[:16].decode("ascii", "backslashreplace")
-        raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
-    return lazy(Message, fields)
+    return made(queue, incarnation, _alone(queue, lookup_id, state, record), taken)
 
 
 def decode_each(
     queue: str, incarnation: str, raw: Sequence[tuple[bytes, bytes, bytes]], taken: bool = False
 ) -> list[Message]:
-    """As :func:`decode` makes each of them: what they have in common is made once, and looked at together."""
-    try:
-        return _together(queue, incarnation, raw, taken)
-    except _REFUSED:  # which of them is damaged shows where each is read by itself
-        return [decode(queue, incarnation, *one, taken) for one in raw]
+    """As :func:`decode` makes each of them."""
+    if len(raw) == 1:  # as mostly
+        return [made(queue, incarnation, _alone(queue, *raw[0]), taken)]
+    return made_each(queue, incarnation, sound(queue, raw), taken)
+
+
+def sound(queue: str, raw: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[Sound]:
+    """What a script answers of messages, looked at together: no message that is made of it can fail.
+
+    Raises InvariantBroken if any of it is damaged in any way.
+    """
+    if len(raw) == 1:
+        return (_alone(queue, *raw[0]),)
+    with suppress(*_REFUSED):  # which of them is damaged shows where each is looked at by itself
+        return _together(raw)
+    return [_alone(queue, *one) for one in raw]
 
 
 _REFUSED = (AttributeError, TypeError, ValueError, struct.error)
 
 
-def _together(
-    queue: str, incarnation: str, raw: Sequence[tuple[bytes, bytes, bytes]], taken: bool
-) -> list[Message]:
-    """Raises one of :data:`_REFUSED` where :func:`decode` would refuse any of them."""
+def _alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
+    try:
+        found = _SOUND(record)
+        if found is None or (state not in _counts and _read(state) is None):
+            raise ValueError("its state" if found else "its record")
+        end = found.end()
+        return int(lookup_id, 16), state, record[: end - 1].decode(), record[end:]
+    except (TypeError, ValueError) as error:
+        where = lookup_id[:16].decode("ascii", "backslashreplace")
+        raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
+
+
+def _together(raw: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[Sound]:
+    """Raises one of :data:`_REFUSED` where :func:`_alone` would refuse any of them."""
     ids, states, records = zip(*raw, strict=True)
-    parts = [record.partition(b"\0") for record in records]
+    heads, marks, bodies = zip(*[record.partition(_MARK) for record in records], strict=True)
     # No head has a NUL in it, so each is matched as it would be alone.
-    joint = b"\0".join([part[0] for part in parts]) + b"\0"
-    if _ALL_SOUND(joint) is None:
+    joint = _MARK.join(heads) + _MARK
+    if _ALL_SOUND(joint) is None or marks.count(_MARK) != len(marks):
         raise ValueError("a record")
     joint.decode()  # as sound as each of them, since no character goes on behind a NUL
-    numbers = struct.unpack(f">{len(ids)}Q", unhexlify(b"".join(ids)))
+    if None in map(_read, {*states}.difference(_counts)):
+        raise ValueError("a state")
+    return list(
+        zip(struct.unpack(f">{len(ids)}Q", unhexlify(b"".join(ids))), states, heads, bodies, strict=True)
+    )
+
+
+def made(queue: str, incarnation: str, found: Sound, taken: bool = False) -> Message:
+    """The message that came as this."""
+    lookup_id, state, head, body = found
+    fields: dict[str, Any] = {"lookup_id": lookup_id, "body": body, _HEAD: head}
+    counts = _counts.get(state) or _read(state)
+    fields[PENDING] = _whole, _one, counts, bool(state), taken, incarnation, queue
+    put(message := new(Message), fields)  # as ``lazy``, without its call
+    return message
+
+
+def made_each(queue: str, incarnation: str, found: Sequence[Sound], taken: bool = False) -> list[Message]:
+    """As :func:`made` makes each of them: what they have in common is made once."""
+    if len(found) == 1:  # as mostly
+        return [made(queue, incarnation, found[0], taken)]
     messages: list[Message] = []
     shared: dict[str, Any] = {}
     last: bytes | None = None
-    for state, lookup_id, (head, mark, body) in zip(states, numbers, parts, strict=True):
-        if not mark:
-            raise ValueError("a record without an end")
+    for lookup_id, state, head, body in found:
         if state != last:
-            counts = _counts.get(state) or _read(state)
-            if counts is None:
-                raise ValueError("a state")
             shared = {"lookup_id": 0, "body": b"", _HEAD: ""}
+            counts = _counts.get(state) or _read(state)
             shared[PENDING] = _whole, _one, counts, bool(state), taken, incarnation, queue
             last = state
         fields = shared.copy()  # takes less than a dict of four does

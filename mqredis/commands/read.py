@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from struct import unpack
@@ -27,19 +27,31 @@ Settlement = tuple[str, str, str]
 Lost = tuple[str, str]
 
 
-@dataclass(slots=True)
 class Found:
     """What a read answers. No ``messages`` and a ``ticket``: nothing is there, ``due_ms`` tells the next timer."""
 
-    messages: list[Raw] = field(default_factory=list)
-    fence: str = ""
-    deadline_ms: int = 0
-    now_ms: int = 0
-    ticket: str = ""
-    due_ms: int = -1
+    # Of most reads only what is given has to be set.
+    ticket = ""
+    due_ms = -1
     #: Not everything was looked at yet: the search goes on behind this id.
-    place: str = ""
-    lost: list[Lost] = field(default_factory=list)
+    place = ""
+    lost: Sequence[Lost] = ()
+
+    def __init__(
+        self, messages: Sequence[Raw] = (), fence: str = "", deadline: bytes | int = 0, now_ms: int = 0
+    ) -> None:
+        self.messages = messages
+        self.fence = fence
+        #: When the lease lapses, on the server's clock in ms; as the script spells it.
+        self.deadline = deadline
+        self.now_ms = now_ms
+
+    @classmethod
+    def vain(cls, ticket: str = "", due_ms: int = -1, place: str = "", lost: Sequence[Lost] = ()) -> Found:
+        """The answer of a read that has found nothing."""
+        found = cls()
+        found.ticket, found.due_ms, found.place, found.lost = ticket, due_ms, place, lost
+        return found
 
 
 @dataclass(slots=True)
@@ -95,15 +107,18 @@ def _parse_receive(status: int, payload: Payload) -> Found:
             check(status)
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
-        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place, lost=lost)
+        return Found.vain(text(payload[0]), number(payload[1]), place, lost)
+    if payload[1] and not payload[1].isdigit():
+        raise ValueError("no deadline")
     if len(payload) == 7 and payload[3] == _NONE_LOST and len(payload[4]) == 16 and b"," not in payload[5]:
         # One message, as mostly.
-        found: list[Raw] = [(joined(payload[4]), payload[5], payload[6])]
-        lost = []
-    else:
-        lost, stop = _lost(payload, 3)
-        found = _messages(payload, stop)
-    return Found(found, payload[0].decode(), int(payload[1] or 0), int(payload[2]), "", -1, "", lost)
+        one = joined(payload[4]), payload[5], payload[6]
+        return Found((one,), payload[0].decode(), payload[1], int(payload[2]))
+    lost, stop = _lost(payload, 3)
+    found = Found(_messages(payload, stop), payload[0].decode(), payload[1], int(payload[2]))
+    if lost:
+        found.lost = lost
+    return found
 
 
 def _parse_lookup(status: int, payload: Payload) -> Found:
@@ -156,7 +171,7 @@ def settles(args: Sequence[Arg]) -> bool:
 def _parse_peek(status: int, payload: Payload) -> Found:
     if status in IN_VAIN:
         place = text(payload[2]) if status == Status.CONTINUE else ""
-        return Found(ticket=text(payload[0]), due_ms=number(payload[1]), place=place)
+        return Found.vain(text(payload[0]), number(payload[1]), place)
     check(status)
     return Found(messages=_messages(payload, 1), now_ms=number(payload[0]))
 

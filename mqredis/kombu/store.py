@@ -242,7 +242,7 @@ class Locks:
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
         """The same for messages of one or more queues, in batches."""
         for queue in {lock._queue for lock in locks}:
-            own = [(action, k.fence, k._key) for k in locks if k._queue is queue]
+            own = receive.ends(action, locks, queue)
             for start in range(0, len(own), _BATCH):
                 operation = receive.settle(queue._handle, own[start : start + _BATCH])
                 try:

@@ -178,7 +178,7 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
     return _whole(browsing, handle.context.messages(handle.path, found, taken=unit is None))
 
 
-def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[list[Raw]]:
+def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[Sequence[Raw]]:
     """What is under the cursor: all of it, or MessageAlreadyReceived."""
     handle = browsing.handle
     if not browsing.under:

@@ -75,12 +75,7 @@ class Context:
 
     def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
-        if len(raw) == 1:  # as most often
-            ((lookup_id, state, record),) = raw
-            messages = [codec.decode(path, self.incarnation, lookup_id, state, record, taken)]
-        else:
-            messages = codec.decode_each(path, self.incarnation, raw, taken) if raw else []
-        return messages if self.sealer is None else self._opened(self.sealer, messages)
+        return self.unsealed(codec.decode_each(path, self.incarnation, raw, taken))
 
     def sealed(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """The fields of a message as it is sent."""
@@ -92,7 +87,11 @@ class Context:
             )
         return {**fields, "body": self.sealer.seal(fields.get("body", b""), self.keys.manager.encode())}
 
-    def _opened(self, sealer: Sealer, messages: list[Message]) -> list[Message]:
+    def unsealed(self, messages: list[Message]) -> list[Message]:
+        """The messages with their seals off."""
+        sealer = self.sealer
+        if sealer is None:
+            return messages
         opened, broken = [], ""
         for message in messages:
             try:

@@ -76,7 +76,7 @@ def lock(
     if len(locks.messages) > 1:
         handle.parts[first] = tuple(raw[0].decode() for raw in answer.messages)
     if Grouping.COMPLETE_MESSAGE in found.grouping:
-        locks.messages = [matching.joined(locks.messages)]
+        locks.made = [matching.joined(locks.messages)]
     return locks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mqredis import codec
 from mqredis.models import Message
 from mqredis.operations import receive
 from mqredis.operations.context import UnitOfWork
@@ -12,46 +13,76 @@ from mqredis.operations.transaction import settle_in
 from mqredis.steps import Operation
 
 
+class _Made:
+    """Makes the message of a lock that is asked for it. One that is there is read past this: nothing is set here."""
+
+    def __get__(self, lock: Any, _: object = None) -> Any:
+        if lock is None:
+            return self
+        handle = lock._grant.handle
+        message = codec.made(handle.address.path, handle.context.incarnation, lock._found)
+        return vars(lock).setdefault("message", message)  # threads that ask at once find the same
+
+
 class Locked:
     """A message, its grant, and how it ends; the faces add what runs that."""
 
-    _queue: Any
-    _until: float
-    _key: str
+    #: Lookup id of the message.
+    lookup_id: int
+    #: Body of the message.
+    body: bytes
     #: The message itself.
-    message: Message
-    #: Number of this grant; a later grant of the same message has a greater one.
-    fence: str
-    _unit: UnitOfWork | None
-    _settled: bool
+    message: Message = _Made()  # type: ignore[assignment]
+
+    _grant: Locks
+    _key: str
+    _found: codec.Sound
+    # Set where it is not so.
+    _until: float | None = None
+    _settled = False
 
     @classmethod
     def _each(cls, queue: object, locks: Locks, unit: UnitOfWork | None = None) -> list[Self]:
         """What one call has locked."""
-        fence, until = locks.fence, locks.until
-        found: list[Self] = []
-        for message, key in zip(locks.messages, locks.keys):  # noqa: B905 - of joined segments the first one's key
-            lock = cls()  # an __init__ would take as much again
-            lock._queue = queue
-            lock._until = until
-            lock._key = key
-            lock.message = message
-            lock.fence = fence
-            lock._unit = unit
-            lock._settled = False
-            found.append(lock)
-        return found
+        locks.queue, locks.unit = queue, unit
+        each: list[Self] = []
+        if locks.made is None:
+            for key, found in zip(locks.keys, locks.found, strict=True):
+                lock = cls()  # an __init__ would take as much again
+                lock._grant = locks
+                lock._key = key
+                lock._found = found
+                lock.lookup_id, _, _, lock.body = found
+                each.append(lock)
+        else:
+            for key, message in zip(locks.keys, locks.made):  # noqa: B905 - of joined segments the first one's key
+                lock = cls()
+                lock._grant = locks
+                lock._key = key
+                lock.message = message
+                lock.lookup_id, lock.body = message.lookup_id, message.body
+                each.append(lock)
+            locks.made = None
+        locks.keys = locks.found = ()  # whoever keeps one lock does not keep the bodies of all
+        return each
 
     @classmethod
-    def _of_unit(cls, queue: object, message: Message, unit: UnitOfWork, now: float) -> Self:
+    def _of_unit(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
         """A message that was taken in a transaction."""
-        until = now + unit.lease_ms / 1000
-        return cls._each(queue, Locks([message], unit.fence, until, [f"{message.lookup_id:016x}"]), unit)[0]
+        locks = Locks(queue._handle, (), [f"{message.lookup_id:016x}"], unit.fence, now, (unit.lease_ms, 0))
+        locks.made = [message]
+        return cls._each(queue, locks, unit)[0]
+
+    @property
+    def fence(self) -> str:
+        """Number of this grant; a later grant of the same message has a greater one."""
+        return self._grant.fence
 
     @property
     def expires_at(self) -> float:
         """When the lease lapses, on the clock of ``time.monotonic()``."""
-        return self._until
+        until = self._until
+        return self._grant.until if until is None else until
 
     @property
     def settled(self) -> bool:
@@ -59,17 +90,15 @@ class Locked:
         return self._settled
 
     @property
-    def body(self) -> bytes:
-        """Body of the message."""
-        return self.message.body
+    def _queue(self) -> Any:
+        return self._grant.queue
 
     @property
-    def lookup_id(self) -> int:
-        """Lookup id of the message."""
-        return self.message.lookup_id
+    def _unit(self) -> UnitOfWork | None:
+        return self._grant.unit
 
     def _operation(self, action: str, lease: float | None) -> Operation[float]:
-        handle = self._queue._handle
+        handle = self._grant.handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
         return receive.settle_one(handle, (action, self.fence, self._key), lease)

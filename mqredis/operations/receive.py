@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any
 
+from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands.common import OK
 from mqredis.commands.read import Found, Lost, Settlement, Waiter
 from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
 from mqredis.models import Match, Message
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, handle_of, lease_of, owner_of
+from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.wait import Look, first, until_found
@@ -21,15 +23,56 @@ from mqredis.status import Status
 from mqredis.steps import NOW, Call, Operation, Payload, understand
 
 
-@dataclass(slots=True)
 class Locks:
-    """Messages locked by one call: they share fence and lease. ``until`` is on the driver's monotonic clock; ``keys``
-    are the lookup ids as the scripts spell them."""
+    """Messages locked by one call, and what they share: the fence and the lease."""
 
-    messages: list[Message]
-    fence: str
-    until: float
-    keys: list[str]
+    #: The messages, once they were made: of sealed ones and of joined ones that is at once.
+    made: list[Message] | None = None
+    #: The face's queue, and the transaction that ends the locks.
+    queue: Any = None
+    unit: UnitOfWork | None = None
+    _until: float | None = None
+
+    def __init__(
+        self,
+        handle: Handle,
+        found: Sequence[codec.Sound],
+        keys: Sequence[str],
+        fence: str,
+        now: float,
+        lease: tuple[bytes | int, int],
+    ) -> None:
+        self.handle = handle
+        #: What came of each message, and its lookup id as the scripts spell it.
+        self.found = found
+        self.keys = keys
+        self.fence = fence
+        #: When the call was answered, on the driver's monotonic clock.
+        self.now = now
+        #: When the lease lapses, and when that was said, on the server's clock in ms.
+        self.lease = lease
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages."""
+        return self.whole().made or []
+
+    def whole(self) -> Locks:
+        """The same with its messages made, which is quicker together than one by one when each is asked for."""
+        if self.made is None:
+            context = self.handle.context
+            messages = codec.made_each(self.handle.address.path, context.incarnation, self.found)
+            self.made = messages if context.sealer is None else context.unsealed(messages)
+        return self
+
+    @property
+    def until(self) -> float:
+        """When the lease lapses, on the driver's monotonic clock."""
+        until = self._until
+        if until is None:
+            deadline, now = self.lease
+            until = self._until = self.now + (int(deadline) - now) / 1000
+        return until
 
 
 @dataclass(slots=True)
@@ -81,31 +124,32 @@ def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     known: object = None
     for lock in locks if type(locks) is list else checks.several(locks, "settle"):
         try:
-            if lock._queue is not known or lock._unit is not None:
-                known = _queue_of(lock, handle)
-            settlements.append(("c", lock.fence, lock._key))
+            grant = lock._grant
+            if grant is not known:
+                known = _ours(lock, grant, handle)
+            settlements.append(("c", grant.fence, lock._key))
         except AttributeError:
             raise _foreign(lock, handle) from None
     return Settling(settlements)
 
 
-def _queue_of(lock: Any, handle: Handle) -> object:
-    """The queue of a lock. Raises InvalidArgument if it is another one, or if the lock ends with a transaction."""
-    owner: object = lock._queue
-    if getattr(owner, "_handle", None) is not handle and not _beside(owner, handle):
+def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
+    """What ends those of these locks that are of this queue."""
+    return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
+
+
+def _ours(lock: object, grant: Any, handle: Handle) -> object:
+    """What these locks share. Raises InvalidArgument if it is of another queue, or if they end with a transaction."""
+    if grant.handle is not handle and grant.handle.address.path != handle.path:
         raise _foreign(lock, handle)
-    if lock._unit is not None:
+    if grant.unit is not None:
         raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
-    return owner
+    known: object = grant
+    return known
 
 
 def _foreign(lock: object, handle: Handle) -> InvalidArgument:
     return InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
-
-
-def _beside(owner: object, handle: Handle) -> bool:
-    """Is it another handle of the same queue?"""
-    return owner is not None and handle_of(owner).address.path == handle.path
 
 
 def settled(settling: Settling, locks: Sequence[Any]) -> None:
@@ -245,15 +289,16 @@ def locked(handle: Handle, found: Found) -> Operation[Locks]:
 
 def noted(handle: Handle, found: Found, now: float) -> Locks:
     """Note what was locked, so that closing the handle can give it back."""
-    until = now + (found.deadline_ms - found.now_ms) / 1000
-    fence = found.fence
-    if len(found.messages) == 1:
-        keys = [found.messages[0][0].decode()]
+    fence, raw = found.fence, found.messages
+    if len(raw) == 1:
+        keys = [raw[0][0].decode()]
         handle.locks[keys[0]] = fence
     else:
-        keys = b" ".join([raw[0] for raw in found.messages]).decode().split(" ")
+        keys = b" ".join([one[0] for one in raw]).decode().split(" ")
         handle.locks.update(dict.fromkeys(keys, fence))
-    return Locks(handle.context.messages(handle.address.path, found.messages), fence, until, keys)
+    sound = codec.sound(handle.address.path, raw)
+    locks = Locks(handle, sound, keys, fence, now, (found.deadline, found.now_ms))
+    return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken
 
 
 def settle(
@@ -272,6 +317,12 @@ def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
     """These locks need not be given back when the handle is closed."""
     locks, parts, getting = handle.locks, handle.parts, handle.getting
     plain = not parts and not getting.log
+    if plain and len(settlements) > 1:
+        actions, fences, keys = zip(*settlements, strict=True)
+        if "x" not in actions and (*map(locks.get, keys),) == fences:  # all of them, without a turn for each
+            for _ in map(locks.pop, keys, repeat(None)):
+                pass
+            return
     for action, fence, lookup_id in settlements:
         if action != "x" and locks.get(lookup_id) == fence:
             del locks[lookup_id]

@@ -24,7 +24,7 @@ from mqredis.errors import (
 )
 from mqredis.models import Message
 from mqredis.operations import several
-from mqredis.operations.receive import Settling, settle
+from mqredis.operations.receive import Settling, ends, settle
 from mqredis.steps import Operation
 from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer
@@ -88,7 +88,7 @@ class Loop:
 
     def _commit(self, done: list[LockedMessage]) -> None:
         for queue in self.queues:
-            own = [("c", lock.fence, lock._key) for lock in done if lock._queue is queue]
+            own = ends("c", done, queue)
             while own:
                 some, own = own[: read.BATCH], own[read.BATCH :]
                 operation = settle(queue._handle, some)
@@ -112,9 +112,7 @@ class Loop:
     def _turn_with_locks(self, timeout: float | None) -> bool:
         consumer = self.consumer
         done, self._done = self._done, []
-        settling = [
-            Settling([("c", d.fence, d._key) for d in done if d._queue is queue]) for queue in self.queues
-        ]
+        settling = [Settling(ends("c", done, queue)) for queue in self.queues]
         handles = [queue._handle for queue in self.queues]
         operation = several.lock(
             handles,
@@ -136,7 +134,7 @@ class Loop:
                     self._done += [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
         queue = self.queues[at]
-        locks = queue._locked(found)
+        locks = queue._locked(found.whole())
         if self.ahead.most > 1:
             self.ahead.run(
                 queue,

@@ -124,12 +124,14 @@ def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
     with qm.open("q") as queue:
         queue.send(b"x")
         message = queue.receive(0)
+        locks = Locks(queue._handle, (), ["0" * 16], "1", 0.0, (0, 0))
     when = datetime.now(UTC) + timedelta(seconds=late)
     message = message.model_copy(update={"arrived_at": when, "delivery_count": deliveries})
+    locks.made = [message]
     result = {
         "messages": [message],
         "one": message,
-        "place and locks": (1, Locks([message], "1", 0.0, ["0" * 16])),
+        "place and locks": (1, locks),
     }[shape]
     run(meter, qm, [(Now(), 0.0), (CALL, (0, [])), (WAIT, how), (CALL, (0, []))], result)
     assert wakes(meter) == counted

@@ -85,7 +85,10 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
                 answer = "k" if type(step) is Listen else Woken.RUNG
                 assert type(step) in (Listen, Wait)
     except StopIteration as stop:
-        log.append(stop.value)
+        found = stop.value
+        if type(found) is receive.Locks:
+            found = found.messages, found.keys, found.fence, found.until
+        log.append(found)
     except MqError as error:
         log.append((type(error), str(error)))
     return log

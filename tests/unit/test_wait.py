@@ -81,7 +81,7 @@ class Queues:
 
 
 def nothing(_name: str, number: int) -> Found:
-    return Found(ticket=f"t{number}:rest") if number else Found()
+    return Found.vain(f"t{number}:rest") if number else Found()
 
 
 MESSAGE = Found(messages=[(b"1", b"", b"")])
@@ -114,7 +114,7 @@ def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
 
 
 def test_the_first_look_at_each_of_several_serves_what_is_due() -> None:
-    due = Found(due_ms=0)
+    due = Found.vain(due_ms=0)
     answers = iter([due, due, MESSAGE])
     queues = Queues(lambda _name, _number: next(answers))
     assert queues.run(until_any(queues.readers, "D", 0)) == (0, MESSAGE)

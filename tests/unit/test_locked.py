@@ -1,0 +1,110 @@
+"""A lock has its message made when that is asked for; nobody sees a difference."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from mqredis import codec
+from mqredis.client.locked import LockedMessage
+from mqredis.commands.common import Address
+from mqredis.commands.read import Found
+from mqredis.errors import InvariantBroken
+from mqredis.keys import ManagerKeys
+from mqredis.models import Access, Message, Share
+from mqredis.operations.context import Context, Handle
+from mqredis.operations.receive import ends, noted
+from mqredis.settings import Settings
+
+CONTEXT = Context(ManagerKeys("m"), Settings(), incarnation="life")
+RAW = [
+    (b"04000000000000a%x" % n, b"%d 0 0 0" % (n + 1), b"1795422666290h\x01a\x02i%d\x03csc-%d\0%d" % (n, n, n))
+    for n in range(3)
+]
+
+
+class Queue:
+    """What a lock asks of the face's queue."""
+
+    def __init__(self) -> None:
+        self._handle = Handle(
+            CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000
+        )
+
+
+def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
+    queue = queue or Queue()
+    found = Found(raw, "7", b"1000500", 1_000_000)
+    return LockedMessage._each(queue, noted(queue._handle, found, 100.0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_there_at_once_is_what_the_message_has(count: int) -> None:
+    for lock, raw in zip(locked(RAW[:count]), RAW, strict=False):
+        expected = codec.decode("q", "life", *raw)
+        before = lock.body, lock.lookup_id
+        assert before == (expected.body, expected.lookup_id)
+        assert "message" not in vars(lock)
+        assert lock.message == expected
+        assert lock.message is lock.message
+        assert (lock.body, lock.lookup_id) == before
+        assert (lock.fence, lock.expires_at, lock.settled) == ("7", 100.5, False)
+
+
+def test_messages_made_together_are_the_same() -> None:
+    queue: Any = Queue()
+    locks = noted(queue._handle, Found(RAW, "7", b"1000500", 1_000_000), 100.0)
+    messages = locks.whole().messages
+    assert messages == [codec.decode("q", "life", *raw) for raw in RAW]
+    each = LockedMessage._each(queue, locks)
+    assert all(lock.message is message for lock, message in zip(each, messages, strict=True))
+    assert [(lock.body, lock.lookup_id) for lock in each] == [(m.body, m.lookup_id) for m in messages]
+
+
+def test_damage_is_told_before_anybody_has_a_lock() -> None:
+    damaged = (RAW[1][0], RAW[1][1], b"no record")
+    for raw in ([damaged], [RAW[0], damaged, RAW[2]]):
+        queue: Any = Queue()
+        with pytest.raises(InvariantBroken, match="04000000000000a1 of queue 'q' is damaged"):
+            locked(raw, queue)
+        assert [*queue._handle.locks] == [one[0].decode() for one in raw]  # to be given back
+
+
+def test_threads_that_ask_at_once_find_the_same() -> None:
+    for _ in range(50):
+        (lock,) = locked(RAW[:1])
+        found: list[Message] = []
+        barrier = threading.Barrier(4)
+
+        def ask(lock: LockedMessage = lock, found: list[Message] = found, b: Any = barrier) -> None:
+            b.wait()
+            found.append(lock.message)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 4
+        assert all(each is found[0] for each in found)
+
+
+def test_one_lock_keeps_no_other_in_memory() -> None:
+    first, *others = locked(RAW)
+    gone = [weakref.ref(lock) for lock in others]
+    del others
+    gc.collect()
+    assert [lock() for lock in gone] == [None, None]
+    # Nor what the others were made of.
+    assert (first._grant.found, first._grant.keys, first._grant.made) == ((), (), None)
+
+
+def test_the_ends_of_locks_are_told_by_queue() -> None:
+    one, other = Queue(), Queue()
+    mixed = [*locked(RAW[:2], one), *locked(RAW[2:], other)]
+    assert ends("a", mixed, one) == [("a", "7", raw[0].decode()) for raw in RAW[:2]]
+    assert ends("c", mixed, other) == [("c", "7", RAW[2][0].decode())]
