@@ -152,10 +152,10 @@ class Take(Step):
             if self.mode == "take":
                 world.ledger.take(lid, found.now_ms)
             elif self.mode == "lock":
-                world.ledger.hold(lid, found.fence, found.deadline_ms, found.now_ms)
+                world.ledger.hold(lid, found.fence, int(found.deadline), found.now_ms)
             else:
                 unit = world.ledger.unit(self.unit, found.fence)
-                world.ledger.hold(lid, unit.name, found.deadline_ms, found.now_ms)
+                world.ledger.hold(lid, unit.name, int(found.deadline), found.now_ms)
                 unit.received.append(lid)
             if number and lid <= found.messages[number - 1][0].decode():
                 raise Broken("messages came out of order")
