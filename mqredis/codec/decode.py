@@ -36,7 +36,7 @@ _PROPERTIES = (
 _RECORD = (
     rb"\d{13}[0-9a-v]"
     + _PROPERTIES
-    + rb"(?:\x03~?(?:"
+    + rb"(?:\x03~?+(?:"
     + rb"|".join(_SYSTEM)
     + rb")"
     + _PROPERTIES

@@ -142,9 +142,12 @@ def receive(
     cursor: str = "",
     waiter: Waiter | None = None,
     match: bytes = b"",
-    settle: Sequence[Settlement] = (),
+    settle: Sequence[str] = (),
 ) -> Call[Found]:
-    """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages."""
+    """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages.
+
+    ``settle``: what is settled on the way, in :func:`runs`.
+    """
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
     many = "1" if count == 1 else str(count)
     args: tuple[Arg, ...]
@@ -152,17 +155,10 @@ def receive(
     if not settle:
         args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, "0")
         fixed, ending = (3, 5) if owner else (10, 0)
-    elif len(settle) == 1:  # most settle the last, with a commit
-        action, fence, key = settle[0]
-        args = (
-            queue.generation, mode, many, owner, grant, cursor, member, ticket, match, "1", action, fence, key
-        )  # fmt: skip
-        fixed = 11 if action == "c" else 9
     else:
-        settled = runs(settle)
-        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match)
-        args += (str(len(settled) // 3), *settled)
-        fixed = 11 if len(settled) == 3 and settled[0] == "c" else 9
+        each = "1" if len(settle) == 3 else str(len(settle) // 3)
+        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, each, *settle)
+        fixed = 11 if each == "1" and settle[0] == "c" else 9  # most settle the last, with a commit
     if cursor or member or match:
         fixed = ending = 0
     return Call("receive", queue.call, args, _parse_receive, True, fixed, ending)

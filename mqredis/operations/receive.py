@@ -77,15 +77,33 @@ class Locks:
 
 @dataclass(slots=True)
 class Settling:
-    """Earlier locks that a call settles on its way: ``done`` once the script has, but for those in ``lost``."""
+    """Earlier locks that a call commits on its way, by their fences and ids.
 
-    settlements: Sequence[Settlement]
+    ``done`` once the script has, but for those in ``lost``.
+    """
+
+    fences: Sequence[str] = ()
+    keys: Sequence[str] = ()
     done: int = 0
     lost: frozenset[str] = frozenset()
 
-    def pending(self) -> Sequence[Settlement]:
-        """Those that are still to be settled."""
-        return self.settlements[self.done :] if self.done else self.settlements
+    def pending(self) -> int:
+        """How many are still to be committed."""
+        return len(self.keys) - self.done
+
+    def whole(self, handle: Handle) -> None:
+        """With every segment of the messages that were joined."""
+        every = whole(handle, [*zip(repeat("c"), self.fences, self.keys)])
+        self.fences, self.keys = [fence for _, fence, _ in every], [key for _, _, key in every]
+
+    def runs(self) -> Sequence[str]:
+        """Those that are pending, as the scripts take them (:func:`mqredis.commands.read.runs`)."""
+        fences, keys = self.fences, self.keys
+        if self.done:
+            fences, keys = fences[self.done :], keys[self.done :]
+        if fences.count(fences[0]) == len(keys):  # as of what was locked together
+            return "c", fences[0], "".join(keys)
+        return read.runs([*zip(repeat("c"), fences, keys)])
 
     def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
         """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
@@ -106,31 +124,46 @@ class Settling:
 
     def settle(self, handle: Handle) -> Operation[None]:
         """Settle as many as one call takes."""
-        batch = self.pending()[: read.BATCH]
+        stop = self.done + read.BATCH
+        batch = [*zip(repeat("c"), self.fences[self.done : stop], self.keys[self.done : stop])]
         settled = yield from settle(handle, batch)
         self.take(handle, len(batch), settled.lost)
 
     def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
         """The next ``count`` are settled, but for those that were lost."""
-        _forget(handle, self.settlements[self.done : self.done + count])
-        self.done += count
+        locks, stop = handle.locks, self.done + count
+        fences, keys = self.fences, self.keys
+        if count < len(keys):
+            fences, keys = fences[self.done : stop], keys[self.done : stop]
+        if count == 1:
+            _forget(handle, "c", fences[0], keys[0])
+        elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
+            locks.clear()  # all that are held, in their order, as mostly
+        else:
+            for fence, key in zip(fences, keys, strict=True):
+                _forget(handle, "c", fence, key)
+        self.done = stop
         if lost:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
 
 
 def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
     """The commits of these locks, which must be of the same queue."""
-    settlements: list[Settlement] = []
+    fences: list[str] = []
+    keys: list[str] = []
     known: object = None
+    fence = ""
     for lock in locks if type(locks) is list else checks.several(locks, "settle"):
         try:
             grant = lock._grant
             if grant is not known:
                 known = _ours(lock, grant, handle)
-            settlements.append(("c", grant.fence, lock._key))
+                fence = grant.fence
+            keys.append(lock._key)
+            fences.append(fence)
         except AttributeError:
             raise _foreign(lock, handle) from None
-    return Settling(settlements)
+    return Settling(fences, keys)
 
 
 def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
@@ -199,12 +232,12 @@ def _look(
     place: str = "",
 ) -> Call[Found]:
     owner, grant = owner_of(handle, unit) if unit else ("", "")
-    pending = earlier.pending() if earlier else ()
+    runs = earlier.runs() if earlier and earlier.pending() else ()
     # By place: names cost Python a search each.
     call = read.receive(
-        handle.address, mode, count, owner, grant or lease, at(place), waiter or idle, match, pending
+        handle.address, mode, count, owner, grant or lease, at(place), waiter or idle, match, runs
     )
-    return earlier.along(handle, call, len(pending)) if pending and earlier else call
+    return earlier.along(handle, call, earlier.pending()) if runs and earlier else call
 
 
 def receive(
@@ -255,23 +288,23 @@ def lock(
     count = checks.count(count, "max", read.BATCH)
     lease_ms = handle.context.lease if lease is None else str(lease_of(handle.context, lease))
     wanted = text_of(handle, match, selector, timeout)
-    earlier = settling or Settling(())
+    earlier = settling or Settling()
     if handle.parts:
-        earlier.settlements = whole(handle, earlier.settlements)
-    while len(earlier.settlements) - earlier.done > read.BATCH:
+        earlier.whole(handle)
+    while (pending := earlier.pending()) > read.BATCH:
         yield from earlier.settle(handle)
 
     found = None
     if first(handle, timeout, tag):
-        pending = earlier.pending()
-        call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, pending)
+        runs = earlier.runs() if pending else ()
+        call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
         status, payload = yield call
         if status == OK:
             found = understand(call, status, payload)
         else:
             found = yield from reach(handle.address, call, (status, payload))
         if pending:
-            earlier.take(handle, len(pending), found.lost)
+            earlier.take(handle, pending, found.lost)
     if found is None or not found.messages:
         look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
         found = yield from until_found(
@@ -309,30 +342,23 @@ def settle(
         settlements = whole(handle, settlements)
     call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from reach(handle.address, call)
-    _forget(handle, settlements)
+    for action, fence, key in settlements:
+        if action != "x":
+            _forget(handle, action, fence, key)
     return settled
 
 
-def _forget(handle: Handle, settlements: Sequence[Settlement]) -> None:
-    """These locks need not be given back when the handle is closed."""
-    locks, parts, getting = handle.locks, handle.parts, handle.getting
-    plain = not parts and not getting.log
-    if plain and len(settlements) > 1:
-        actions, fences, keys = zip(*settlements, strict=True)
-        if "x" not in actions and (*map(locks.get, keys),) == fences:  # all of them, without a turn for each
-            for _ in map(locks.pop, keys, repeat(None)):
-                pass
-            return
-    for action, fence, lookup_id in settlements:
-        if action != "x" and locks.get(lookup_id) == fence:
-            del locks[lookup_id]
-            if plain:
-                continue
-            parts.pop(lookup_id, None)
+def _forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
+    """This lock need not be given back when the handle is closed."""
+    locks = handle.locks
+    if locks.get(lookup_id) == fence:
+        del locks[lookup_id]
+        if handle.parts or handle.getting.log:
+            handle.parts.pop(lookup_id, None)
             if action == "a":
-                getting.back((lookup_id, fence))
+                handle.getting.back((lookup_id, fence))
             else:
-                getting.settle((lookup_id, fence))
+                handle.getting.settle((lookup_id, fence))
 
 
 def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:

@@ -34,9 +34,9 @@ def lock(
     counts = [count] * len(handles) if isinstance(count, int) else list(count)
     counts = [checks.count(each, "max", read.BATCH) for each in counts]
     lease_ms = str(lease_of(handles[0].context, lease))
-    earlier = settling or [Settling(()) for _ in handles]
+    earlier = settling or [Settling() for _ in handles]
     for n, handle in enumerate(handles):
-        while len(earlier[n].pending()) > read.BATCH:
+        while earlier[n].pending() > read.BATCH:
             yield from earlier[n].settle(handle)
     readers = [
         Reader(

@@ -24,7 +24,7 @@ from mqredis.errors import (
 )
 from mqredis.models import Message
 from mqredis.operations import several
-from mqredis.operations.receive import Settling, ends, settle
+from mqredis.operations.receive import ends, settle, settling
 from mqredis.steps import Operation
 from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer
@@ -112,25 +112,27 @@ class Loop:
     def _turn_with_locks(self, timeout: float | None) -> bool:
         consumer = self.consumer
         done, self._done = self._done, []
-        settling = [Settling(ends("c", done, queue)) for queue in self.queues]
+        earlier = [
+            settling(queue._handle, [d for d in done if d._grant.queue is queue]) for queue in self.queues
+        ]
         handles = [queue._handle for queue in self.queues]
         operation = several.lock(
             handles,
             consumer.batch if consumer.payload.many else self.ahead.count,
             timeout,
             self.lease,
-            settling,
+            earlier,
             (self.running.scope,),
             self.running.stopping.is_set,
         )
         try:
             at, found = self._read(operation)
         finally:
-            for group in settling:
+            for group in earlier:
                 if group.lost:
                     self._all_lost((lookup_id, "") for lookup_id in group.lost)
-                if group.done < len(group.settlements):
-                    unsettled = {key for _, _, key in group.settlements[group.done :]}
+                if group.pending():
+                    unsettled = {*group.keys[group.done :]}
                     self._done += [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
         queue = self.queues[at]

@@ -169,7 +169,11 @@ def test_a_refused_call_has_settled_nothing(qm):
     settle = [("c", held.fence, f"{held.lookup_id:016x}")]
     with pytest.raises(mqredis.MatchOptionsError):
         qm._run(
-            perform(read.receive(queue._handle.address, "lock", grant="9000", match=wanted, settle=settle))
+            perform(
+                read.receive(
+                    queue._handle.address, "lock", grant="9000", match=wanted, settle=read.runs(settle)
+                )
+            )
         )
     held.abort()
     assert [m.body for m in queue.browse()] == [b"held", b"1", b"2"]
@@ -185,7 +189,7 @@ def test_what_is_settled_on_the_way_refuses_nothing_any_more(qm):
         "lock",
         grant="9000",
         match=wanted,
-        settle=[("a", held.fence, f"{held.lookup_id:016x}")],
+        settle=["a", held.fence, f"{held.lookup_id:016x}"],
     )
     assert not qm._run(perform(call)).messages
     assert [m.body for m in queue.browse()] == [b"1", b"2"]

@@ -160,7 +160,7 @@ class Short:
         assert reply[0] == 0
         waiter.ticket = ""
         settle = [("c", *self.locks(reply)[0])]
-        assert self.both(look(settle=settle), *self.token("1.1"))[0] == Status.WAITING
+        assert self.both(look(settle=read.runs(settle)), *self.token("1.1"))[0] == Status.WAITING
         self.both(send.send(address, [message]), *self.token("1.2"))
         assert self.both(read.leave(address, waiter.member), *self.token("1.1"))[0] == 0
         self.both(read.receive(address, "take"), *self.token("1.2"))
@@ -175,7 +175,7 @@ class Short:
             self.both(send.send(address, batch), *self.token())
             self.same()
             settle = [("c", *lock) for lock in held]
-            call = read.receive(address, "lock", len(batch), grant="30000", settle=settle)
+            call = read.receive(address, "lock", len(batch), grant="30000", settle=read.runs(settle))
             held = self.locks(self.both(call, *self.token()))
             # Those that are more than a reply takes go the long way, which decides how many there are.
             assert len(held) == (254 if batch[0] is large else len(batch))

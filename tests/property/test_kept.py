@@ -90,7 +90,7 @@ def lives(walk: Walk, most: int) -> None:
                 held.append(settled)
                 settled = []
             call = read.receive(
-                address, "lock", many, grant="30000", settle=[("c", *lock) for lock in settled]
+                address, "lock", many, grant="30000", settle=read.runs([("c", *lock) for lock in settled])
             )
             held.append(walk.locks(walk.both(call, *walk.token())))
         walk.same()
@@ -123,7 +123,9 @@ def test_whoever_settles_a_message_twice_is_refused_before_anything_is_written(b
             [locks[0], ("1", locks[1][1])],
             [(locks[0][0], "0" * 16), locks[1]],
         ):
-            call = read.receive(address, "lock", 2, grant="30000", settle=[("c", *lock) for lock in settled])
+            call = read.receive(
+                address, "lock", 2, grant="30000", settle=read.runs([("c", *lock) for lock in settled])
+            )
             with pytest.raises(Exception, match="KEPT for plain calls only"):
                 flat.call(call, *walk.token("1.1"))
             assert flat.bytes() == before

@@ -199,7 +199,7 @@ class Walk(Short):
             owner=owner,
             grant="" if mode == "take" else grant or dice.choice(("30000", "30000", "1500")),
             waiter=waiter,
-            settle=self.settlements() if mode == "lock" else (),
+            settle=read.runs(self.settlements()) if mode == "lock" else (),
         )
 
     def enlist(self, queue: Address, waiter: Waiter) -> None:
@@ -245,7 +245,14 @@ class Walk(Short):
             match = Filter(Match(correlation_id="a")).text() if dice.random() < 0.1 else b""
             cursor = "U0400000000000001" if dice.random() < 0.1 else ""
             call = read.receive(
-                address, "lock", count, grant=grant, cursor=cursor, waiter=waiter, match=match, settle=settle
+                address,
+                "lock",
+                count,
+                grant=grant,
+                cursor=cursor,
+                waiter=waiter,
+                match=match,
+                settle=read.runs(settle),
             )
             reply = self.both(call, *self.token())
             self.same()

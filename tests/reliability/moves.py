@@ -140,7 +140,9 @@ class Take(Step):
         if self.settle:
             me.locks = []
         address = world.address(self.queue)
-        return read.receive(address, self.mode, self.count, owner=self.unit, grant=grant, settle=settlements)
+        return read.receive(
+            address, self.mode, self.count, owner=self.unit, grant=grant, settle=read.runs(settlements)
+        )
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
         settle(world, call, answer, 10)

@@ -60,6 +60,10 @@ ANSWERS: list[list[Answer]] = [
 ]
 
 
+def settling(held: list[tuple[str, str, str]]) -> receive.Settling:
+    return receive.Settling([fence for _, fence, _ in held], [key for _, _, key in held])
+
+
 def handle(waited: bool) -> Handle:
     made = Handle(CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000)
     made.waited = waited
@@ -125,7 +129,7 @@ def both(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_lock(answers: list[Answer], timeout: float, waited: bool, settles: int, count: int) -> None:
     def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
-        here, earlier = handle(waited), receive.Settling(HELD[:settles])
+        here, earlier = handle(waited), settling(HELD[:settles])
         if alone:
             return receive.lock(here, count, timeout, None, None, earlier), [here.locks, earlier]
         return loop_lock(here, timeout, earlier, count), [here.locks, earlier]
