@@ -17,6 +17,7 @@ from mqredis.operations import browser, cursor, groups, lookup, peek, queue, rec
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
+from mqredis.operations.settle import settled, settling
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
@@ -261,13 +262,11 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        settling = receive.settling(self._handle, settle)
+        earlier = settling(self._handle, settle)
         try:
-            locks = self._run(
-                receive.lock(self._handle, max, timeout, lease, None, settling, match, selector)
-            )
+            locks = self._run(receive.lock(self._handle, max, timeout, lease, None, earlier, match, selector))
         finally:
-            receive.settled(settling, settle)
+            settled(earlier, settle)
         return self._locked(locks)
 
     def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:

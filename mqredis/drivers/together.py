@@ -21,7 +21,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Sent
-from mqredis.operations import receive, send
+from mqredis.operations import send, settle
 from mqredis.operations.context import Handle
 from mqredis.steps import Operation
 
@@ -208,7 +208,7 @@ class Gathering:
         self._driver = driver
         self._handle = handle
         self.sends = Together(driver, partial(send.put_each, handle), send.fit)
-        self.settlements = Together(driver, partial(receive.settle_each, handle), receive.apart)
+        self.settlements = Together(driver, partial(settle.settle_each, handle), settle.apart)
 
     def send(self, prepared: send.Prepared) -> Coroutine[Any, Any, Sent]:
         """Send a message, with those of others if they are waiting for a call."""
@@ -222,7 +222,7 @@ class Gathering:
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
         """Settle a lock in the same way: when that was, on the monotonic clock."""
         if not self.settlements.under_way:
-            operation = receive.settle_one(self._handle, settlement)
+            operation = settle.settle_one(self._handle, settlement)
             return self._driver.run(operation, turn=self.settlements)
-        receive.still_open(self._handle)
+        settle.still_open(self._handle)
         return self.settlements.join(settlement)

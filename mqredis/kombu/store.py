@@ -16,7 +16,7 @@ from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared, declared, declared_in
 from mqredis.models import Outgoing
-from mqredis.operations import receive
+from mqredis.operations import settle
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -242,9 +242,9 @@ class Locks:
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
         """The same for messages of one or more queues, in batches."""
         for queue in {lock._queue for lock in locks}:
-            own = receive.ends(action, locks, queue)
+            own = settle.ends(action, locks, queue)
             for start in range(0, len(own), _BATCH):
-                operation = receive.settle(queue._handle, own[start : start + _BATCH])
+                operation = settle.settle(queue._handle, own[start : start + _BATCH])
                 try:
                     queue._run(operation)
                 except QueueNotAvailable as error:
@@ -276,7 +276,7 @@ class Locks:
         every = [("x", lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
         for start in range(0, len(every), _BATCH):
             batch = every[start : start + _BATCH]
-            settled = queue._run(receive.settle(queue._handle, batch, self._lease))
+            settled = queue._run(settle.settle(queue._handle, batch, self._lease))
             lost = {lookup_id for lookup_id, _ in settled.lost}
             with self._changed:
                 for _, _, lookup_id in batch:

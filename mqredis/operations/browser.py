@@ -24,7 +24,8 @@ from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
 from mqredis.operations.reach import reach
-from mqredis.operations.receive import locked, settle, taking
+from mqredis.operations.receive import locked, taking
+from mqredis.operations.settle import settle
 from mqredis.operations.wait import until_found
 from mqredis.steps import Operation, perform
 

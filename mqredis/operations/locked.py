@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from mqredis import codec
 from mqredis.models import Message
-from mqredis.operations import receive
 from mqredis.operations.context import UnitOfWork
 from mqredis.operations.receive import Locks
+from mqredis.operations.settle import settle_one
 from mqredis.operations.transaction import settle_in
 from mqredis.steps import Operation
 
@@ -101,7 +101,7 @@ class Locked:
         handle = self._grant.handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
-        return receive.settle_one(handle, (action, self.fence, self._key), lease)
+        return settle_one(handle, (action, self.fence, self._key), lease)
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

@@ -28,8 +28,8 @@ from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection, text_of
 from mqredis.operations.reach import provide, reach
-from mqredis.operations.receive import settle
 from mqredis.operations.safety import refuse_volatile
+from mqredis.operations.settle import settle
 from mqredis.status import Status
 from mqredis.steps import Operation, perform
 

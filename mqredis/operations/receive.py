@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands.common import OK
-from mqredis.commands.read import Found, Lost, Settlement, Waiter
-from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
+from mqredis.commands.read import Found, Waiter
 from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
+from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Look, first, until_found
-from mqredis.status import Status
-from mqredis.steps import NOW, Call, Operation, Payload, understand
+from mqredis.steps import NOW, Call, Operation, understand
 
 
 class Locks:
@@ -73,127 +70,6 @@ class Locks:
             deadline, now = self.lease
             until = self._until = self.now + (int(deadline) - now) / 1000
         return until
-
-
-@dataclass(slots=True)
-class Settling:
-    """Earlier locks that a call commits on its way, by their fences and ids.
-
-    ``done`` once the script has, but for those in ``lost``.
-    """
-
-    fences: Sequence[str] = ()
-    keys: Sequence[str] = ()
-    done: int = 0
-    lost: frozenset[str] = frozenset()
-
-    def pending(self) -> int:
-        """How many are still to be committed."""
-        return len(self.keys) - self.done
-
-    def whole(self, handle: Handle) -> None:
-        """With every segment of the messages that were joined."""
-        every = whole(handle, [*zip(repeat("c"), self.fences, self.keys)])
-        self.fences, self.keys = [fence for _, fence, _ in every], [key for _, _, key in every]
-
-    def runs(self) -> Sequence[str]:
-        """Those that are pending, as the scripts take them (:func:`mqredis.commands.read.runs`)."""
-        fences, keys = self.fences, self.keys
-        if self.done:
-            fences, keys = fences[self.done :], keys[self.done :]
-        if fences.count(fences[0]) == len(keys):  # as of what was locked together
-            return "c", fences[0], "".join(keys)
-        return read.runs([*zip(repeat("c"), fences, keys)])
-
-    def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
-        """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
-        call.parse = partial(self._taken, handle, call.parse, count)
-        return call
-
-    def _taken(
-        self,
-        handle: Handle,
-        parse: Callable[[int, Payload], Found],
-        count: int,
-        status: int,
-        payload: Payload,
-    ) -> Found:
-        found = parse(status, payload)
-        self.take(handle, count, found.lost)
-        return found
-
-    def settle(self, handle: Handle) -> Operation[None]:
-        """Settle as many as one call takes."""
-        stop = self.done + read.BATCH
-        batch = [*zip(repeat("c"), self.fences[self.done : stop], self.keys[self.done : stop])]
-        settled = yield from settle(handle, batch)
-        self.take(handle, len(batch), settled.lost)
-
-    def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        """The next ``count`` are settled, but for those that were lost."""
-        locks, stop = handle.locks, self.done + count
-        fences, keys = self.fences, self.keys
-        if count < len(keys):
-            fences, keys = fences[self.done : stop], keys[self.done : stop]
-        if count == 1:
-            _forget(handle, "c", fences[0], keys[0])
-        elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
-            locks.clear()  # all that are held, in their order, as mostly
-        else:
-            for fence, key in zip(fences, keys, strict=True):
-                _forget(handle, "c", fence, key)
-        self.done = stop
-        if lost:
-            self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
-
-
-def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
-    """The commits of these locks, which must be of the same queue."""
-    fences: list[str] = []
-    keys: list[str] = []
-    known: object = None
-    fence = ""
-    for lock in locks if type(locks) is list else checks.several(locks, "settle"):
-        try:
-            grant = lock._grant
-            if grant is not known:
-                known = _ours(lock, grant, handle)
-                fence = grant.fence
-            keys.append(lock._key)
-            fences.append(fence)
-        except AttributeError:
-            raise _foreign(lock, handle) from None
-    return Settling(fences, keys)
-
-
-def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
-    """What ends those of these locks that are of this queue."""
-    return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
-
-
-def _ours(lock: object, grant: Any, handle: Handle) -> object:
-    """What these locks share. Raises InvalidArgument if it is of another queue, or if they end with a transaction."""
-    if grant.handle is not handle and grant.handle.address.path != handle.path:
-        raise _foreign(lock, handle)
-    if grant.unit is not None:
-        raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
-    known: object = grant
-    return known
-
-
-def _foreign(lock: object, handle: Handle) -> InvalidArgument:
-    return InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
-
-
-def settled(settling: Settling, locks: Sequence[Any]) -> None:
-    """Note on these locks, which a call was to commit on its way, what it has done."""
-    lost, ended = settling.lost, locks[: settling.done]
-    if lost:
-        for lock in ended:
-            lock._settled = lock._key not in lost
-    else:
-        for lock in ended:
-            lock._settled = True
 
 
 def taking(
@@ -332,90 +208,3 @@ def noted(handle: Handle, found: Found, now: float) -> Locks:
     sound = codec.sound(handle.address.path, raw)
     locks = Locks(handle, sound, keys, fence, now, (found.deadline, found.now_ms))
     return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken
-
-
-def settle(
-    handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
-) -> Operation[read.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12)."""
-    if handle.parts:
-        settlements = whole(handle, settlements)
-    call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
-    settled = yield from reach(handle.address, call)
-    for action, fence, key in settlements:
-        if action != "x":
-            _forget(handle, action, fence, key)
-    return settled
-
-
-def _forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
-    """This lock need not be given back when the handle is closed."""
-    locks = handle.locks
-    if locks.get(lookup_id) == fence:
-        del locks[lookup_id]
-        if handle.parts or handle.getting.log:
-            handle.parts.pop(lookup_id, None)
-            if action == "a":
-                handle.getting.back((lookup_id, fence))
-            else:
-                handle.getting.settle((lookup_id, fence))
-
-
-def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:
-    """With every segment of the messages that were joined."""
-    return [
-        (action, fence, part)
-        for action, fence, lookup_id in settlements
-        for part in handle.parts.get(lookup_id, (lookup_id,))
-    ]
-
-
-def settle_one(handle: Handle, settlement: Settlement, lease: float | None = None) -> Operation[float]:
-    """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
-    still_open(handle)
-    settled = yield from settle(handle, (settlement,), lease)
-    if settled.lost:
-        raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
-    now: float = yield NOW
-    return now
-
-
-def still_open(handle: Handle) -> None:
-    """Raise InvalidHandle if the locks of this handle were given back by its close."""
-    if handle.closed:
-        raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
-
-
-def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Operation[list[float | LockLost]]:
-    """Settle locks of several callers (:func:`apart`): for each the monotonic time of the call, or that it is lost."""
-    settled = yield from settle(handle, settlements)
-    now: float = yield NOW
-    lost = dict(settled.lost)
-    keys = [key for _, _, key in settlements]
-    if not lost.keys() <= set(keys):
-        raise InvariantBroken(f"settle answered {[*lost]!s:.80}, which it was not asked about")
-    return [lock_lost(lost[key], int(key, 16)) if key in lost else now for key in keys]
-
-
-def apart(settlements: Sequence[Settlement]) -> int:
-    """How many of them, from the first on, are of different messages: one call takes so many."""
-    seen: set[str] = set()
-    for _, _, key in settlements:
-        if key in seen:
-            break
-        seen.add(key)
-    return len(seen)
-
-
-def lock_lost(why: str, lookup_id: int) -> LockLost:
-    """The exception for a lock that is not held any more. Raises InvariantBroken for a reason that is none."""
-    text = {
-        "a": "its lease lapsed and the message is available again",
-        "f": "its lease lapsed and somebody else holds the message",
-        "g": "the message is gone",
-    }.get(why)
-    if text is None:
-        raise InvariantBroken(f"settle answered {why!r:.80} of message {lookup_id:#018x}")
-    # Of the text: available or gone (D33) is out of sequence. That somebody else may hold it is ours.
-    status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
-    return LockLost(f"the lock on message {lookup_id:#018x} is lost: {text}", status=status)

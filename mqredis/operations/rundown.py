@@ -8,7 +8,7 @@ from mqredis.commands import read
 from mqredis.errors import BrokerUnavailable, MqError, OutcomeUnknown
 from mqredis.operations import request, transaction
 from mqredis.operations.context import Context
-from mqredis.operations.receive import settle
+from mqredis.operations.settle import settle
 from mqredis.steps import Operation
 
 

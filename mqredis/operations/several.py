@@ -12,7 +12,8 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
-from mqredis.operations.receive import Locks, Settling, locked, taking
+from mqredis.operations.receive import Locks, locked, taking
+from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Operation
 

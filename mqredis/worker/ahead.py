@@ -11,7 +11,7 @@ from functools import partial
 
 from mqredis.client import LockedMessage, Queue
 from mqredis.errors import MqError
-from mqredis.operations import receive
+from mqredis.operations import settle
 from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.outcomes import reached
 
@@ -99,7 +99,7 @@ class Ahead:
         """All in one call; answers which were lost."""
         settlements = [(action, lock.fence, lock._key) for lock in locks]
         try:
-            ended = reached(lambda: queue._run(receive.settle(queue._handle, settlements, self._lease)))
+            ended = reached(lambda: queue._run(settle.settle(queue._handle, settlements, self._lease)))
         except MqError as error:
             log.warning("%d message(s) of %s could not be %s: %s", len(locks), queue.name, what, error)
             return set()

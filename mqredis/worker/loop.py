@@ -24,7 +24,7 @@ from mqredis.errors import (
 )
 from mqredis.models import Message
 from mqredis.operations import several
-from mqredis.operations.receive import ends, settle, settling
+from mqredis.operations.settle import ends, settle, settling
 from mqredis.steps import Operation
 from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer

@@ -13,6 +13,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import receive
 from mqredis.operations.context import Context, Handle, UnitOfWork
+from mqredis.operations.settle import Settling
 from mqredis.operations.wait import until_found
 from mqredis.settings import Settings
 from mqredis.status import Status
@@ -60,8 +61,8 @@ ANSWERS: list[list[Answer]] = [
 ]
 
 
-def settling(held: list[tuple[str, str, str]]) -> receive.Settling:
-    return receive.Settling([fence for _, fence, _ in held], [key for _, _, key in held])
+def settling(held: list[tuple[str, str, str]]) -> Settling:
+    return Settling([fence for _, fence, _ in held], [key for _, _, key in held])
 
 
 def handle(waited: bool) -> Handle:
@@ -107,7 +108,7 @@ def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Opera
     return CONTEXT.messages("q", answer.messages, taken=unit is None)
 
 
-def loop_lock(handle: Handle, timeout: Any, earlier: receive.Settling, count: int) -> Operation[Any]:
+def loop_lock(handle: Handle, timeout: Any, earlier: Settling, count: int) -> Operation[Any]:
     look = receive.taking(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
     answer = yield from until_found(handle, look, "D", timeout, None, steady=True, lease=CONTEXT.lease)
     return (yield from receive.locked(handle, answer))

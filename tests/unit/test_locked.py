@@ -17,7 +17,8 @@ from mqredis.errors import InvariantBroken
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.receive import ends, noted
+from mqredis.operations.receive import noted
+from mqredis.operations.settle import ends
 from mqredis.settings import Settings
 
 CONTEXT = Context(ManagerKeys("m"), Settings(), incarnation="life")

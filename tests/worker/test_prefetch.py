@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis.operations import receive, several
+from mqredis.operations import settle, several
 from mqredis.testing import drain
 from mqredis.worker import Reject, Retry, Worker, ahead, keeper
 
@@ -203,15 +203,15 @@ def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started
     monkeypatch.setattr(keeper, "_RENEW_AT", 1 / 100)
     queue.send_many([b"%d" % n for n in range(7)])
     running, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
-    settle = receive.settle
+    original = settle.settle
 
     def watched(handle, settlements, lease=None):
-        result = yield from settle(handle, settlements, lease)
+        result = yield from original(handle, settlements, lease)
         if [action for action, _, _ in settlements] == ["x", "x", "x"] and running.is_set():
             renewed.set()  # two that wait for their turn, and one for its commit
         return result
 
-    monkeypatch.setattr(receive, "settle", watched)
+    monkeypatch.setattr(settle, "settle", watched)
 
     def work(message: mqredis.Message) -> None:
         if message.body == b"4":
