@@ -5,7 +5,7 @@ A record is text up to the first NUL, so a script finds a field with a plain sea
 
 from __future__ import annotations
 
-from mqredis.codec.decode import Sound, decode, decode_each, made, made_each, sound
+from mqredis.codec.decode import Raw, Rows, Sound, decode, decode_each, made, made_each, sound
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
@@ -24,6 +24,8 @@ __all__ = [
     "INLINE_BODY_BYTES",
     "MAX_PROPERTIES",
     "Batch",
+    "Raw",
+    "Rows",
     "Sound",
     "Unusual",
     "decode",

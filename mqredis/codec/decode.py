@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import struct
 from binascii import unhexlify
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, overload
 
 from mqredis.codec.text import generated_id, read_identifier, time_at, token, unescape
 from mqredis.errors import InvariantBroken
@@ -58,6 +58,42 @@ _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 _COUNTED = {"delivery_count": 0, "abort_count": 1, "move_count": 2, "last_moved_at": 3}
 
 
+#: What a script answers of a message: its lookup id, state and record.
+Raw = tuple[bytes, bytes, bytes]
+
+
+class Rows(Sequence[Raw]):
+    """Several of them by column, as they came: the ids one behind the other, each of 16 digits."""
+
+    __slots__ = ("ids", "records", "states")
+
+    def __init__(self, ids: bytes, states: Sequence[bytes], records: Sequence[bytes]) -> None:
+        if len(ids) != 16 * len(states) or len(states) != len(records):
+            raise ValueError(f"{len(ids)} digits of ids, {len(states)} states and {len(records)} records")
+        self.ids = ids
+        self.states = states
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, at: int) -> Raw: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Raw]: ...
+    def __getitem__(self, at: int | slice) -> Raw | Sequence[Raw]:
+        return [*self][at]
+
+    def __iter__(self) -> Iterator[Raw]:
+        ids = self.ids
+        return zip([ids[n : n + 16] for n in range(0, len(ids), 16)], self.states, self.records, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 #: What came of a message, and is sound: its lookup id, its state, and the head and the body of its record.
 Sound = tuple[int, bytes, bytes | str, bytes]
 
@@ -72,16 +108,14 @@ def decode(
     return made(queue, incarnation, _alone(queue, lookup_id, state, record), taken)
 
 
-def decode_each(
-    queue: str, incarnation: str, raw: Sequence[tuple[bytes, bytes, bytes]], taken: bool = False
-) -> list[Message]:
+def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
     """As :func:`decode` makes each of them."""
     if len(raw) == 1:  # as mostly
         return [made(queue, incarnation, _alone(queue, *raw[0]), taken)]
     return made_each(queue, incarnation, sound(queue, raw), taken)
 
 
-def sound(queue: str, raw: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[Sound]:
+def sound(queue: str, raw: Sequence[Raw]) -> Sequence[Sound]:
     """What a script answers of messages, looked at together: no message that is made of it can fail.
 
     Raises InvariantBroken if any of it is damaged in any way.
@@ -89,7 +123,7 @@ def sound(queue: str, raw: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[Sou
     if len(raw) == 1:
         return (_alone(queue, *raw[0]),)
     with suppress(*_REFUSED):  # which of them is damaged shows where each is looked at by itself
-        return _together(raw)
+        return _together(raw if type(raw) is Rows else _rows(raw))
     return [_alone(queue, *one) for one in raw]
 
 
@@ -108,20 +142,23 @@ def _alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
         raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
 
 
-def _together(raw: Sequence[tuple[bytes, bytes, bytes]]) -> Sequence[Sound]:
-    """Raises one of :data:`_REFUSED` where :func:`_alone` would refuse any of them."""
+def _rows(raw: Sequence[Raw]) -> Rows:
     ids, states, records = zip(*raw, strict=True)
-    heads, marks, bodies = zip(*[record.partition(_MARK) for record in records], strict=True)
+    return Rows(b"".join(ids), states, records)
+
+
+def _together(raw: Rows) -> Sequence[Sound]:
+    """Raises one of :data:`_REFUSED` where :func:`_alone` would refuse any of them."""
+    heads, marks, bodies = zip(*[record.partition(_MARK) for record in raw.records], strict=True)
     # No head has a NUL in it, so each is matched as it would be alone.
     joint = _MARK.join(heads) + _MARK
     if _ALL_SOUND(joint) is None or marks.count(_MARK) != len(marks):
         raise ValueError("a record")
     joint.decode()  # as sound as each of them, since no character goes on behind a NUL
-    if None in map(_read, {*states}.difference(_counts)):
+    if None in map(_read, {*raw.states}.difference(_counts)):
         raise ValueError("a state")
-    return list(
-        zip(struct.unpack(f">{len(ids)}Q", unhexlify(b"".join(ids))), states, heads, bodies, strict=True)
-    )
+    ids = struct.unpack(f">{len(heads)}Q", unhexlify(raw.ids))
+    return list(zip(ids, raw.states, heads, bodies, strict=True))
 
 
 def made(queue: str, incarnation: str, found: Sound, taken: bool = False) -> Message:

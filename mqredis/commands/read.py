@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from struct import unpack
 
+from mqredis.codec import Raw, Rows
 from mqredis.commands.common import OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
@@ -19,8 +19,6 @@ BATCH = 256
 #: Nothing was found, so far. What was settled on the way is settled all the same.
 IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
-#: id, state and record of a message, as they came.
-Raw = tuple[bytes, bytes, bytes]
 #: action (c commit, a abort, j reject, x extend), fence, lookup id
 Settlement = tuple[str, str, str]
 #: lookup id and why: a available again, f locked by somebody else, g gone
@@ -80,7 +78,7 @@ def behind(place: str) -> str:
 _LARGE = frozenset(b"89abcdefopqrstuv")
 
 
-def _messages(payload: Payload, at: int) -> list[Raw]:
+def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     """The messages of a reply from element ``at`` on (lua/lib/message.lua).
 
     None if the call was repeated and what it had found is gone since: its lease was over by then.
@@ -95,7 +93,7 @@ def _messages(payload: Payload, at: int) -> list[Raw]:
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
     if len(states) != count:
         states *= count
-    return list(zip(unpack("16s" * count, ids), states, records, strict=True))
+    return Rows(ids, states, records)
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mqredis.codec import Raw
 from mqredis.commands import marks, read
 from mqredis.commands.filters import Filter, Member
-from mqredis.commands.read import Raw
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,

@@ -10,7 +10,6 @@ from weakref import WeakSet, ref
 from mqredis import codec
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Member
-from mqredis.commands.read import Raw
 from mqredis.errors import (
     AccessDenied,
     InvalidArgument,
@@ -73,7 +72,7 @@ class Context:
         units = [reference() for reference in list(self.units)]
         return [unit for unit in units if unit is not None and unit.fence and not unit.finished]
 
-    def messages(self, path: str, raw: Sequence[Raw], *, taken: bool = False) -> list[Message]:
+    def messages(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
         return self.unsealed(codec.decode_each(path, self.incarnation, raw, taken))
 

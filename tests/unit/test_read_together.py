@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 
 from mqredis import InvariantBroken, Message, codec
-from mqredis.commands.read import Raw, Settlement, runs
+from mqredis.codec import Raw
+from mqredis.commands.read import Settlement, runs
 from tests.unit.test_lazy_models import COPY, FULL, PLAIN
 
 _USUAL = (
@@ -48,7 +50,7 @@ def _alone(raw: list[Raw], taken: bool) -> object:
         return str(error)
 
 
-def _together(raw: list[Raw], taken: bool) -> object:
+def _together(raw: Sequence[Raw], taken: bool) -> object:
     try:
         return [_seen(message) for message in codec.decode_each("q", "life", raw, taken)]
     except InvariantBroken as error:
@@ -64,6 +66,10 @@ def test_messages_read_together_are_what_each_is_alone() -> None:
         raw, taken = _raw(chance, chance.choice((0, 0.3))), chance.random() < 0.5
         found = _together(raw, taken)
         assert found == _alone(raw, taken), raw
+        ids, states, records = zip(*raw, strict=True)
+        rows = codec.Rows(b"".join(ids), states, records)
+        assert [*rows] == raw == [rows[n] for n in range(len(rows))]
+        assert _together(rows, taken) == found
         refused += isinstance(found, str)
     assert 50 < refused < 1450
 
