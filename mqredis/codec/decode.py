@@ -289,8 +289,8 @@ def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], se
 def _properties(found: dict[str, PropertyValue], text: str) -> None:
     """The user properties in a part of a head, behind what comes before their mark."""
     escaped = "\x04" in text
-    parts = iter(text.replace("\x02", "\x01").split("\x01"))  # names and values have neither in them
-    next(parts)
+    # What comes before their mark may have the other in it; names and values have neither.
+    parts = iter(text.partition("\x01")[2].replace("\x02", "\x01").split("\x01"))
     for name in parts:
         value = next(parts)
         if escaped:

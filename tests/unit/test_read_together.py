@@ -74,6 +74,14 @@ def test_messages_read_together_are_what_each_is_alone() -> None:
     assert 50 < refused < 1450
 
 
+def test_a_field_of_a_release_to_come_may_hold_any_mark_but_that_of_properties() -> None:
+    """Where properties stand behind it, they are read from their own mark on."""
+    record = b"1763676000000" + b"1\x01a\x02si\x03f\x02f\x01i\x02i-12\x01d\x02d1.5\x03p6\0body"
+    message = codec.decode("q", "life", b"04000000000000a0", b"", record)
+    assert message.properties == {"a": "i", "i": -12, "d": 1.5}
+    assert (message.priority, message.body) == (6, b"body")
+
+
 def test_settlements_are_put_together_in_their_order() -> None:
     seed = random.randrange(sys.maxsize)
     print(f"{seed=}")
