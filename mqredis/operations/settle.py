@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -81,7 +82,8 @@ class Settling:
         if count == 1:
             _forget(handle, "c", fences[0], keys[0])
         elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
-            locks.clear()  # all that are held, in their order, as mostly
+            # All that are held, in their order, as mostly; another thread may have locked more since.
+            deque(map(locks.pop, keys, repeat(None)), maxlen=0)
         else:
             for fence, key in zip(fences, keys, strict=True):
                 _forget(handle, "c", fence, key)
