@@ -5,7 +5,7 @@ A record is text up to the first NUL, so a script finds a field with a plain sea
 
 from __future__ import annotations
 
-from mqredis.codec.decode import Raw, Rows, Sound, decode, decode_each, made, made_each, sound
+from mqredis.codec.decode import Raw, Rows, Sound, decode, decode_each, made, made_each, rows, sound
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
@@ -40,6 +40,7 @@ __all__ = [
     "made",
     "made_each",
     "milliseconds",
+    "rows",
     "sound",
     "time_at",
     "token",

@@ -123,7 +123,7 @@ def sound(queue: str, raw: Sequence[Raw]) -> Sequence[Sound]:
     if len(raw) == 1:
         return (_alone(queue, *raw[0]),)
     with suppress(*_REFUSED):  # which of them is damaged shows where each is looked at by itself
-        return _together(raw if type(raw) is Rows else _rows(raw))
+        return _together(rows(raw))
     return [_alone(queue, *one) for one in raw]
 
 
@@ -142,7 +142,10 @@ def _alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
         raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
 
 
-def _rows(raw: Sequence[Raw]) -> Rows:
+def rows(raw: Sequence[Raw]) -> Rows:
+    """The same by column. Raises ValueError if they do not fit."""
+    if type(raw) is Rows:
+        return raw
     ids, states, records = zip(*raw, strict=True)
     return Rows(b"".join(ids), states, records)
 

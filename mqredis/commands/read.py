@@ -93,7 +93,8 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
         records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
     if len(states) != count:
         states *= count
-    return Rows(ids, states, records)
+    rows = Rows(ids, states, records)
+    return rows if count > 1 else [*rows]  # of one the row is asked for
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:

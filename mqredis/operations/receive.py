@@ -203,7 +203,7 @@ def noted(handle: Handle, found: Found, now: float) -> Locks:
         keys = [raw[0][0].decode()]
         handle.locks[keys[0]] = fence
     else:
-        ids = (raw.ids if type(raw) is codec.Rows else b"".join([one[0] for one in raw])).decode()
+        ids = codec.rows(raw).ids.decode()
         keys = [ids[n : n + 16] for n in range(0, len(ids), 16)]
         handle.locks.update(dict.fromkeys(keys, fence))
     sound = codec.sound(handle.address.path, raw)
