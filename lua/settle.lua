@@ -12,13 +12,20 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "lib/straight"
+--- require lazy "lib/straight_locks"
 --- require "lib/frame"
 --- require "lib/queue"
 --- require "lib/quota"
 --- require "lib/due"
 --- require "lib/settle"
 --- require "lib/wake"
-local reply, meta, time, p = straight.settle()
+local reply, meta, time, p
+if #(ARGV[7] or "") > 16 then
+  straight_locks.load()
+  reply, meta, time, p = straight_locks.settle()
+else
+  reply, meta, time, p = straight.settle()
+end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)

@@ -3,6 +3,7 @@
 --- require "lib/record"
 --- require "lib/claim"
 --- require "lib/claim_pages"
+--- require lazy "lib/packed_locks"
 -- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
 -- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
 --
@@ -18,7 +19,7 @@
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
-  i = "zset" }, shelves = {} }
+  i = "zset" }, shelves = {}, unpacked = {} }
 
 -- Part of a key: what stands behind its last colon.
 function audit.part(key) return string.match(key, "([^:]*)$") end
@@ -58,6 +59,7 @@ function audit.page(out, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
   local kind, base = audit.kind(key), at - (string.find(audit.order, part, 1, true) or 1) + 1
   if kind == "none" or not audit.sound(key, base) then return "0", 0 end
+  if string.find(key, ":q:", 1, true) then audit.unpack(base) end
   if part == "m" then return audit.records(out, at - 3, cursor, budget) end
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
@@ -72,6 +74,14 @@ function audit.page(out, at, cursor, budget)
     end
   end
   return found[1], #items / 2
+end
+
+-- What readers have locked together is shown message by message, and kept so from then on (lib/packed_locks).
+function audit.unpack(base)
+  if audit.unpacked[base] then return end
+  audit.unpacked[base] = true
+  packed_locks.load()
+  packed_locks.unpack(KEYS[base], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4])
 end
 
 -- Elements that stand for a message are told only if there is something wrong with them.

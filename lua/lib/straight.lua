@@ -7,11 +7,14 @@
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
 -- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged, with what it has
 -- read: meta's fields, the time, the queue's fields.
-local straight = {}
+-- By "hooked" of a queue's counts (lib/queue): once a special message came, once locks were packed.
+local straight = { named = { ["0"] = "1", ["1"] = "1", ["2"] = "3", ["3"] = "3" },
+  packed = { ["0"] = "2", ["1"] = "3", ["2"] = "2", ["3"] = "3" } }
 
--- What each call reads.
-function straight.read(waits)
+-- What each call reads. `fence`: of locks that may be packed (lib/packed_locks).
+function straight.read(waits, fence)
   local meta, time = frame.read(waits)
+  if fence then return meta, time, redis.call("HMGET", KEYS[3], "brief", "counts", "lock:" .. fence) end
   return meta, time, redis.call("HMGET", KEYS[3], "brief", "counts")
 end
 
@@ -29,7 +32,7 @@ function straight.look(meta, time, p, flags)
   local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
   local here, held, gone, soon, waiting, hooked =
-    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
+    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([0-3])$")
   if not history or not here or (soon ~= "-1" and soon + 0 <= now) then return end
   return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, hooked
 end

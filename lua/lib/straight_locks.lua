@@ -1,11 +1,10 @@
 --- require "lib/frame"
---- require "lib/position"
 --- require "lib/record"
 --- require "lib/seek"
 --- require "lib/settle"
 --- require "lib/straight"
 -- The short way of a reader of batches (lib/straight): it locks messages that at most a correlation id sets apart and
--- nobody held before, and commits what it locked so before.
+-- nobody held before, and commits what it locked so before. What it locks is kept as one text (lib/packed_locks).
 local straight_locks = { memo = { size = 0 } }
 
 -- The ids that a text of them names; nothing if it names one twice. What was locked together is mostly settled together.
@@ -21,8 +20,13 @@ function straight_locks.ids(text)
   return ids
 end
 
--- The bytes of these locks; nothing if one of them is not held under this fence, or its end needs more than that.
-function straight_locks.held(ids, fence)
+-- The bytes of these locks, which `text` names; nothing if one of them is not held under this fence, or its end needs
+-- more than that. `packed`: what the queue keeps under this fence.
+function straight_locks.held(ids, text, packed, fence)
+  if packed then
+    local bytes, held = string.match(packed, "^%d+ (%d+) %S+ (%x+)$")
+    return held == text and bytes
+  end
   local states, bytes, known, size = redis.call("HMGET", KEYS[7], unpack(ids)), 0, nil, nil
   for n = 1, #ids do
     local text = states[n]
@@ -42,27 +46,35 @@ function straight_locks.olds(ids)
   return redis.call("HMGET", KEYS[7], unpack(ids))
 end
 
--- What is written about these: leases, states, their elements in the index. Nothing if one is not plain or was held
--- before, or all are too much for a reply.
-function straight_locks.plan(ids, recs, olds, deadline, number)
-  local leases, states, named, last, bytes = { nil, nil }, { nil, nil }, { nil }, 0, 0
-  local byte, find, sub, long, state = string.byte, string.find, string.sub, nil, nil
+-- The bytes of these, and their elements in the index. Nothing if one is not plain or was held before, or all are too
+-- much for a reply.
+function straight_locks.plan(ids, recs, olds)
+  local named, last, bytes = { nil }, 0, 0
+  local byte, find, sub = string.byte, string.find, string.sub
   for n = 1, #ids do
-    local lid, rec = ids[n], recs[n]
-    local flag, at = rec and not olds[n] and byte(rec, 14), n * 2
+    local rec = recs[n]
+    local flag = rec and not olds[n] and byte(rec, 14)
     if flag == 104 then
       local from = find(rec, "\3c", 15, true)  -- record.member without its call, as in straight_sends
       last = last + 1
-      named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. lid
+      named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. ids[n]
     elseif flag ~= 48 then
       return
     end
-    local size = #rec
-    if size ~= long then long, state = size, record.lock(size, ARGV[1], number) end
-    bytes = bytes + size
-    leases[at - 1], leases[at], states[at - 1], states[at] = deadline, lid, lid, state
+    bytes = bytes + #rec
   end
-  if bytes <= seek.most then return leases, states, named end
+  if bytes <= seek.most then return bytes, named end
+end
+
+-- What was locked together goes.
+function straight_locks.drop(ids, packed, fence)
+  if packed then
+    redis.call("HDEL", KEYS[3], "lock:" .. fence)
+  else
+    redis.call("ZREM", KEYS[5], unpack(ids))
+    redis.call("HDEL", KEYS[7], unpack(ids))
+  end
+  redis.call("HDEL", KEYS[6], unpack(ids))
 end
 
 -- Lock several; commit one run of locks on the way. As straight_send.one, and the first ids, records and states if they
@@ -73,36 +85,54 @@ function straight_locks.all()
     or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c")) then
     return
   end
-  local meta, time, p = straight.read(waiter ~= "")
+  local meta, time, p = straight.read(waiter ~= "", left and ARGV[14])
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p, "")
   local leaving = known and left and straight_locks.ids(left)
-  local less = leaving and straight_locks.held(leaving, ARGV[14])
+  local less = leaving and straight_locks.held(leaving, left, p[3], ARGV[14])
   if not known or frame.handed or (left and not less) then return nil, meta, time, p end
   local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
   if not ids[1] then return nil, meta, time, p end
   local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
   local format = string.format
   local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
-  local leases, states, named = straight_locks.plan(ids, recs, olds, deadline, number)
-  if not leases then return nil, meta, time, p, { ids, recs, olds } end
+  local size, named = straight_locks.plan(ids, recs, olds)
+  if not size then return nil, meta, time, p, { ids, recs, olds } end
   if left then
     local count = #leaving
-    redis.call("ZREM", KEYS[5], unpack(leaving))
-    redis.call("HDEL", KEYS[7], unpack(leaving))
-    redis.call("HDEL", KEYS[6], unpack(leaving))
+    straight_locks.drop(leaving, p[3], ARGV[14])
     here, held, gone, messages, bytes = here - count, held - less, gone + count, messages - count, bytes - less
   end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
   if named[1] then redis.call("ZREM", KEYS[10], unpack(named)) end
   redis.call("ZREMRANGEBYRANK", KEYS[4], "0", #ids - 1)
-  position.spread("ZADD", KEYS[5], leases, "0", position.long)
-  position.spread("HSET", KEYS[7], states, position.long, position.long)
+  local text = table.concat(ids)
+  redis.call("HSET", KEYS[3], "lock:" .. number, format("%s %d %s %s", deadline, size, ARGV[1], text))
   local sooner = soon == "-1" or deadline + 0 < soon + 0
-  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
+  if left or sooner or hooked == "0" or hooked == "1" then
+    straight.count(here, held, gone, sooner and deadline or soon, waiting, straight.packed[hooked])
+  end
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
     table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
-  local text = table.concat(ids)
   frame.remember(straight_locks.memo, text, ids, 64)
   return { status.OK, known.incarnation, history, number, deadline, now, 0, text, "1 0 0 0", unpack(recs) }
+end
+
+-- Commit one run of locks that are packed. As straight_send.one.
+function straight_locks.settle()
+  local text = ARGV[7]
+  if ARGV[5] ~= "c" or ARGV[8] or KEYS[11] then return end
+  local meta, time, p = straight.read(false, ARGV[6])
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+    straight.look(meta, time, p, "")
+  local ids = known and p[3] and straight_locks.ids(text)
+  local less = ids and straight_locks.held(ids, text, p[3], ARGV[6])
+  if not less then return nil, meta, time, p end
+  local count = #ids
+  straight_locks.drop(ids, p[3], ARGV[6])
+  straight.count(here - count, held - less, gone + count, soon, waiting, hooked)
+  local stamp = string.format("%d", now)
+  straight.keep(history, seq, messages - count, bytes - less,
+    string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))
+  return { status.OK, known.incarnation, history, now }
 end

@@ -43,7 +43,7 @@ function straight_send.one()
   local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
   if flag == 104 then
-    hooked = "1"
+    hooked = straight.named[hooked]
     if not lease then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
   end
   local field, value, number, deadline

@@ -36,7 +36,7 @@ function straight_sends.all()
   position.spread("HSET", KEYS[6], fields, position.long, position.long)
   if last > 0 then
     position.spread("ZADD", KEYS[10], named, "0", position.long)
-    hooked = "1"
+    hooked = straight.named[hooked]
   end
   position.spread("ZADD", KEYS[4], places, "0", position.long)
   straight.count(here + #lids, held + size, gone, soon, waiting, hooked)

@@ -13,7 +13,7 @@ from mqredis.steps import Call
 KEYS = ManagerKeys("straight")
 START = 1_763_676_000_000
 #: The scripts that have a short way, and how many each.
-SHORT = {"send": 3, "receive": 3, "settle": 1, "commit": 1}
+SHORT = {"send": 3, "receive": 3, "settle": 2, "commit": 1}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 #: Where the entry scripts call it.
 _ENTRY = re.compile(
@@ -39,6 +39,7 @@ class Store:
         self.client, self.short = client, short
         self._texts: dict[str, str] = {}
         self.took: Counter[str] = Counter()
+        self.together = 0  # messages in packed locks, whenever it was looked at
 
     def call(self, call: Call[Any], slot: str, sequence: object) -> Any:
         if call.script not in self._texts:
@@ -55,6 +56,7 @@ class Store:
         self.client.hset(KEYS.admin().keys[0], mapping={"stands": ms // 1000, "zero": ms % 1000 * 1000})
 
     def bytes(self) -> dict[bytes, Any]:
+        """All it holds, with locks that are packed as if they were not (lua/lib/packed_locks.lua)."""
         found: dict[bytes, Any] = {}
         for key in sorted(self.client.keys()):
             kind = self.client.type(key)
@@ -64,4 +66,30 @@ class Store:
                 found[key] = self.client.zrange(key, 0, -1, withscores=True)
             else:
                 found[key] = kind, self.client.dump(key)
+        for key in [key for key in found if key.endswith(b":q")]:
+            self.together += unpack(found, key[:-1])
         return found
+
+
+def unpack(found: dict[bytes, Any], stem: bytes) -> int:
+    """Give the packed locks of a queue, whose keys begin so, their states and elements; how many there were."""
+    fields, states, locks = found[stem + b"q"], found.get(stem + b"s", {}), found.get(stem + b"l", [])
+    texts = {name: fields.pop(name) for name in [*fields] if name.startswith(b"lock:")}
+    head, _, hooked = fields[b"counts"].rpartition(b" ")
+    assert not texts or hooked in b"23"
+    fields[b"counts"] = b"%s %d" % (head, int(hooked) % 2)
+    count = 0
+    for name, text in texts.items():
+        deadline, size, slot, ids = text.split(b" ")
+        lids = [ids[at : at + 16] for at in range(0, len(ids), 16)]
+        sizes = [len(found[stem + b"m"][lid]) for lid in lids]
+        assert sum(sizes) == int(size)
+        for lid, own in zip(lids, sizes, strict=True):
+            assert lid not in states
+            states[lid] = b"1 0 0 0 %d LN %s %s" % (own, slot, name.partition(b":")[2])
+            locks.append((lid, float(deadline)))
+        count += len(lids)
+    if count:
+        found[stem + b"s"] = states
+        found[stem + b"l"] = sorted(locks, key=lambda item: (item[1], item[0]))
+    return count
