@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/queue"
 --- require "lib/record"
 --- require lazy "lib/index"
@@ -10,22 +11,11 @@
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
 --   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
 --
--- Available: member of q.a. Locked: member of q.l, with a state record; or in a packed page of a claim, with neither
--- (lib/claim_pages). PurgePending: Locked with a P in its kind.
+-- Available: member of q.a. Locked: member of q.l, with a state record; or with neither in a packed page of a claim
+-- (lib/claim_pages), or in a packed lock until somebody opens the queue (lib/packed_locks). PurgePending: Locked with a P
+-- in its kind.
 -- An entry is {lid, rec, st}: id, record text, state (nil for a message that never had one).
-local position = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz" }
-
--- ZADD or HSET of many pairs. Redis keeps a small hash or sorted set as one list and searches it from the front for each
--- pair, until an element has more than 64 bytes: so a batch begins with one, which is taken out again. `first` and
--- `second` are that pair, one of them position.long.
-function position.spread(command, key, pairs, first, second)
-  if #pairs < 32 or (command == "HSET" and #pairs[2] > 64) then
-    redis.call(command, key, unpack(pairs))
-  else
-    redis.call(command, key, first, second, unpack(pairs))
-    redis.call(command == "ZADD" and "ZREM" or "HDEL", key, command == "ZADD" and second or first)
-  end
-end
+local position = {}
 
 -- Records and states of these ids, false for what there is none of.
 function position.texts(q, ids)
@@ -100,8 +90,8 @@ function position.arrive(q, entries)
     end
   end
   q.arrived = arrived
-  if last > 0 then position.spread("ZADD", q.i, named, "0", position.long) end
-  if size > 0 then position.spread("ZADD", q.a, add, "0", position.long) end
+  if last > 0 then many.scores(q.i, named) end
+  if size > 0 then many.scores(q.a, add) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
 end
 
@@ -261,8 +251,8 @@ function position.lease(q, ids, states, deadline)
   else
     local scores = { nil, nil }
     for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
-    position.spread("ZADD", q.l, scores, "0", position.long)
-    position.spread("HSET", q.s, states, position.long, position.long)
+    many.scores(q.l, scores)
+    many.fields(q.s, states)
   end
   queue.note(q, deadline)
 end
@@ -277,7 +267,7 @@ function position.enter(q, ids, recs, hooked)
   else
     local places = { nil, nil }
     for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
-    position.spread("ZADD", q.a, places, "0", position.long)
+    many.scores(q.a, places)
   end
 end
 
@@ -296,7 +286,7 @@ function position.name(q, ids, recs)
       last = #named
     end
   end
-  if last > 0 then position.spread("ZADD", q.i, named, "0", position.long) end
+  if last > 0 then many.scores(q.i, named) end
 end
 
 -- One more delivery of an entry in its state. Does its end need no look at the record?

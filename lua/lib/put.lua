@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/position"
 --- require "lib/queue"
 --- require "lib/quota"
@@ -133,7 +134,7 @@ function put.keep(q, recs, larges, lids, bytes, hooked)
       size = size + 2
     end
   end
-  position.spread("HSET", q.m, fields, position.long, position.long)
+  many.fields(q.m, fields)
 end
 
 -- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what put.parse
@@ -153,7 +154,7 @@ function put.store(q, entries, t, hooked, asked)
     end
   end
   quota.add(q, #entries, bytes)
-  position.spread("HSET", q.m, fields, position.long, position.long)
+  many.fields(q.m, fields)
   q.hooked = q.hooked or hooked
   if not t then
     if hooked and asked ~= false then

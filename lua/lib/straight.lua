@@ -2,6 +2,7 @@
 --- require "lib/queue"
 --- require "lib/record"
 --- require "lib/settle"
+--- require lazy "lib/packed_locks"
 -- The short way of the calls that are made most: one message that at most a correlation id sets apart, in a queue that
 -- asks for nothing (no flags, no quota, no parent), with no timer due. A third of what such a call costs is the tables
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
@@ -37,10 +38,14 @@ function straight.look(meta, time, p, flags)
   return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, hooked
 end
 
--- What quota.write and frame.close write.
-function straight.count(here, held, gone, soon, waiting, hooked)
-  redis.call("HSET", KEYS[3], "counts",
-    string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked))
+-- What quota.write and frame.close write. `field` and `value`: locks that are packed.
+function straight.count(here, held, gone, soon, waiting, hooked, field, value)
+  local counts = string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked)
+  if field then
+    redis.call("HSET", KEYS[3], "counts", counts, field, value)
+  else
+    redis.call("HSET", KEYS[3], "counts", counts)
+  end
 end
 
 -- `field` and `value`: what it writes for a reader that it serves.
@@ -74,6 +79,16 @@ function straight.take(hint, waiter, lid, rec, kind)
   return true
 end
 
+-- Its bytes, if it is locked under this fence and its commit needs no more than that; else false. One of several that are
+-- packed: each stands by itself from here on.
+function straight.held(lid, fence, hooked)
+  local size = settle.size(redis.call("HGET", KEYS[7], lid), fence)
+  if size or hooked == "0" or hooked == "1" then return size end
+  packed_locks.load()
+  packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], fence)
+  return settle.size(redis.call("HGET", KEYS[7], lid), fence)
+end
+
 -- Take it away, and its lock and state.
 function straight.drop(lid)
   redis.call("ZREM", KEYS[5], lid)
@@ -94,7 +109,7 @@ function straight.receive()
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, kind = straight.first(hint)
-  local less = lid and left and settle.size(redis.call("HGET", KEYS[7], left), ARGV[14])
+  local less = lid and left and straight.held(left, ARGV[14], hooked)
   local mine = lid and (less or not left) and straight.take(hint, waiter, lid, rec, kind)
   if not mine then return nil, meta, time, p end
   if left then
@@ -128,7 +143,7 @@ function straight.settle()
   local meta, time, p = straight.read()
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p, "")
-  local size = known and settle.size(redis.call("HGET", KEYS[7], lid), ARGV[6])
+  local size = known and straight.held(lid, ARGV[6], hooked)
   if not size then return nil, meta, time, p end
   straight.drop(lid)
   straight.count(here - 1, held - size, gone + 1, soon, waiting, hooked)

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require lazy "lib/packed_locks"
 --- require "lib/record"
 --- require "lib/seek"
 --- require "lib/settle"
@@ -20,13 +21,14 @@ function straight_locks.ids(text)
   return ids
 end
 
--- The bytes of these locks, which `text` names; nothing if one of them is not held under this fence, or its end needs
--- more than that. `packed`: what the queue keeps under this fence.
-function straight_locks.held(ids, text, packed, fence)
-  if packed then
-    local bytes, held = string.match(packed, "^%d+ (%d+) %S+ (%x+)$")
-    return held == text and bytes
-  end
+-- The bytes of all that is locked under this fence, if that is packed and `list` names just this.
+function straight_locks.whole(list, packed)
+  local bytes, at = string.match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
+  return bytes and #packed == at + #list - 1 and string.find(packed, list, at, true) and bytes + 0
+end
+
+-- The bytes of these locks; nothing if one of them is not held under this fence, or its end needs more than that.
+function straight_locks.held(ids, fence)
   local states, bytes, known, size = redis.call("HMGET", KEYS[7], unpack(ids)), 0, nil, nil
   for n = 1, #ids do
     local text = states[n]
@@ -46,10 +48,10 @@ function straight_locks.olds(ids)
   return redis.call("HMGET", KEYS[7], unpack(ids))
 end
 
--- The bytes of these, and their elements in the index. Nothing if one is not plain or was held before, or all are too
--- much for a reply.
+-- The bytes of these, of each (0 if they differ), and their elements in the index. Nothing if one is not plain or was
+-- held before, or all are too much for a reply.
 function straight_locks.plan(ids, recs, olds)
-  local named, last, bytes = { nil }, 0, 0
+  local named, last, bytes, each = { nil }, 0, 0, #(recs[1] or "")
   local byte, find, sub = string.byte, string.find, string.sub
   for n = 1, #ids do
     local rec = recs[n]
@@ -61,14 +63,16 @@ function straight_locks.plan(ids, recs, olds)
     elseif flag ~= 48 then
       return
     end
-    bytes = bytes + #rec
+    local size = #rec
+    if size ~= each then each = 0 end
+    bytes = bytes + size
   end
-  if bytes <= seek.most then return bytes, named end
+  if bytes <= seek.most then return bytes, each, named end
 end
 
--- What was locked together goes.
-function straight_locks.drop(ids, packed, fence)
-  if packed then
+-- Locks go, and what was locked: all that is packed under this fence, or not.
+function straight_locks.drop(ids, whole, fence)
+  if whole then
     redis.call("HDEL", KEYS[3], "lock:" .. fence)
   else
     redis.call("ZREM", KEYS[5], unpack(ids))
@@ -89,29 +93,32 @@ function straight_locks.all()
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p, "")
   local leaving = known and left and straight_locks.ids(left)
-  local less = leaving and straight_locks.held(leaving, left, p[3], ARGV[14])
+  local whole = leaving and straight_locks.whole(left, p[3])
+  if leaving and p[3] and not whole then  -- some of what was locked together: each by itself from here on
+    packed_locks.load()
+    packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], ARGV[14])
+  end
+  local less = whole or leaving and straight_locks.held(leaving, ARGV[14])
   if not known or frame.handed or (left and not less) then return nil, meta, time, p end
   local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
   if not ids[1] then return nil, meta, time, p end
   local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
   local format = string.format
   local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
-  local size, named = straight_locks.plan(ids, recs, olds)
+  local size, each, named = straight_locks.plan(ids, recs, olds)
   if not size then return nil, meta, time, p, { ids, recs, olds } end
   if left then
     local count = #leaving
-    straight_locks.drop(leaving, p[3], ARGV[14])
+    straight_locks.drop(leaving, whole, ARGV[14])
     here, held, gone, messages, bytes = here - count, held - less, gone + count, messages - count, bytes - less
   end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
   if named[1] then redis.call("ZREM", KEYS[10], unpack(named)) end
   redis.call("ZREMRANGEBYRANK", KEYS[4], "0", #ids - 1)
   local text = table.concat(ids)
-  redis.call("HSET", KEYS[3], "lock:" .. number, format("%s %d %s %s", deadline, size, ARGV[1], text))
   local sooner = soon == "-1" or deadline + 0 < soon + 0
-  if left or sooner or hooked == "0" or hooked == "1" then
-    straight.count(here, held, gone, sooner and deadline or soon, waiting, straight.packed[hooked])
-  end
+  straight.count(here, held, gone, sooner and deadline or soon, waiting, straight.packed[hooked],
+    "lock:" .. number, format("%s %d %d %s %s", deadline, size, each, ARGV[1], text))
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
     table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
   frame.remember(straight_locks.memo, text, ids, 64)
@@ -125,11 +132,11 @@ function straight_locks.settle()
   local meta, time, p = straight.read(false, ARGV[6])
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
     straight.look(meta, time, p, "")
-  local ids = known and p[3] and straight_locks.ids(text)
-  local less = ids and straight_locks.held(ids, text, p[3], ARGV[6])
+  local ids = known and straight_locks.ids(text)
+  local less = ids and straight_locks.whole(text, p[3])
   if not less then return nil, meta, time, p end
   local count = #ids
-  straight_locks.drop(ids, p[3], ARGV[6])
+  straight_locks.drop(ids, true, ARGV[6])
   straight.count(here - count, held - less, gone + count, soon, waiting, hooked)
   local stamp = string.format("%d", now)
   straight.keep(history, seq, messages - count, bytes - less,

@@ -1,5 +1,5 @@
 --- require "lib/frame"
---- require "lib/position"
+--- require "lib/many"
 --- require "lib/put"
 --- require "lib/straight"
 -- The short way of a batch of sends (lib/straight): messages that at most a correlation id sets apart.
@@ -33,12 +33,12 @@ function straight_sends.all()
     fields[at + 1], fields[at + 2], places[at + 1], places[at + 2] = lid, rec, "0", lid
     at = at + 2
   end
-  position.spread("HSET", KEYS[6], fields, position.long, position.long)
+  many.fields(KEYS[6], fields)
   if last > 0 then
-    position.spread("ZADD", KEYS[10], named, "0", position.long)
+    many.scores(KEYS[10], named)
     hooked = straight.named[hooked]
   end
-  position.spread("ZADD", KEYS[4], places, "0", position.long)
+  many.scores(KEYS[4], places)
   straight.count(here + #lids, held + size, gone, soon, waiting, hooked)
   local ids = table.concat(lids)
   straight.keep(history, frame.seq, messages + #lids, bytes + size,

@@ -181,7 +181,7 @@ NOTHING = InputPartition(None)
 
 def _locked(manager: QueueManager, path: str) -> list[bytes]:
     """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
-    key, found = part(manager, path, "l"), _claimed(manager, path)
+    key, found = part(manager, path, "l"), _packed(manager, path)
     states = part(manager, path, "s")
     for at in range(0, command(manager, "ZCARD", key), 5_000):
         ids = command(manager, "ZRANGE", key, at, at + 4_999)
@@ -192,15 +192,18 @@ def _locked(manager: QueueManager, path: str) -> list[bytes]:
     return list(dict.fromkeys(found))  # a page may have been unpacked meanwhile
 
 
-def _claimed(manager: QueueManager, path: str) -> list[bytes]:
-    """Ids in the pages of claims (lua/lib/claim_pages). Those of unpacked pages stand among the others, too."""
-    states = part(manager, path, "s")
-    books = Book.all((command(manager, "HGET", part(manager, path, "q"), "pages") or b"").decode())
-    names = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
+def _packed(manager: QueueManager, path: str) -> list[bytes]:
+    """Ids in packed locks (lua/lib/packed_locks) and in the pages of claims (lua/lib/claim_pages). Those of unpacked
+    pages stand among the others, too."""
+    queue, states = part(manager, path, "q"), part(manager, path, "s")
+    locks = [name for name in command(manager, "HKEYS", queue) if name.startswith(b"lock:")]
+    books = Book.all((command(manager, "HGET", queue, "pages") or b"").decode())
+    pages = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
     found: list[bytes] = []
-    for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
-        for ids in fields(manager, states, names[at : at + 64]):
-            found += split(ids or b"")
+    for key, names in ((queue, locks), (states, pages)):
+        for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
+            for text in fields(manager, key, names[at : at + 64]):
+                found += split((text or b"").rpartition(b" ")[2])
     return found
 
 

@@ -23,6 +23,8 @@ def test_a_full_server_is_drained(
         qm.create_queue("q", transactional=True)
         with qm.open("q") as queue, qm.transaction() as unit:
             queue.send_many([b"1", b"2", b"3"], transaction=unit)
+        qm.create_queue("plain")
+        qm.open("plain").send_many([b"x"] * 5)
         raw.script_flush()
         raw.config_set("maxmemory", 1)
         with mqredis.connect(redis_server.url) as late, late.open("q") as queue:
@@ -34,6 +36,12 @@ def test_a_full_server_is_drained(
             with queue.lock(0) as locked:
                 assert locked.message.body == b"3"
             assert late.queue_info("q").messages == 0
+        with mqredis.connect(redis_server.url) as late, late.open("plain") as queue:
+            held = queue.lock_many(2)  # what was full before keeps a text for them, and then each by itself
+            held[1].commit()
+            held[0].commit()
+            assert len(queue.lock_many(1, settle=queue.lock_many(2))) == 1
+        assert qm.queue_info("plain").messages == 1
         raw.config_set("maxmemory", 0)
         assert qm.doctor().healthy
         assert [key for key in raw.keys("*") if key.endswith(b":none")] == []

@@ -16,6 +16,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
+from mqredis.operations import settle
 from mqredis.worker import Worker, ahead
 from tests.support.server import RedisServer, server_version
 
@@ -97,7 +98,7 @@ def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_
 def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     # Two more for any batch of 16 or more: what keeps Redis from searching small hashes and sorted sets from the front
-    # for each of them (position.spread). Records of more than 64 bytes save one of the two.
+    # for each of them (lib/many). Records of more than 64 bytes save one of the two.
     assert _cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 9)
     assert _cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 8)
 
@@ -217,10 +218,21 @@ def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer
     def step() -> None:
         held[:] = queue.lock_many(20, 0, settle=held)
 
-    # One more than for plain messages: they leave the index of identifiers. Two more for any batch of 16 or more: what
-    # keeps Redis from searching its locks and states from the front for each of them (position.spread). One more spares
-    # the states of all that are to be locked: it says that none of them has one.
-    assert _cost(redis_server, step) == (1, 19)
+    # One more than for plain messages: they leave the index of identifiers. Two look whether there is a state that is not
+    # of a lock, which spares the states of all that are to be locked. What is locked is one field, and so it goes.
+    assert _cost(redis_server, step) == (1, 13)
+
+
+def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 400)
+
+    def step() -> None:
+        held = queue.lock_many(20, 0)
+        queue._run(settle.settle(queue._handle, [("c", lock.fence, lock._key) for lock in held], 1))
+
+    # The lock: 10. Its end: what each call reads and writes (5), its messages, the field of the lock.
+    assert _cost(redis_server, step) == (2, 17)
 
 
 def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple[int, int]:

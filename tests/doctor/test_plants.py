@@ -200,6 +200,7 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
+    ("locks of words", _set("orders.q", "lock:77", "hello"), "queue.locks", True),
     ("no flags", lambda p: p.raw.hdel(p.key("orders.q"), "flags"), "queue.field", False),
     ("quota of words", _set("orders.q", "quota_messages", "many"), "queue.field", False),
     ("orphan subqueue", lambda p: p.raw.hdel(p.key("queues"), "orders"), "queue.parent", False),

@@ -80,10 +80,11 @@ def unpack(found: dict[bytes, Any], stem: bytes) -> int:
     fields[b"counts"] = b"%s %d" % (head, int(hooked) % 2)
     count = 0
     for name, text in texts.items():
-        deadline, size, slot, ids = text.split(b" ")
+        deadline, size, each, slot, ids = text.split(b" ")
         lids = [ids[at : at + 16] for at in range(0, len(ids), 16)]
         sizes = [len(found[stem + b"m"][lid]) for lid in lids]
         assert sum(sizes) == int(size)
+        assert int(each) == (sizes[0] if len({*sizes}) == 1 else 0)
         for lid, own in zip(lids, sizes, strict=True):
             assert lid not in states
             states[lid] = b"1 0 0 0 %d LN %s %s" % (own, slot, name.partition(b":")[2])

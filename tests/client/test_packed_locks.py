@@ -1,0 +1,177 @@
+"""What one call has locked is one text in the store (lua/lib/packed_locks.lua), and nobody need know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.keys import QUEUE_COUNTS
+from mqredis.operations import settle
+from tests.support.backend import Backend
+from tests.support.counts import set_count
+
+Held = list[mqredis.LockedMessage]
+
+
+@dataclass
+class Kit:
+    """Five messages, of which the first three were locked by one call."""
+
+    queue: mqredis.Queue
+    raw: Any
+    held: Held
+
+    def packed(self) -> list[int]:
+        """How many messages each packed lock has."""
+        (key,) = self.raw.keys("mq:*:q:q:q")
+        texts = (value for name, value in self.raw.hgetall(key).items() if name.startswith(b"lock:"))
+        return [len(text.split(b" ")[4]) // 16 for text in texts]
+
+    def bodies(self) -> bytes:
+        return b"".join(message.body for message in self.queue.browse())
+
+
+@pytest.fixture
+def kit(backend: Backend) -> Iterator[Kit]:
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            queue.send(b"0")  # a session's first call goes the long way
+            queue.receive(0)
+            queue.send_many([mqredis.Outgoing(body=b"%d" % n, correlation_id=str(n % 2)) for n in range(1, 6)])
+            kit = Kit(queue, backend.client(), queue.lock_many(3))
+            assert kit.packed() == [3]
+            yield kit
+            assert qm.doctor().healthy
+
+
+def test_it_goes_as_it_came(kit: Kit) -> None:
+    last = kit.queue.lock_many(3, settle=kit.held)
+    assert ([lock.body for lock in last], kit.packed()) == ([b"4", b"5"], [2])
+    assert kit.queue._manager.queue_info("q").messages == 2
+    assert kit.packed() == []  # who looks at a queue sees its locks one by one
+    for lock in last:
+        lock.commit()
+    assert kit.queue._manager.queue_info("q").messages == 0
+
+
+def test_sends_and_single_readers_leave_it_as_it_is(kit: Kit) -> None:
+    kit.queue.send(b"6", correlation_id="a")
+    kit.queue.send_many([mqredis.Outgoing(body=b"7", correlation_id="b"), b"8"])
+    assert kit.queue.receive(0).body == b"4"
+    with kit.queue.lock(0) as lock:
+        assert lock.body == b"5"
+    second = kit.queue.lock_many(2)
+    assert kit.packed() == [3, 2]
+    kit.queue.lock_many(1, settle=kit.held)
+    assert all(lock.settled for lock in kit.held)
+    assert [lock.body for lock in second] == [b"6", b"7"]
+
+
+def _commit(kit: Kit) -> bytes:
+    kit.held[1].commit()
+    return b"45"
+
+
+def _commit_some(kit: Kit) -> bytes:
+    kit.queue.lock_many(1, settle=kit.held[1:])[0].abort()
+    return b"45"
+
+
+def _commit_backwards(kit: Kit) -> bytes:
+    kit.queue.lock_many(1, settle=kit.held[::-1])[0].abort()
+    return b"45"
+
+
+def _abort(kit: Kit) -> bytes:
+    kit.held[0].abort()
+    return b"145"
+
+
+def _reject(kit: Kit) -> bytes:
+    kit.held[0].reject("no")
+    return b"45"
+
+
+def _extend(kit: Kit) -> bytes:
+    kit.held[2].extend(60)
+    return b"45"
+
+
+def _purge(kit: Kit) -> bytes:
+    kit.queue.purge()
+    return b""
+
+
+def _look(kit: Kit) -> bytes:
+    with pytest.raises(mqredis.MessageNotFound):
+        kit.queue.receive_by_lookup_id(kit.held[0].lookup_id)
+    return b"45"
+
+
+def _match(kit: Kit) -> bytes:
+    assert kit.queue.receive(0, match=mqredis.Match(correlation_id="1")).body == b"5"
+    return b"4"
+
+
+def _move(kit: Kit) -> bytes:
+    with kit.queue._manager.open("q;s") as other:
+        kit.queue.move(kit.queue.peek(0).lookup_id, other)
+    return b"5"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [_commit, _commit_some, _commit_backwards, _abort, _reject, _extend, _purge, _look, _match, _move],
+    ids=lambda act: act.__name__[1:],
+)
+def test_any_other_call_finds_the_locks_one_by_one(kit: Kit, act: Callable[[Kit], bytes]) -> None:
+    left = act(kit)
+    assert (kit.bodies(), kit.packed()) == (left, [])
+    lost = []
+    for lock in kit.held:
+        try:
+            if not lock.settled:
+                lock.commit()
+        except mqredis.LockLost:
+            lost.append(lock.body)
+    assert lost == []
+    assert kit.queue._manager.queue_info("q").messages == len(left)
+
+
+def test_closing_gives_them_back(kit: Kit) -> None:
+    kit.queue.close()
+    with kit.queue._manager.open("q") as queue:
+        assert [message.body for message in queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize(
+    ("fence", "named", "lost", "packed"),
+    [("", 3, 0, []), ("1", 3, 3, []), ("", 2, 0, []), ("", 4, 1, [])],
+    ids=["all", "of somebody else", "some", "one twice"],
+)
+def test_one_call_ends_them(kit: Kit, fence: str, named: int, lost: int, packed: list[int]) -> None:
+    settlements = [("c", fence or lock.fence, lock._key) for lock in [*kit.held, kit.held[0]][:named]]
+    settled = kit.queue._run(settle.settle(kit.queue._handle, settlements))
+    assert (len(settled.lost), kit.packed()) == (lost, packed)
+    left = 5 if fence else 5 - min(named, 3)
+    assert kit.queue._manager.queue_info("q").messages == left
+    again = kit.queue._run(settle.settle(kit.queue._handle, settlements))
+    assert len(again.lost) == named
+
+
+def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
+    """Whoever comes by then: it says when to look at it, as any lock."""
+    (key,) = kit.raw.keys("mq:*:q:q:q")
+    ((name, text),) = ((n, text) for n, text in kit.raw.hgetall(key).items() if n.startswith(b"lock:"))
+    due = text.split(b" ", 1)[0]
+    assert kit.raw.hget(key, "counts").split(b" ")[QUEUE_COUNTS.index("due")] == due
+    kit.raw.hset(key, name, text.replace(due, b"1000", 1))
+    set_count(kit.raw, key.decode(), "due", 1000)
+    assert [message.body for message in kit.queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
+    with pytest.raises(mqredis.LockLost):
+        kit.held[0].commit()
