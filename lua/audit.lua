@@ -1,4 +1,4 @@
--- Show what the store holds, for the doctor, page by page. Changes nothing but that locks are unpacked (lib/packed_locks).
+-- Show what the store holds, for the doctor, page by page. Changes nothing but the form of packed locks.
 -- MS-MQDMPR 3.1.1 Abstract Data Model
 --
 -- KEYS admin

@@ -1,5 +1,5 @@
 -- Would a reader find something, or is a timer due? Was one handed a lock? One call for all that a process waits on;
--- changes nothing.
+-- changes nothing but the form of packed locks.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
 -- KEYS message

@@ -1,4 +1,4 @@
--- Properties and present state of queues. Counts are of this moment; nothing is changed.
+-- Properties and present state of queues. Counts are of this moment; nothing is changed but the form of packed locks.
 -- MS-MQDMPR 3.1.1.2 Queue
 --
 -- KEYS admin

@@ -49,7 +49,7 @@ local reply, meta, time, p, read
 if ARGV[4] == "tx" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.receive()
-elseif ARGV[5] == "1" then
+elseif ARGV[5] == "1" and #(ARGV[15] or "") <= 16 then
   reply, meta, time, p = straight.receive()
 else
   straight_locks.load()

@@ -36,7 +36,7 @@ MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
 #: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/lib/frame, lua/lib/queue).
 META_COUNTS = ("history", "seq", "messages", "bytes")
-QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "hooked")
+QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 
 
 def encode(name: str) -> str:

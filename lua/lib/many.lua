@@ -3,21 +3,21 @@
 local many = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz" }
 
 -- score, member, ...
-function many.scores(key, pairs)
-  if #pairs < 32 then
-    redis.call("ZADD", key, unpack(pairs))
+function many.scores(key, list)
+  if #list < 32 then
+    redis.call("ZADD", key, unpack(list))
   else
-    redis.call("ZADD", key, "0", many.long, unpack(pairs))
+    redis.call("ZADD", key, "0", many.long, unpack(list))
     redis.call("ZREM", key, many.long)
   end
 end
 
 -- field, value, ...
-function many.fields(key, pairs)
-  if #pairs < 32 or #pairs[2] > 64 then
-    redis.call("HSET", key, unpack(pairs))
+function many.fields(key, list)
+  if #list < 32 or #list[2] > 64 then
+    redis.call("HSET", key, unpack(list))
   else
-    redis.call("HSET", key, many.long, many.long, unpack(pairs))
+    redis.call("HSET", key, many.long, many.long, unpack(list))
     redis.call("HDEL", key, many.long)
   end
 end

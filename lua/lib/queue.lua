@@ -11,9 +11,9 @@
 --
 -- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|
 -- quota_bytes". Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call: "messages
--- bytes gone due waiting hooked". gone: how many have left it; due: when to look at its timers, -1 never; waiting: 1 if
--- readers may wait; hooked: 1 once a special message came, and 2 more where locks may be packed. Only lib/quota writes it;
--- its numbers stay text until they change.
+-- bytes gone due waiting marks". gone: how many have left it; due: when to look at its timers, -1 never; waiting: 1 if
+-- readers may wait; marks: 1 once a special message came (q.hooked), and 2 for each packed lock (lib/packed_locks). But for
+-- the short ways only lib/quota writes it; its numbers stay text until they change.
 local queue = { opened = {}, memo = { size = 0 } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
@@ -25,28 +25,28 @@ function queue.open(n, first, p)
   p = p or redis.call("HMGET", key, "brief", "counts")
   local known = queue.memo[p[1]] or queue.learn(key, p[1])
   if not known then return end
-  local messages, bytes, gone, soon, waiting, hooked =
-    string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([0-3])$")
-  if hooked == "2" or hooked == "3" then hooked = queue.unpack(key, at, p[2], hooked) end
+  local messages, bytes, gone, soon, waiting, marks =
+    string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
+  if marks and marks ~= "0" and marks ~= "1" then marks = queue.unpack(key, at, p[2], marks) end
   local q = {
     q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
     generation = known.generation, flags = known.flags, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes,
     messages = messages, bytes = bytes, gone = gone, due = soon and soon ~= "-1" and soon + 0 or nil,
-    waiting = waiting == "1", hooked = hooked == "1", changed = false,
+    waiting = waiting == "1", hooked = marks == "1", changed = false,
   }
   queue.opened[key] = q
   return q
 end
 
 -- From here on each lock has its state. That says nothing new of any message, so it may come before a refusal.
-function queue.unpack(key, at, counts, hooked)
+function queue.unpack(key, at, counts, marks)
   packed_locks.load()
   packed_locks.unpack(key, KEYS[at + 3], KEYS[at + 4], KEYS[at + 5])
-  hooked = hooked == "2" and "0" or "1"
-  redis.call("HSET", key, "counts", string.sub(counts, 1, -2) .. hooked)
-  return hooked
+  local left = marks % 2 == 0 and "0" or "1"
+  redis.call("HSET", key, "counts", string.sub(counts, 1, -1 - #marks) .. left)
+  return left
 end
 
 -- The brief of a queue taken apart; nothing if there is no such queue.

@@ -6,11 +6,9 @@
 -- The short way of the calls that are made most: one message that at most a correlation id sets apart, in a queue that
 -- asks for nothing (no flags, no quota, no parent), with no timer due. A third of what such a call costs is the tables
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
--- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged, with what it has
--- read: meta's fields, the time, the queue's fields.
--- By "hooked" of a queue's counts (lib/queue): once a special message came, once locks were packed.
-local straight = { named = { ["0"] = "1", ["1"] = "1", ["2"] = "3", ["3"] = "3" },
-  packed = { ["0"] = "2", ["1"] = "3", ["2"] = "2", ["3"] = "3" } }
+-- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged but that a lock may
+-- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's fields.
+local straight = {}
 
 -- What each call reads. `fence`: of locks that may be packed (lib/packed_locks).
 function straight.read(waits, fence)
@@ -32,15 +30,15 @@ function straight.look(meta, time, p, flags)
   if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
   local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
-  local here, held, gone, soon, waiting, hooked =
-    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([0-3])$")
+  local here, held, gone, soon, waiting, marks =
+    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
   if not history or not here or (soon ~= "-1" and soon + 0 <= now) then return end
-  return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, hooked
+  return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks
 end
 
 -- What quota.write and frame.close write. `field` and `value`: locks that are packed.
-function straight.count(here, held, gone, soon, waiting, hooked, field, value)
-  local counts = string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, hooked)
+function straight.count(here, held, gone, soon, waiting, marks, field, value)
+  local counts = string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, marks)
   if field then
     redis.call("HSET", KEYS[3], "counts", counts, field, value)
   else
@@ -79,14 +77,24 @@ function straight.take(hint, waiter, lid, rec, kind)
   return true
 end
 
--- Its bytes, if it is locked under this fence and its commit needs no more than that; else false. One of several that are
--- packed: each stands by itself from here on.
-function straight.held(lid, fence, hooked)
-  local size = settle.size(redis.call("HGET", KEYS[7], lid), fence)
-  if size or hooked == "0" or hooked == "1" then return size end
+-- A special message is in this queue.
+function straight.hook(marks)
+  if marks == "0" then return "1" end
+  return marks % 2 == 0 and string.format("%d", marks + 1) or marks
+end
+
+-- Those that are packed under this fence stand by themselves from here on. Returns the marks that the queue has then.
+function straight.unpack(fence, marks)
   packed_locks.load()
-  packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], fence)
-  return settle.size(redis.call("HGET", KEYS[7], lid), fence)
+  return string.format("%d", marks - 2 * packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], fence))
+end
+
+-- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; and the marks.
+function straight.held(lid, fence, marks)
+  local size = settle.size(redis.call("HGET", KEYS[7], lid), fence)
+  if size or marks == "0" or marks == "1" then return size, marks end
+  marks = straight.unpack(fence, marks)
+  return settle.size(redis.call("HGET", KEYS[7], lid), fence), marks
 end
 
 -- Take it away, and its lock and state.
@@ -104,12 +112,13 @@ function straight.receive()
     return
   end
   local meta, time, p = straight.read(waiter ~= "")
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, kind = straight.first(hint)
-  local less = lid and left and straight.held(left, ARGV[14], hooked)
+  local less
+  if lid and left then less, marks = straight.held(left, ARGV[14], marks) end
   local mine = lid and (less or not left) and straight.take(hint, waiter, lid, rec, kind)
   if not mine then return nil, meta, time, p end
   if left then
@@ -120,7 +129,7 @@ function straight.receive()
   local stamp, number = format("%d", now), format("%d", history)
   if mode == "take" then
     redis.call("HDEL", KEYS[6], lid)
-    straight.count(here - 1, held - size, gone + 1, soon, waiting, hooked)
+    straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
     -- The record holds a zero, and format would end it there.
     straight.keep(history, seq, messages - 1, bytes - size,
       format("%s %s - 0 %s 0:0:%d:%s1:016:%s0:%d:", ARGV[2], stamp, number, #stamp, stamp, lid, size) .. rec)
@@ -130,7 +139,7 @@ function straight.receive()
   redis.call("ZADD", KEYS[5], deadline, lid)
   redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
   local sooner = soon == "-1" or deadline + 0 < soon + 0
-  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, hooked) end
+  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, marks) end
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0",
     ARGV[2], stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp))
   return { status.OK, known.incarnation, history, number, deadline, now, 0, lid, "1 0 0 0", rec }
@@ -141,12 +150,13 @@ function straight.settle()
   local lid = ARGV[7]
   if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end
   local meta, time, p = straight.read()
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
-  local size = known and straight.held(lid, ARGV[6], hooked)
+  local size
+  if known then size, marks = straight.held(lid, ARGV[6], marks) end
   if not size then return nil, meta, time, p end
   straight.drop(lid)
-  straight.count(here - 1, held - size, gone + 1, soon, waiting, hooked)
+  straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
   local stamp = string.format("%d", now)
   straight.keep(history, seq, messages - 1, bytes - size,
     string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))

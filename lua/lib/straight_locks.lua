@@ -1,6 +1,5 @@
 --- require "lib/frame"
 --- require lazy "lib/packed_locks"
---- require "lib/record"
 --- require "lib/seek"
 --- require "lib/settle"
 --- require "lib/straight"
@@ -19,12 +18,6 @@ function straight_locks.ids(text)
     seen[lid], ids[(n + 15) / 16] = true, lid
   end
   return ids
-end
-
--- The bytes of all that is locked under this fence, if that is packed and `list` names just this.
-function straight_locks.whole(list, packed)
-  local bytes, at = string.match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
-  return bytes and #packed == at + #list - 1 and string.find(packed, list, at, true) and bytes + 0
 end
 
 -- The bytes of these locks; nothing if one of them is not held under this fence, or its end needs more than that.
@@ -70,8 +63,23 @@ function straight_locks.plan(ids, recs, olds)
   if bytes <= seek.most then return bytes, each, named end
 end
 
--- Locks go, and what was locked: all that is packed under this fence, or not.
-function straight_locks.drop(ids, whole, fence)
+-- What a call wants to settle, if that are plain commits of locks under one fence: ids, bytes, the marks of the queue, and
+-- whether it is all of a packed text. Nothing if it is not.
+function straight_locks.leaving(list, fence, packed, marks)
+  local ids = straight_locks.ids(list)
+  if not ids then return end
+  if packed and marks ~= "0" and marks ~= "1" then
+    packed_locks.load()
+    local bytes = packed_locks.whole(packed, list)
+    if bytes then return ids, bytes, string.format("%d", marks - 2), true end
+    marks = straight.unpack(fence, marks)
+  end
+  local bytes = straight_locks.held(ids, fence)
+  if bytes then return ids, bytes, marks, false end
+end
+
+-- They go, and their locks.
+function straight_locks.drop(ids, fence, whole)
   if whole then
     redis.call("HDEL", KEYS[3], "lock:" .. fence)
   else
@@ -90,16 +98,15 @@ function straight_locks.all()
     return
   end
   local meta, time, p = straight.read(waiter ~= "", left and ARGV[14])
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
-  local leaving = known and left and straight_locks.ids(left)
-  local whole = leaving and straight_locks.whole(left, p[3])
-  if leaving and p[3] and not whole then  -- some of what was locked together: each by itself from here on
-    packed_locks.load()
-    packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], ARGV[14])
+  if not known or frame.handed then return nil, meta, time, p end
+  local leaving, less, after, whole
+  if left then
+    leaving, less, after, whole = straight_locks.leaving(left, ARGV[14], p[3], marks)
+    if not leaving then return nil, meta, time, p end
+    marks = after
   end
-  local less = whole or leaving and straight_locks.held(leaving, ARGV[14])
-  if not known or frame.handed or (left and not less) then return nil, meta, time, p end
   local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
   if not ids[1] then return nil, meta, time, p end
   local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
@@ -109,7 +116,7 @@ function straight_locks.all()
   if not size then return nil, meta, time, p, { ids, recs, olds } end
   if left then
     local count = #leaving
-    straight_locks.drop(leaving, whole, ARGV[14])
+    straight_locks.drop(leaving, ARGV[14], whole)
     here, held, gone, messages, bytes = here - count, held - less, gone + count, messages - count, bytes - less
   end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
@@ -117,27 +124,32 @@ function straight_locks.all()
   redis.call("ZREMRANGEBYRANK", KEYS[4], "0", #ids - 1)
   local text = table.concat(ids)
   local sooner = soon == "-1" or deadline + 0 < soon + 0
-  straight.count(here, held, gone, sooner and deadline or soon, waiting, straight.packed[hooked],
-    "lock:" .. number, format("%s %d %d %s %s", deadline, size, each, ARGV[1], text))
+  packed_locks.load()
+  if #ids == 1 or marks + 0 >= 2 * packed_locks.most then
+    packed_locks.apart(KEYS[5], KEYS[6], KEYS[7], number, deadline, format("%d", each), ARGV[1], text)
+    straight.count(here, held, gone, sooner and deadline or soon, waiting, marks)
+  else
+    straight.count(here, held, gone, sooner and deadline or soon, waiting, format("%d", marks + 2),
+      "lock:" .. number, packed_locks.text(deadline, size, each, ARGV[1], text))
+  end
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
     table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
   frame.remember(straight_locks.memo, text, ids, 64)
   return { status.OK, known.incarnation, history, number, deadline, now, 0, text, "1 0 0 0", unpack(recs) }
 end
 
--- Commit one run of locks that are packed. As straight_send.one.
+-- Commit one run of locks. As straight_send.one.
 function straight_locks.settle()
-  local text = ARGV[7]
   if ARGV[5] ~= "c" or ARGV[8] or KEYS[11] then return end
   local meta, time, p = straight.read(false, ARGV[6])
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
-  local ids = known and straight_locks.ids(text)
-  local less = ids and straight_locks.whole(text, p[3])
-  if not less then return nil, meta, time, p end
+  if not known then return nil, meta, time, p end
+  local ids, less, after, whole = straight_locks.leaving(ARGV[7], ARGV[6], p[3], marks)
+  if not ids then return nil, meta, time, p end
   local count = #ids
-  straight_locks.drop(ids, true, ARGV[6])
-  straight.count(here - count, held - less, gone + count, soon, waiting, hooked)
+  straight_locks.drop(ids, ARGV[6], whole)
+  straight.count(here - count, held - less, gone + count, soon, waiting, after)
   local stamp = string.format("%d", now)
   straight.keep(history, seq, messages - count, bytes - less,
     string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))

@@ -21,7 +21,7 @@ function straight_send.one()
   local flag = text and string.byte(text)
   if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
   local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
   if not known then return nil, meta, time, p end
   local format = string.format
@@ -43,7 +43,7 @@ function straight_send.one()
   local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
   if flag == 104 then
-    hooked = straight.named[hooked]
+    marks = straight.hook(marks)
     if not lease then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
   end
   local field, value, number, deadline
@@ -57,7 +57,7 @@ function straight_send.one()
     redis.call("ZADD", KEYS[4], "0", lid)
     if slot then field, value = slot .. "!", "h " .. lid end
   end
-  straight.count(here + 1, held + size, gone, soon, waiting, hooked)
+  straight.count(here + 1, held + size, gone, soon, waiting, marks)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
     format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid), field, value)
   if slot then redis.call("ZREM", KEYS[9], waiter) end

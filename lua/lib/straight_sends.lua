@@ -9,7 +9,7 @@ local straight_sends = {}
 function straight_sends.all()
   if KEYS[11] then return end
   local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
   -- A large body is an argument of its own: then there are more of them than messages.
   if not known or waiting == "1" or #ARGV[6] ~= #ARGV - 6 then return nil, meta, time, p end
@@ -36,10 +36,10 @@ function straight_sends.all()
   many.fields(KEYS[6], fields)
   if last > 0 then
     many.scores(KEYS[10], named)
-    hooked = straight.named[hooked]
+    marks = straight.hook(marks)
   end
   many.scores(KEYS[4], places)
-  straight.count(here + #lids, held + size, gone, soon, waiting, hooked)
+  straight.count(here + #lids, held + size, gone, soon, waiting, marks)
   local ids = table.concat(lids)
   straight.keep(history, frame.seq, messages + #lids, bytes + size,
     format("%s %s - 0 %d %d:%s0:", ARGV[2], stamp, history, #ids, ids))

@@ -41,7 +41,7 @@ function straight_tx.send()
   local flag = text and string.byte(text)
   if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
   local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "t")
   if not known then return nil, meta, time, p end
   local id, format = ARGV[4], string.format
@@ -56,7 +56,7 @@ function straight_tx.send()
   redis.call("HSET", KEYS[6], lid, rec)
   local sooner = straight_tx.lease(deadline, lid, "0 0 0 0 " .. size .. " SN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "S", lid)
-  straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and "1" or hooked)
+  straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and "1" or marks)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
     format("%s %s - 0 %d 16:%s%d:%s", ARGV[2], stamp, history, lid, #fence, fence))
   return { status.OK, known.incarnation, history, lid, fence }
@@ -74,7 +74,7 @@ function straight_tx.receive()
   local id, waiter = ARGV[6], ARGV[9]
   if ARGV[5] ~= "1" or ARGV[8] ~= "" or ARGV[11] ~= "" or ARGV[12] ~= "0" or KEYS[11] then return end
   local meta, time, p = straight.read(waiter ~= "")
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, hooked =
+  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "t")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
@@ -85,7 +85,7 @@ function straight_tx.receive()
   if not deadline or not straight.take(hint, waiter, lid, rec, kind) then return nil, meta, time, p end
   local sooner = straight_tx.lease(deadline, lid, told .. " " .. size .. " RN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "R", lid)
-  if sooner then straight.count(here, held, gone, sooner, waiting, hooked) end
+  if sooner then straight.count(here, held, gone, sooner, waiting, marks) end
   local format = string.format
   local stamp = format("%d", now)
   straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %d %d:%s%d:%s%d:%s1:0",

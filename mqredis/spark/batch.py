@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -200,11 +201,15 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     books = Book.all((command(manager, "HGET", queue, "pages") or b"").decode())
     pages = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
     found: list[bytes] = []
-    for key, names in ((queue, locks), (states, pages)):
+    for key, names, ids in ((queue, locks, _LOCK), (states, pages, _PAGE)):
         for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
             for text in fields(manager, key, names[at : at + 64]):
-                found += split((text or b"").rpartition(b" ")[2])
+                found += split(whole[1] if (whole := ids.fullmatch(text or b"")) else b"")
     return found
+
+
+#: The ids in a packed lock, and in a page of a claim.
+_LOCK, _PAGE = re.compile(rb"\d+ \d+ \d+ \S+ ([0-9a-f]+)"), re.compile(rb"([0-9a-f]*)")
 
 
 def _delayed(manager: QueueManager, path: str) -> list[bytes]:

@@ -164,6 +164,40 @@ def test_one_call_ends_them(kit: Kit, fence: str, named: int, lost: int, packed:
     assert len(again.lost) == named
 
 
+def test_a_text_that_the_queue_does_not_count_is_nobodys(kit: Kit) -> None:
+    """As a client of before leaves it, whose doctor has given the messages back."""
+    (key,) = kit.raw.keys("mq:*:q:q:q")
+    ((name, text),) = ((n, text) for n, text in kit.raw.hgetall(key).items() if n.startswith(b"lock:"))
+    kit.held[0].abort()
+    with kit.queue._manager.open("q") as other, other.lock(0) as lock:
+        assert lock.body == b"1"
+        kit.raw.hset(key, name, text)
+        kit.queue.lock_many(1, settle=kit.held)
+        lock.extend()
+        kit.queue.send_many([b"6", b"7"])
+    assert kit.queue._manager.doctor(repair=True).findings
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["by itself", "too many texts"])
+def test_not_everything_is_packed(kit: Kit, one: bool) -> None:
+    """One message is as well locked by itself; and who opens the queue must not have to unpack any number of texts."""
+    if one:
+        kit.queue.receive(0)
+        assert [lock.body for lock in kit.queue.lock_many(2)] == [b"5"]
+        assert kit.packed() == [3]
+        return
+    kit.queue.lock_many(2)
+    kit.queue.send_many([b"x"] * 81)
+    batches = [kit.queue.lock_many(2) for _ in range(40)]
+    assert sorted(kit.packed()) == [2] * 31 + [3]
+    batches[0] = kit.queue.lock_many(1, settle=batches[0])
+    assert len(kit.packed()) == 31
+    for batch in batches:
+        settlements = [("c", lock.fence, lock._key) for lock in batch]
+        assert not kit.queue._run(settle.settle(kit.queue._handle, settlements)).lost
+    assert sorted(kit.packed()) == [2, 3]
+
+
 def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
     """Whoever comes by then: it says when to look at it, as any lock."""
     (key,) = kit.raw.keys("mq:*:q:q:q")

@@ -130,6 +130,7 @@ class Short:
                 "straight.settle": 1,
                 "straight_sends.all": 4,
                 "straight_locks.all": 3,
+                "straight_locks.settle": 1,
             }
             | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
         )

@@ -75,9 +75,9 @@ def unpack(found: dict[bytes, Any], stem: bytes) -> int:
     """Give the packed locks of a queue, whose keys begin so, their states and elements; how many there were."""
     fields, states, locks = found[stem + b"q"], found.get(stem + b"s", {}), found.get(stem + b"l", [])
     texts = {name: fields.pop(name) for name in [*fields] if name.startswith(b"lock:")}
-    head, _, hooked = fields[b"counts"].rpartition(b" ")
-    assert not texts or hooked in b"23"
-    fields[b"counts"] = b"%s %d" % (head, int(hooked) % 2)
+    head, _, marks = fields[b"counts"].rpartition(b" ")
+    assert int(marks) // 2 == len(texts)
+    fields[b"counts"] = b"%s %d" % (head, int(marks) % 2)
     count = 0
     for name, text in texts.items():
         deadline, size, each, slot, ids = text.split(b" ")

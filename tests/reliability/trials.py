@@ -53,6 +53,8 @@ FOLDERS = (
     "tests/property/test_packed.py",
     "tests/property/test_pages.py",
     "tests/client/test_handed.py",
+    "tests/client/test_packed_locks.py",
+    "tests/property/test_straight.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_handed.py",
     "tests/reliability/test_regressions.py",
