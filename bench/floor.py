@@ -46,6 +46,7 @@ _MOVES = (
     + """
 local number, held, first, last = 0, {}, 1, 0
 local REPLY, STATE, UNTIL = "17 1763676000000 - 0 1001 16:", "1 0 0 0 286 LN 1.1 17", "1763676030000"
+local LOCKS = "1763676030000 28600 286 1.1 "
 local NAME = "c-000000000001\\0"
 -- Behind all that is there; and too long for the compact form of a sorted set.
 local LAST, LONG = "csc-999999999999\\0", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
@@ -75,6 +76,18 @@ local function lock(k, size, state)
         return ids, ids
     end
     local records = call("HMGET", k[6], unpack(ids))
+    if #ids > 1 then  -- one text for all
+        call("HLEN", k[7])
+        call("ZCARD", k[5])
+        local names = {}
+        for n = 1, #ids do
+            names[n] = NAME .. ids[n]
+        end
+        call("ZREM", k[10], unpack(names))
+        call("ZREMRANGEBYRANK", k[4], "0", #ids - 1)
+        call("HSET", k[3], "lock:17", LOCKS .. table.concat(ids))
+        return ids, records
+    end
     call("HMGET", k[7], unpack(ids))
     local states, leases, names = {}, {}, {}
     for n = 1, #ids do
@@ -89,8 +102,12 @@ local function lock(k, size, state)
 end
 
 local function remove(k, ids)
-    call("ZREM", k[5], unpack(ids))
-    call("HDEL", k[7], unpack(ids))
+    if #ids > 1 then
+        call("HDEL", k[3], "lock:17")
+    else
+        call("ZREM", k[5], ids[1])
+        call("HDEL", k[7], ids[1])
+    end
     call("HDEL", k[6], unpack(ids))
 end
 
@@ -109,7 +126,11 @@ local function take(k, size, settles)
     if settles and first <= last then
         local ids = held[first]
         held[first], first = nil, first + 1
-        call("HMGET", k[7], unpack(ids))
+        if #ids > 1 then
+            call("HGET", k[3], "lock:17")
+        else
+            call("HGET", k[7], ids[1])
+        end
         remove(k, ids)
     end
     local ids, records = {}, {}

@@ -62,7 +62,7 @@ _BEGIN = """
     end
     local manager, queue = managers[meta[1]] or manager_of(meta[1]), queues[p[1]] or queue_of(p[1])
     local history, seq, messages, bytes = match(meta[2], "^(%d+) (%S+) (%S+) (%S+)$")
-    local here, held, gone, due, waiting, hooked = match(p[2], "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) ([01])$")
+    local here, held, gone, due, waiting, marks = match(p[2], "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
     local now = time[1] * 1000 + floor(time[2] / 1000) + manager.clock
     local stamp, number = format("%d", now), format("%d", history + 1)
     if
@@ -78,7 +78,7 @@ _BATCHES = (
 local LONG = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 local digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" }
 -- What goes to a command, written over from call to call: no table has to grow.
-local fields, places, names, gone_names, leases, states = {}, {}, {}, {}, {}, {}
+local fields, places, names, gone_names = {}, {}, {}, {}
 for n = 1, 511, 2 do
     places[n], names[n] = "0", "0"
 end
@@ -138,7 +138,7 @@ local function send_batch(k, argv)
         call("HDEL", k[6], LONG)
     end
     if named > 0 then
-        hooked = "1"
+        marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
         if named < 32 then
             call("ZADD", k[10], unpack(names, 1, named))
         else
@@ -153,7 +153,7 @@ local function send_batch(k, argv)
         call("ZREM", k[4], LONG)
     end
     local text = concat(ids)
-    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + count, held + size, gone, due, hooked))
+    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + count, held + size, gone, due, marks))
     call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + count, messages + count, bytes + size), slot,
         format("%s %s - 0 %s %d:%s0:", sequence, stamp, number, #text, text))
     return { 0, manager.incarnation, history + 1, text, "" }
@@ -175,26 +175,25 @@ local function receive_batch(k, argv)
     if count < 2 or count > 256 then
         return other()
     end
-    local leaving, less = left and (handed[left] or ids_of(left)), 0
-    if left then
-        local known, size, granted = nil, nil, nil
-        local olds = leaving and call("HMGET", k[7], unpack(leaving)) or { false }
-        for n = 1, #olds do
-            local old = olds[n]
-            if old ~= known then
-                size, granted = match(old or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
-                known = old
-            end
-            if granted ~= fence then
-                return other()
-            end
-            less = less + size
+    local leaving, less = nil, 0
+    if left and #left == 16 then
+        local size, granted = match(call("HGET", k[7], left) or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
+        if granted ~= fence then
+            return other()
         end
+        leaving, less = { left }, size + 0
+    elseif left then
+        local packed = marks ~= "0" and marks ~= "1" and call("HGET", k[3], "lock:" .. fence)
+        local bytes, at = match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
+        if not bytes or #packed ~= at + #left - 1 or not find(packed, left, at, true) then
+            return other()
+        end
+        leaving, less, marks = handed[left] or ids_of(left), bytes + 0, marks - 2
     end
     local records, deadline = call("HMGET", k[6], unpack(ids)), format("%d", now + argv[7])
-    local tail, named, total, of, state = " LN " .. slot .. " " .. number, 0, 0, nil, nil
+    local named, total, each = 0, 0, #(records[1] or "")
     for n = 1, count do
-        local id, record, at = ids[n], records[n], n + n
+        local id, record = ids[n], records[n]
         local flag, size = record and byte(record, 14), record and #record
         if flag == 104 then
             local from = find(record, "\\3c", 15, true)
@@ -203,21 +202,21 @@ local function receive_batch(k, argv)
         elseif flag ~= 48 then
             return other()
         end
-        if size ~= of then
-            of, state = size, "1 0 0 0 " .. format("%d", size) .. tail
+        if size ~= each then
+            each = 0
         end
         total = total + size
-        states[at - 1] = id
-        states[at] = state
-        leases[at - 1] = deadline
-        leases[at] = id
     end
     if total > 1048576 then
         return other()
     end
     if left then
-        call("ZREM", k[5], unpack(leaving))
-        call("HDEL", k[7], unpack(leaving))
+        if leaving[2] then
+            call("HDEL", k[3], "lock:" .. fence)
+        else
+            call("ZREM", k[5], left)
+            call("HDEL", k[7], left)
+        end
         call("HDEL", k[6], unpack(leaving))
         local many = #leaving
         here, held, gone, messages, bytes = here - many, held - less, gone + many, messages - many, bytes - less
@@ -227,25 +226,15 @@ local function receive_batch(k, argv)
         call("ZREM", k[10], unpack(gone_names, 1, named))
     end
     call("ZREMRANGEBYRANK", k[4], "0", count - 1)
-    if count < 16 then
-        call("ZADD", k[5], unpack(leases, 1, count + count))
-        call("HSET", k[7], unpack(states, 1, count + count))
-    else
-        call("ZADD", k[5], "0", LONG, unpack(leases, 1, count + count))
-        call("ZREM", k[5], LONG)
-        call("HSET", k[7], LONG, LONG, unpack(states, 1, count + count))
-        call("HDEL", k[7], LONG)
-    end
     local text = concat(ids)
     if texts == 256 then
         handed, texts = {}, 0
     end
     handed[text], texts = ids, texts + 1
     local sooner = due == "-1" or deadline + 0 < due + 0
-    if left or sooner then
-        call("HSET", k[3], "counts",
-            format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, hooked))
-    end
+    call("HSET", k[3], "counts",
+        format("%d %d %d %s %s %d", here, held, gone, sooner and deadline or due, waiting, marks + 2),
+        "lock:" .. number, format("%s %d %d %s ", deadline, total, each, slot) .. text)
     call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
         format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, concat(ids, ","), number, #number, number,
             deadline, stamp))
@@ -272,12 +261,12 @@ local function send(k, argv)
     local id = format("%02x%014x", 55 - byte(argv[6]), seq + 1)
     call("HSET", k[6], id, record)
     if flag == 104 then
-        hooked = "1"
+        marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
         local at = find(record, "\\3c", 15, true)
         call("ZADD", k[10], "0", sub(record, at + 1, find(record, "\\0", at, true)) .. id)
     end
     call("ZADD", k[4], "0", id)
-    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + 1, held + size, gone, due, hooked))
+    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + 1, held + size, gone, due, marks))
     call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + 1, messages + 1, bytes + size), slot,
         format("%s %s - 0 %s 16:%s0:", sequence, stamp, number, id))
     return { 0, manager.incarnation, history + 1, id, "" }
@@ -324,7 +313,7 @@ local function receive(k, argv)
     local sooner = due == "-1" or deadline + 0 < due + 0
     if left or sooner then
         call("HSET", k[3], "counts",
-            format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, hooked))
+            format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, marks))
     end
     call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
         format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, id, number, #number, number, deadline, stamp))
