@@ -66,7 +66,8 @@ _BEGIN = """
     local now = time[1] * 1000 + floor(time[2] / 1000) + manager.clock
     local stamp, number = format("%d", now), format("%d", history + 1)
     if
-        not here or not manager.plain or not queue.plain or queue.generation ~= argv[3] or (due ~= "-1" and due + 0 <= now)
+        not here or not manager.plain or not queue.plain or queue.generation ~= argv[3]
+        or (due ~= "-1" and due + 0 <= now)
     then
         return other()
     end

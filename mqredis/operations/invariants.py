@@ -259,7 +259,9 @@ def queue_fields(store: Store) -> Faults:
         # Those that can be read were unpacked before the doctor saw them (lua/lib/packed_locks).
         for name in [name for name in view.fields if name.startswith("lock:")]:
             text = f"is no text of locks: {view.fields[name]!r:.80}"
-            yield Fault("queue.locks", f"{view.path}: {name}", text, (Edit("hdel", view.keys["q"], name, ""),))
+            yield Fault(
+                "queue.locks", f"{view.path}: {name}", text, (Edit("hdel", view.keys["q"], name, ""),)
+            )
 
 
 def queue_counters(store: Store) -> Faults:

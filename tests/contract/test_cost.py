@@ -218,8 +218,8 @@ def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer
     def step() -> None:
         held[:] = queue.lock_many(20, 0, settle=held)
 
-    # One more than for plain messages: they leave the index of identifiers. Two look whether there is a state that is not
-    # of a lock, which spares the states of all that are to be locked. What is locked is one field, and so it goes.
+    # One more than for plain messages: they leave the index of identifiers. Two look whether there is a state that is
+    # not of a lock, which spares the states of all that are to be locked. What is locked is one field, and so it goes.
     assert _cost(redis_server, step) == (1, 13)
 
 

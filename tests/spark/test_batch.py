@@ -11,7 +11,9 @@ import mqredis
 from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines
-from mqredis.spark.connection import address, look, run
+from mqredis.spark import batch
+from mqredis.spark.connection import address, command, look, run
+from mqredis.spark.fetch import hex_id, part
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +59,18 @@ def test_locked_and_delayed_messages_have_their_state(spark, qm, options, fill):
     assert [(row.lookup_id, row.delivery_count) for row in locked] == [(lock.lookup_id, 1)]
     assert read(spark, options, queue="orders", states="delayed").count() == 1
     lock.abort()
+
+
+def test_what_was_locked_together_since_the_look_is_locked(qm, fill):
+    """Whoever looks at a queue unpacks its locks; others may be packed before the ids are read."""
+    queue = fill(count=10)
+    queue.receive(0)  # the first call of a session is not plain
+    locks = queue.lock_many(4)
+    packed = [name for name in command(qm, "HKEYS", part(qm, "orders", "q")) if name.startswith(b"lock:")]
+    assert len(packed) == 1
+    assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
+    assert qm.queue_info("orders").locked == 4
+    assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
 
 
 def test_what_a_pipeline_has_claimed_is_locked(spark, qm, options, fill):
