@@ -61,6 +61,21 @@ def test_it_goes_as_it_came(kit: Kit) -> None:
     assert kit.queue._manager.queue_info("q").messages == 0
 
 
+@pytest.mark.parametrize("bodies", [[b"22", b"333"], [b"22", b"33", b"44"]], ids=["differ", "equal"])
+def test_the_size_is_told_once_if_all_have_it(kit: Kit, bodies: list[bytes]) -> None:
+    kit.queue.lock_many(2, settle=kit.held)
+    kit.queue.send_many(bodies)
+    kit.queue.lock_many(3)
+    (key,) = kit.raw.keys("mq:*:q:q:q")
+    (messages,) = kit.raw.keys("mq:*:q:q:m")
+    found = {int(name[5:]): text for name, text in kit.raw.hgetall(key).items() if name.startswith(b"lock:")}
+    text = found[max(found)]
+    _, size, each, _, ids = text.split(b" ")
+    sizes = [len(kit.raw.hget(messages, ids[at : at + 16])) for at in range(0, len(ids), 16)]
+    assert int(size) == sum(sizes)
+    assert int(each) == (sizes[0] if len(bodies) == 3 else 0)
+
+
 def test_sends_and_single_readers_leave_it_as_it_is(kit: Kit) -> None:
     kit.queue.send(b"6", correlation_id="a")
     kit.queue.send_many([mqredis.Outgoing(body=b"7", correlation_id="b"), b"8"])
@@ -72,6 +87,14 @@ def test_sends_and_single_readers_leave_it_as_it_is(kit: Kit) -> None:
     kit.queue.lock_many(1, settle=kit.held)
     assert all(lock.settled for lock in kit.held)
     assert [lock.body for lock in second] == [b"6", b"7"]
+
+
+def test_what_two_calls_locked_ends_with_the_next(kit: Kit) -> None:
+    second = kit.queue.lock_many(2)
+    kit.queue.send_many([b"6", b"7"])
+    last = kit.queue.lock_many(2, settle=[*second, *kit.held])
+    assert [lock.body for lock in last] == [b"6", b"7"]
+    assert kit.queue._manager.queue_info("q").messages == 2
 
 
 def _commit(kit: Kit) -> bytes:
