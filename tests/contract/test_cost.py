@@ -235,6 +235,27 @@ def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: Re
     assert _cost(redis_server, step) == (2, 17)
 
 
+def test_who_ends_one_of_several_locks_unpacks_these_alone(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 12)
+    queue.receive(0)
+    pairs = [queue.lock_many(2) for _ in range(4)]
+    singles = [queue.lock(0) for _ in range(2)]
+
+    def commits(locks: list[mqredis.LockedMessage]) -> tuple[float, float]:
+        """Of the last of them; what comes before is not counted."""
+        ends = iter(locks)
+        return _cost(redis_server, lambda: next(ends).commit(), times=len(locks) - 1)
+
+    # What each call reads and writes, and of the message its state, which tells that it is locked, its lock and itself.
+    assert commits(singles) == (1, 9)
+    # Of several, besides: the text is read, becomes elements and states, and goes; then the state is there.
+    assert commits([pairs[0][0], pairs[1][0]]) == (1, 14)
+    assert commits([pairs[0][1], pairs[1][1]]) == (1, 9)
+
+
 def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple[int, int]:
     """Round trips and commands inside scripts for so many messages, each of which wakes a reader that is idle."""
 
