@@ -101,10 +101,13 @@ local function lock(k, size, state)
     return ids, records
 end
 
+-- What was locked together is read, and goes.
 local function remove(k, ids)
     if #ids > 1 then
+        call("HGET", k[3], "lock:17")
         call("HDEL", k[3], "lock:17")
     else
+        call("HMGET", k[7], ids[1])
         call("ZREM", k[5], ids[1])
         call("HDEL", k[7], ids[1])
     end
@@ -126,11 +129,6 @@ local function take(k, size, settles)
     if settles and first <= last then
         local ids = held[first]
         held[first], first = nil, first + 1
-        if #ids > 1 then
-            call("HGET", k[3], "lock:17")
-        else
-            call("HGET", k[7], ids[1])
-        end
         remove(k, ids)
     end
     local ids, records = {}, {}
@@ -233,9 +231,7 @@ local function tx_commit(k, argv)
     begin(k)
     call("HMGET", k[11], "brief", "counts")
     local log = call("HMGET", k[2], "t1.1", "t1.1:1", "t1.1:2")
-    local taken = { log[2]:sub(9) }
-    call("HMGET", k[7], unpack(taken))
-    remove(k, taken)
+    remove(k, { log[2]:sub(9) })
     call("ZADD", k[12], "0", log[3]:sub(10))
     call("HDEL", k[2], "t1.1", "t1.1:1", "t1.1:2")
     call("HSET", k[11], "counts", "1001 300001 17 -1 0 0")

@@ -81,7 +81,7 @@ function audit.unpack(base)
   if audit.unpacked[base] then return end
   audit.unpacked[base] = true
   packed_locks.load()
-  packed_locks.unpack(KEYS[base], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4])
+  packed_locks.unpack(base - 1)
 end
 
 -- Elements that stand for a message are told only if there is something wrong with them.

@@ -21,29 +21,31 @@ function packed_locks.whole(text, ids)
   return bytes and #text == at + #ids - 1 and string.find(text, ids, at, true) and bytes + 0
 end
 
--- Locks each message by itself, none of which was ever locked before. `size` and `ids` as such a text has them.
-function packed_locks.apart(locks, records, states, fence, deadline, size, slot, ids)
-  local leases, texts = { nil, nil }, { nil, nil }
+-- Locks each message by itself, none of which was ever locked before. `at`: the keys of its queue stand behind this one of
+-- KEYS; `size` and `ids` as such a text has them.
+function packed_locks.apart(at, fence, deadline, size, slot, ids)
+  local leases, texts, records = { nil, nil }, { nil, nil }, KEYS[at + 4]
   local state = size ~= "0" and record.lock(size, slot, fence)
-  for at = 1, #ids, 16 do
-    local lid, last = string.sub(ids, at, at + 15), (at + 15) / 8
+  for n = 1, #ids, 16 do
+    local lid, last = string.sub(ids, n, n + 15), (n + 15) / 8
     leases[last - 1], leases[last], texts[last - 1] = deadline, lid, lid
     texts[last] = state or record.lock(redis.call("HSTRLEN", records, lid), slot, fence)
   end
-  many.scores(locks, leases)
-  many.fields(states, texts)
+  many.scores(KEYS[at + 3], leases)
+  many.fields(KEYS[at + 5], texts)
 end
 
 -- All of a queue, or the one of this fence: each message gets its state and its element of q.l. Returns how many texts there
 -- were. A damaged one stays: the doctor tells of it.
-function packed_locks.unpack(key, locks, records, states, only)
+function packed_locks.unpack(at, only)
+  local key = KEYS[at + 1]
   local fields, count = only and { "lock:" .. only } or redis.call("HKEYS", key), 0
   for n = 1, #fields do
     local fence = string.match(fields[n], "^lock:(%d+)$")
     local text = fence and redis.call("HGET", key, fields[n]) or ""
     local deadline, size, slot, ids = string.match(text, "^(%d+) %d+ (%d+) (%S+) (%x+)$")
     if ids then
-      packed_locks.apart(locks, records, states, fence, deadline, size, slot, ids)
+      packed_locks.apart(at, fence, deadline, size, slot, ids)
       redis.call("HDEL", key, fields[n])
       count = count + 1
     end

@@ -27,7 +27,7 @@ function queue.open(n, first, p)
   if not known then return end
   local messages, bytes, gone, soon, waiting, marks =
     string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
-  if marks and marks ~= "0" and marks ~= "1" then marks = queue.unpack(key, at, p[2], marks) end
+  if marks and marks ~= "0" and marks ~= "1" then marks = queue.unpack(at, p[2], marks) end
   local q = {
     q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
@@ -41,11 +41,11 @@ function queue.open(n, first, p)
 end
 
 -- From here on each lock has its state. That says nothing new of any message, so it may come before a refusal.
-function queue.unpack(key, at, counts, marks)
+function queue.unpack(at, counts, marks)
   packed_locks.load()
-  packed_locks.unpack(key, KEYS[at + 3], KEYS[at + 4], KEYS[at + 5])
+  packed_locks.unpack(at)
   local left = marks % 2 == 0 and "0" or "1"
-  redis.call("HSET", key, "counts", string.sub(counts, 1, -1 - #marks) .. left)
+  redis.call("HSET", KEYS[at + 1], "counts", string.sub(counts, 1, -1 - #marks) .. left)
   return left
 end
 

@@ -86,7 +86,7 @@ end
 -- Those that are packed under this fence stand by themselves from here on. Returns the marks that the queue has then.
 function straight.unpack(fence, marks)
   packed_locks.load()
-  return string.format("%d", marks - 2 * packed_locks.unpack(KEYS[3], KEYS[5], KEYS[6], KEYS[7], fence))
+  return string.format("%d", marks - 2 * packed_locks.unpack(2, fence))
 end
 
 -- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; and the marks.

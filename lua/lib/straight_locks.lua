@@ -126,7 +126,7 @@ function straight_locks.all()
   local sooner = soon == "-1" or deadline + 0 < soon + 0
   packed_locks.load()
   if #ids == 1 or marks + 0 >= 2 * packed_locks.most then
-    packed_locks.apart(KEYS[5], KEYS[6], KEYS[7], number, deadline, format("%d", each), ARGV[1], text)
+    packed_locks.apart(2, number, deadline, format("%d", each), ARGV[1], text)
     straight.count(here, held, gone, sooner and deadline or soon, waiting, marks)
   else
     straight.count(here, held, gone, sooner and deadline or soon, waiting, format("%d", marks + 2),

@@ -56,7 +56,7 @@ function straight_tx.send()
   redis.call("HSET", KEYS[6], lid, rec)
   local sooner = straight_tx.lease(deadline, lid, "0 0 0 0 " .. size .. " SN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "S", lid)
-  straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and "1" or marks)
+  straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and straight.hook(marks) or marks)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
     format("%s %s - 0 %d 16:%s%d:%s", ARGV[2], stamp, history, lid, #fence, fence))
   return { status.OK, known.incarnation, history, lid, fence }
