@@ -257,11 +257,10 @@ def queue_fields(store: Store) -> Faults:
             if value is None or not re.fullmatch(pattern, value):
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
         # Those that can be read were unpacked before the doctor saw them (lua/lib/packed_locks).
-        for name in [name for name in view.fields if name.startswith("lock:")]:
-            text = f"is no text of locks: {view.fields[name]!r:.80}"
-            yield Fault(
-                "queue.locks", f"{view.path}: {name}", text, (Edit("hdel", view.keys["q"], name, ""),)
-            )
+        for name, value in view.fields.items():
+            if name.startswith("lock:"):
+                text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name, "")
+                yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
 
 
 def queue_counters(store: Store) -> Faults:

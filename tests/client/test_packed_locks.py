@@ -25,11 +25,23 @@ class Kit:
     raw: Any
     held: Held
 
+    def key(self, part: str) -> str:
+        (key,) = self.raw.keys(f"mq:*:q:q:{part}")
+        return str(key.decode())
+
+    def texts(self) -> dict[bytes, bytes]:
+        """The packed locks, by their fields."""
+        fields = self.raw.hgetall(self.key("q"))
+        return {name: text for name, text in fields.items() if name.startswith(b"lock:")}
+
     def packed(self) -> list[int]:
         """How many messages each packed lock has."""
-        (key,) = self.raw.keys("mq:*:q:q:q")
-        texts = (value for name, value in self.raw.hgetall(key).items() if name.startswith(b"lock:"))
-        return [len(text.split(b" ")[4]) // 16 for text in texts]
+        return [len(text.split(b" ")[4]) // 16 for text in self.texts().values()]
+
+    def commit(self, locks: Held, fence: str = "") -> int:
+        """In one call, by their own fence or another; how many of them are lost."""
+        settlements = [("c", fence or lock.fence, lock._key) for lock in locks]
+        return len(self.queue._run(settle.settle(self.queue._handle, settlements)).lost)
 
     def bodies(self) -> bytes:
         return b"".join(message.body for message in self.queue.browse())
@@ -66,12 +78,9 @@ def test_the_size_is_told_once_if_all_have_it(kit: Kit, bodies: list[bytes]) -> 
     kit.queue.lock_many(2, settle=kit.held)
     kit.queue.send_many(bodies)
     kit.queue.lock_many(3)
-    (key,) = kit.raw.keys("mq:*:q:q:q")
-    (messages,) = kit.raw.keys("mq:*:q:q:m")
-    found = {int(name[5:]): text for name, text in kit.raw.hgetall(key).items() if name.startswith(b"lock:")}
-    text = found[max(found)]
-    _, size, each, _, ids = text.split(b" ")
-    sizes = [len(kit.raw.hget(messages, ids[at : at + 16])) for at in range(0, len(ids), 16)]
+    found = {int(name[5:]): text for name, text in kit.texts().items()}
+    _, size, each, _, ids = found[max(found)].split(b" ")
+    sizes = [len(kit.raw.hget(kit.key("m"), ids[at : at + 16])) for at in range(0, len(ids), 16)]
     assert int(size) == sum(sizes)
     assert int(each) == (sizes[0] if len(bodies) == 3 else 0)
 
@@ -180,23 +189,20 @@ def test_closing_gives_them_back(kit: Kit) -> None:
     ids=["all", "of somebody else", "some", "one twice"],
 )
 def test_one_call_ends_them(kit: Kit, fence: str, named: int, lost: int) -> None:
-    settlements = [("c", fence or lock.fence, lock._key) for lock in [*kit.held, kit.held[0]][:named]]
-    settled = kit.queue._run(settle.settle(kit.queue._handle, settlements))
-    assert (len(settled.lost), kit.packed()) == (lost, [])
+    locks = [*kit.held, kit.held[0]][:named]
+    assert (kit.commit(locks, fence), kit.packed()) == (lost, [])
     left = 5 if fence else 5 - min(named, 3)
     assert kit.queue._manager.queue_info("q").messages == left
-    again = kit.queue._run(settle.settle(kit.queue._handle, settlements))
-    assert len(again.lost) == named
+    assert kit.commit(locks, fence) == named
 
 
 def test_a_text_that_the_queue_does_not_count_is_nobodys(kit: Kit) -> None:
     """As a client of before leaves it, whose doctor has given the messages back."""
-    (key,) = kit.raw.keys("mq:*:q:q:q")
-    ((name, text),) = ((n, text) for n, text in kit.raw.hgetall(key).items() if n.startswith(b"lock:"))
+    texts = kit.texts()
     kit.held[0].abort()
     with kit.queue._manager.open("q") as other, other.lock(0) as lock:
         assert lock.body == b"1"
-        kit.raw.hset(key, name, text)
+        kit.raw.hset(kit.key("q"), mapping=texts)
         kit.queue.lock_many(1, settle=kit.held)
         lock.extend()
         kit.queue.send_many([b"6", b"7"])
@@ -218,19 +224,17 @@ def test_not_everything_is_packed(kit: Kit, one: bool) -> None:
     batches[0] = kit.queue.lock_many(1, settle=batches[0])
     assert len(kit.packed()) == 31
     for batch in batches:
-        settlements = [("c", lock.fence, lock._key) for lock in batch]
-        assert not kit.queue._run(settle.settle(kit.queue._handle, settlements)).lost
+        assert kit.commit(batch) == 0
     assert sorted(kit.packed()) == [2, 3]
 
 
 def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
     """Whoever comes by then: it says when to look at it, as any lock."""
-    (key,) = kit.raw.keys("mq:*:q:q:q")
-    ((name, text),) = ((n, text) for n, text in kit.raw.hgetall(key).items() if n.startswith(b"lock:"))
+    key, ((name, text),) = kit.key("q"), kit.texts().items()
     due = text.split(b" ", 1)[0]
     assert kit.raw.hget(key, "counts").split(b" ")[QUEUE_COUNTS.index("due")] == due
     kit.raw.hset(key, name, text.replace(due, b"1000", 1))
-    set_count(kit.raw, key.decode(), "due", 1000)
+    set_count(kit.raw, key, "due", 1000)
     assert [message.body for message in kit.queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
     with pytest.raises(mqredis.LockLost):
         kit.held[0].commit()

@@ -32,7 +32,8 @@ _KEYS = (
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 _CALL = re.compile(
-    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack)|quota\.(add|save)|frame\.touch|release\.unlock|tx\.(add|save)|"
+    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack)|"
+    r"quota\.(add|save)|frame\.touch|release\.unlock|tx\.(add|save)|"
     r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under)|lapse\.\w+|due\.serve)\(.*\)$"
 )
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
