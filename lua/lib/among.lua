@@ -4,6 +4,16 @@
 -- that is available.
 local among = {}
 
+-- Does looking for these take the index of message and correlation ids?
+function among.asks(f)
+  if f.i then return false end
+  if f.m or f.c then return true end
+  for n = 1, f.g and 0 or #f.any do
+    if string.find(f.any[n], "^[mc]") then return true end
+  end
+  return false
+end
+
 -- Ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
 function among.ids(q, f, from, count)
   local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))

@@ -165,12 +165,14 @@ function audit.indexed(base, member)
   end
 end
 
--- What lib/index would write for a record; nothing if the record is damaged.
-function audit.members(base, lid, rec)
+-- What lib/index would write for a record; nothing if the record is damaged. `must`: only what may not be missing, which
+-- message and correlation ids may until their index is whole (lib/index_build).
+function audit.members(base, lid, rec, must)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
-  local flags = redis.call("HGET", KEYS[base], "flags") or ""
+  local flags, state = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
   local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
-  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags, parent = under }, lid, rec)
+  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = under,
+    indexed = not state or state == "all" or (not must and state ~= "none") }, lid, rec)
 end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.
@@ -200,7 +202,7 @@ function audit.records(out, base, cursor, budget)
         available or "", deadline, state or "",
         redis.call("ZSCORE", KEYS[base + 5], "e" .. lid) or "", redis.call("ZSCORE", KEYS[base + 5], "d" .. lid) or "",
         redis.call("ZSCORE", KEYS[base + 7], "v" .. lid) or "")
-      for _, member in ipairs(available and audit.members(base, lid, rec) or {}) do
+      for _, member in ipairs(available and audit.members(base, lid, rec, true) or {}) do
         if not redis.call("ZSCORE", KEYS[base + 7], member) then audit.row(out, "X", KEYS[base + 7], member) end
       end
     end

@@ -20,11 +20,11 @@ function claim_plain.ids(q, count, after, bound)
   return claim.ids(q, count, after, bound), false
 end
 
--- The sizes of these messages; nothing if one is special or has a large body. Their records are not read where no sender
--- ever had one that is special, nor did the broker put one there (its own have identifiers), nor has one a large body.
+-- The sizes of these messages; nothing if one is special or has a large body. Their records are not read where none that
+-- is special ever came, nor has one a large body.
 function claim_plain.sizes(q, ids)
   local sizes = {}
-  if not q.hooked and redis.call("ZCARD", q.i) == 0 and redis.call("HLEN", q.m) == q.messages + 0 then
+  if not q.hooked and redis.call("HLEN", q.m) == q.messages + 0 then
     for n = 1, #ids do
       local size = redis.call("HSTRLEN", q.m, ids[n])
       if size == 0 then return end

@@ -34,6 +34,7 @@ function copy.insert(to, head, body, large, flag, st)
     e.st = st
   end
   quota.add(to, 1, size)
+  to.hooked = true  -- it has a message id, or a correlation id
   frame.touch()
   position.arrive(to, { e })
   return e.lid
@@ -116,6 +117,5 @@ function copy.revive(q, to, e)
   local head, body = copy.awake(to, e)
   local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
-  to.hooked, to.changed = true, true
   return copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
 end

@@ -1,7 +1,8 @@
 --- require "lib/frame"
 --- require "lib/record"
 -- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
--- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them).
+-- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids are
+-- in it once somebody has asked for one (q.indexed; q.index is "all" when none is missing, see lib/index_build).
 --
 --   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
@@ -32,11 +33,11 @@ end
 function index.members(q, lid, rec, keys)
   keys = keys or record.keys(rec)
   if not string.find(keys, "g", 1, true) and not (string.find(q.flags, "x", 1, true) and not q.parent) then
-    return index.ids(lid, rec, keys)
+    return q.indexed and index.ids(lid, rec, keys) or {}
   end
   local f, members = index.fields(rec), {}
-  if f.m then members[1] = "m" .. f.m .. "\0" .. lid end
-  if f.c then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
+  if f.m and q.indexed then members[1] = "m" .. f.m .. "\0" .. lid end
+  if f.c and q.indexed then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
   if f.g then
     members[#members + 1] = "g" .. f.g .. "\0" .. lid
     local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
@@ -85,7 +86,7 @@ end
 -- more (lib/search).
 function index.direct(q, text, after, count)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
+  if key and (q.index == "all" or key == "g") and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
     return index.range(q, key, id, after, count)
   end
 end

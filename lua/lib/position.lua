@@ -64,15 +64,17 @@ end
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
   local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
-  local exclusive, at, last = queue.is(q, "x"), #arrived, 0
+  local exclusive, at, last, indexed = queue.is(q, "x"), #arrived, 0, q.indexed
   for n = 1, #entries do
     local e = entries[n]
     local flag, fate = byte(e.rec, 14), nil
     local free = record.free[flag]
     if free == "named" and not exclusive then
-      named[last + 1] = "0"
-      named[last + 2] = record.member(e.rec, e.lid)
-      last = last + 2
+      if indexed then
+        named[last + 1] = "0"
+        named[last + 2] = record.member(e.rec, e.lid)
+        last = last + 2
+      end
     elseif not free and record.flag(e.rec, 1) then
       fate = position.appear(q, e, named)
       last = #named
@@ -217,6 +219,7 @@ end
 -- The same for messages that seek.plain found to be plain, without a table for each. Most have one of a few sizes.
 function position.grant(q, ids, recs, kind, owner, fence, deadline)
   local states, named, last, made, byte, free = { nil, nil }, { nil }, 0, {}, string.byte, record.free
+  local indexed = q.indexed
   local tail = " " .. kind .. "N " .. owner .. " " .. fence
   for n = 1, #ids do
     local rec, lid = recs[n], ids[n]
@@ -227,7 +230,7 @@ function position.grant(q, ids, recs, kind, owner, fence, deadline)
       made[size] = text
     end
     states[n * 2 - 1], states[n * 2] = lid, text
-    if free[byte(rec, 14)] == "named" then
+    if indexed and free[byte(rec, 14)] == "named" then
       last = last + 1
       named[last] = record.member(rec, lid)
     end
@@ -278,8 +281,10 @@ function position.name(q, ids, recs)
     local rec, lid = recs[n], ids[n]
     local kind = free[byte(rec, 14)]
     if kind == "named" then
-      named[last + 1], named[last + 2] = "0", record.member(rec, lid)
-      last = last + 2
+      if q.indexed then
+        named[last + 1], named[last + 2] = "0", record.member(rec, lid)
+        last = last + 2
+      end
     elseif not kind and record.flag(rec, 1) then
       index.load()
       index.add(q, lid, rec, nil, named)

@@ -10,7 +10,7 @@
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
 --
 -- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|
--- quota_bytes". Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call: "messages
+-- quota_bytes|index" (lib/index_build). Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call: "messages
 -- bytes gone due waiting marks". gone: how many have left it; due: when to look at its timers, -1 never; waiting: 1 if
 -- readers may wait; marks: 1 once a special message came (q.hooked), and 2 for each packed lock (lib/packed_locks). But for
 -- the short ways only lib/quota writes it; its numbers stay text until they change.
@@ -34,7 +34,7 @@ function queue.open(n, first, p)
     generation = known.generation, flags = known.flags, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes,
     messages = messages, bytes = bytes, gone = gone, due = soon and soon ~= "-1" and soon + 0 or nil,
-    waiting = waiting == "1", hooked = marks == "1", changed = false,
+    waiting = waiting == "1", hooked = marks == "1", changed = false, index = known.index, indexed = known.indexed,
   }
   queue.opened[key] = q
   return q
@@ -52,24 +52,27 @@ end
 -- The brief of a queue taken apart; nothing if there is no such queue.
 function queue.learn(key, text)
   if not text or text == "" then text = queue.tell(key) end
-  local generation, flags, most, messages, bytes = string.match(text or "", "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)$")
+  local generation, flags, most, messages, bytes, kept =
+    string.match(text or "", "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|?([^|]*)$")
   if not generation then return end
+  -- A queue that says nothing of its index is older than this: it has all of it.
+  if kept == "" then kept = "all" end
   return frame.remember(queue.memo, text, { generation = generation, flags = flags, max_bytes = tonumber(most),
-    messages = tonumber(messages), bytes = tonumber(bytes) })
+    messages = tonumber(messages), bytes = tonumber(bytes), index = kept, indexed = kept ~= "none" })
 end
 
 -- The brief as the properties have it.
 function queue.tell(key)
-  local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes")
+  local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
   if not f[1] then return end
-  for n = 2, 5 do f[n] = f[n] or "" end
+  for n = 2, 6 do f[n] = f[n] or "" end
   return table.concat(f, "|")
 end
 
 -- A new queue, with more of its fields given in pairs. What each call reads comes first: Redis finds it first, too.
 function queue.create(key, generation, ...)
   redis.call("HSET", key, "brief", "", "counts", "0 0 0 -1 0 0", "generation", generation,
-    "created", frame.now, "modified", frame.now, ...)
+    "created", frame.now, "modified", frame.now, "index", "none", ...)
   queue.brief(key)
 end
 

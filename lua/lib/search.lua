@@ -4,6 +4,7 @@
 --- require lazy "lib/filter"
 --- require lazy "lib/group"
 --- require lazy "lib/index"
+--- require lazy "lib/index_build"
 --- require lazy "lib/mark"
 --- require lazy "lib/among"
 --- require lazy "lib/turn"
@@ -26,6 +27,12 @@ function search.look(q, text, from, count, hint, taking, seen)
     turn.load()
   end
   if f.G then return search.next(q, f) end
+  among.load()
+  if q.index ~= "all" and among.asks(f) then
+    index_build.load()
+    -- Before its first id no id stands.
+    if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end
+  end
   local found, place = {}, nil
   if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
     local rec = redis.call("HGET", q.m, hint)
@@ -122,7 +129,6 @@ function search.turn(q, f, rec)
 end
 
 function search.scan(q, f, from, count)
-  among.load()
   local sure = #f.programs == 0 and not f.grouped and (f.i or f.m or f.c or f.g or not f.named)
   local found, left, page = {}, search.most, sure and count or 64
   while left > 0 do

@@ -69,11 +69,11 @@ end
 -- It is nobody else's now: takes back the reader's registration, and the message off the lists. False, and nothing was
 -- changed, if it is not available: what is plain and has no state may have been claimed by a pipeline (lib/claim_pages)
 -- since the reader was rung for it.
-function straight.take(hint, waiter, lid, rec, kind)
+function straight.take(own, hint, waiter, lid, rec, kind)
   if redis.call("ZREM", KEYS[4], lid) == 0 then return false end
   if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
-  if kind == "named" then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
+  if own.indexed and kind == "named" then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
   return true
 end
 
@@ -112,14 +112,14 @@ function straight.receive()
     return
   end
   local meta, time, p = straight.read(waiter ~= "")
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, kind = straight.first(hint)
   local less
   if lid and left then less, marks = straight.held(left, ARGV[14], marks) end
-  local mine = lid and (less or not left) and straight.take(hint, waiter, lid, rec, kind)
+  local mine = lid and (less or not left) and straight.take(own, hint, waiter, lid, rec, kind)
   if not mine then return nil, meta, time, p end
   if left then
     straight.drop(left)

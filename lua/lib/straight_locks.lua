@@ -43,17 +43,17 @@ end
 
 -- The bytes of these, of each (0 if they differ), and their elements in the index. Nothing if one is not plain or was
 -- held before, or all are too much for a reply.
-function straight_locks.plan(ids, recs, olds)
+function straight_locks.plan(ids, recs, olds, indexed)
   local named, last, bytes, each = { nil }, 0, 0, #(recs[1] or "")
   local byte, find, sub = string.byte, string.find, string.sub
   for n = 1, #ids do
     local rec = recs[n]
     local flag = rec and not olds[n] and byte(rec, 14)
-    if flag == 104 then
+    if flag == 104 and indexed then
       local from = find(rec, "\3c", 15, true)  -- record.member without its call, as in straight_sends
       last = last + 1
       named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. ids[n]
-    elseif flag ~= 48 then
+    elseif flag ~= 48 and flag ~= 104 then
       return
     end
     local size = #rec
@@ -98,7 +98,7 @@ function straight_locks.all()
     return
   end
   local meta, time, p = straight.read(waiter ~= "", left and ARGV[14])
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
   if not known or frame.handed then return nil, meta, time, p end
   local leaving, less, after, whole
@@ -112,7 +112,7 @@ function straight_locks.all()
   local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
   local format = string.format
   local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
-  local size, each, named = straight_locks.plan(ids, recs, olds)
+  local size, each, named = straight_locks.plan(ids, recs, olds, own.indexed)
   if not size then return nil, meta, time, p, { ids, recs, olds } end
   if left then
     local count = #leaving

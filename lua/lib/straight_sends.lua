@@ -14,10 +14,11 @@ function straight_sends.all()
   -- A large body is an argument of its own: then there are more of them than messages.
   if not known or waiting == "1" or #ARGV[6] ~= #ARGV - 6 then return nil, meta, time, p end
   local format, byte, find, sub, argv = string.format, string.byte, string.find, string.sub, ARGV
-  local most, stamp = own.max_bytes, format("%d", now)
+  local most, stamp, indexed = own.max_bytes, format("%d", now), own.indexed
   frame.seq = seq
   local lids = put.lids(argv[6], #argv - 6)
   local fields, places, named, at, last, size = { nil, nil }, { nil, nil }, { nil, nil }, 0, 0, 0
+  local hooks = false
   for n = 1, #lids do
     local text, lid = argv[n + 6], lids[n]
     local flag, rec = byte(text), stamp .. text
@@ -25,19 +26,20 @@ function straight_sends.all()
     if (flag ~= 104 and flag ~= 48) or long > most then return nil, meta, time, p end
     size = size + long
     if flag == 104 then
-      -- record.member, whose call is a twenty-fifth of what a message takes here.
-      local key = find(rec, "\3c", 15, true)
-      named[last + 1], named[last + 2] = "0", sub(rec, key + 1, find(rec, "\0", key, true)) .. lid
-      last = last + 2
+      hooks = true
+      if indexed then
+        -- record.member, whose call is a twenty-fifth of what a message takes here.
+        local key = find(rec, "\3c", 15, true)
+        named[last + 1], named[last + 2] = "0", sub(rec, key + 1, find(rec, "\0", key, true)) .. lid
+        last = last + 2
+      end
     end
     fields[at + 1], fields[at + 2], places[at + 1], places[at + 2] = lid, rec, "0", lid
     at = at + 2
   end
   many.fields(KEYS[6], fields)
-  if last > 0 then
-    many.scores(KEYS[10], named)
-    marks = straight.hook(marks)
-  end
+  if last > 0 then many.scores(KEYS[10], named) end
+  if hooks then marks = straight.hook(marks) end
   many.scores(KEYS[4], places)
   straight.count(here + #lids, held + size, gone, soon, waiting, marks)
   local ids = table.concat(lids)

@@ -74,7 +74,7 @@ function straight_tx.receive()
   local id, waiter = ARGV[6], ARGV[9]
   if ARGV[5] ~= "1" or ARGV[8] ~= "" or ARGV[11] ~= "" or ARGV[12] ~= "0" or KEYS[11] then return end
   local meta, time, p = straight.read(waiter ~= "")
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
+  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "t")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
@@ -82,7 +82,7 @@ function straight_tx.receive()
   local told, size = straight_tx.told(rec, state)
   if not told then return nil, meta, time, p end
   local deadline, fence, count, session = straight_tx.open(id, ARGV[7], now, history)
-  if not deadline or not straight.take(hint, waiter, lid, rec, kind) then return nil, meta, time, p end
+  if not deadline or not straight.take(own, hint, waiter, lid, rec, kind) then return nil, meta, time, p end
   local sooner = straight_tx.lease(deadline, lid, told .. " " .. size .. " RN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "R", lid)
   if sooner then straight.count(here, held, gone, sooner, waiting, marks) end
@@ -94,7 +94,7 @@ function straight_tx.receive()
 end
 
 -- Where the queue of an operation begins in KEYS (its first key less one), and what was read of it: that of `one` or of
--- `two`. Nothing if it is neither, or not plain, or if somebody waits there for what appears.
+-- `two`, and whether it has an index. Nothing if it is neither, or not plain, or if somebody waits there for what appears.
 function straight_tx.place(text, one, two)
   local name, stem, at, p = string.sub(text, 3, -18), #KEYS[1] - 1, 2, one
   if name ~= string.sub(KEYS[3], stem, -3) then
@@ -103,7 +103,7 @@ function straight_tx.place(text, one, two)
   end
   local own, counts, op = queue.memo[p[1]] or queue.learn(KEYS[at + 1], p[1]), p[2], string.byte(text)
   if not own or own.flags ~= "t" or not counts or string.find(name, "%3B", 1, true) then return end
-  if op == 82 or (op == 83 and string.byte(counts, -3) == 48) then return at, counts end
+  if op == 82 or (op == 83 and string.byte(counts, -3) == 48) then return at, counts, own.indexed end
 end
 
 -- What becomes of an operation: the id of its message; of one that was received its size and what its queue counts then;
@@ -126,7 +126,7 @@ function straight_tx.fate(text, at, counts, tail)
 end
 
 -- It leaves, or appears with these bits.
-function straight_tx.finish(at, lid, size, text, bits)
+function straight_tx.finish(at, lid, size, text, bits, indexed)
   redis.call("ZREM", KEYS[at + 3], lid)
   redis.call("HDEL", KEYS[at + 5], lid)
   if size then
@@ -136,7 +136,7 @@ function straight_tx.finish(at, lid, size, text, bits)
     return
   end
   redis.call("HSET", KEYS[at + 4], lid, record.mark(text, bits))
-  if string.byte(text, 14) == 104 then redis.call("ZADD", KEYS[at + 8], "0", record.member(text, lid)) end
+  if indexed and string.byte(text, 14) == 104 then redis.call("ZADD", KEYS[at + 8], "0", record.member(text, lid)) end
   redis.call("ZADD", KEYS[at + 2], "0", lid)
 end
 
@@ -147,9 +147,9 @@ function straight_tx.commit(id, fence, texts, count)
   if not first or count > 2 or (count == 2 and not second) or not KEYS[3] or KEYS[19] then return end
   local one = redis.call("HMGET", KEYS[3], "brief", "counts")
   local two = KEYS[11] and redis.call("HMGET", KEYS[11], "brief", "counts")
-  local at, counts = straight_tx.place(first, one, two)
-  local to, others
-  if count == 2 then to, others = straight_tx.place(second, one, two) end
+  local at, counts, indexed = straight_tx.place(first, one, two)
+  local to, others, known
+  if count == 2 then to, others, known = straight_tx.place(second, one, two) end
   if not at or at == to or (count == 2 and not to) then return nil, one, two end
   local tail = "N " .. id .. " " .. fence
   local lid, size, text = straight_tx.fate(first, at, counts, tail)
@@ -158,9 +158,9 @@ function straight_tx.commit(id, fence, texts, count)
   if not lid or (to and not also) then return nil, one, two end
 
   local both = also and not size and not more -- the first that was sent, and the last
-  straight_tx.finish(at, lid, size, text, both and 2 or 6)
+  straight_tx.finish(at, lid, size, text, both and 2 or 6, indexed)
   if also then
-    straight_tx.finish(to, also, more, what, both and 4 or 6)
+    straight_tx.finish(to, also, more, what, both and 4 or 6, known)
     redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2")
   else
     redis.call("HDEL", KEYS[2], id, id .. ":1")

@@ -261,6 +261,16 @@ def queue_fields(store: Store) -> Faults:
             if name.startswith("lock:"):
                 text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name, "")
                 yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
+        yield from _index(view)
+
+
+def _index(view: QueueView) -> Faults:
+    """How far the index of identifiers is built can be read; else it is built again (lua/lib/index_build)."""
+    state, upto = view.fields.get("index", "all"), view.fields.get("index_at", "")
+    if state not in ("none", "part", "all") or (upto and (state != "part" or not re.fullmatch(r"[0-9a-f]{16}", upto))):
+        key = view.keys["q"]
+        edits = (Edit("hset", key, "index", "part"), Edit("hdel", key, "index_at"))
+        yield Fault("queue.index", view.path, f"its index says {state!r}, up to {upto!r}", edits)
 
 
 def queue_counters(store: Store) -> Faults:
@@ -310,7 +320,7 @@ def hints(store: Store) -> Faults:
 
 #: Of which fields a ``brief`` is made (lua/lib/frame.lua, lua/lib/queue.lua).
 _META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
-_QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes")
+_QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
 
 def _brief(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:

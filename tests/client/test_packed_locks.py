@@ -36,7 +36,7 @@ class Kit:
 
     def packed(self) -> list[int]:
         """How many messages each packed lock has."""
-        return [len(text.split(b" ")[4]) // 16 for text in self.texts().values()]
+        return [len(text.split(b" ")[4]) // 16 for _, text in sorted(self.texts().items())]
 
     def commit(self, locks: Held, fence: str = "") -> int:
         """In one call, by their own fence or another; how many of them are lost."""

@@ -153,11 +153,20 @@ def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_ser
     assert round_trips == 3  # receive, send, commit: beginning costs nothing
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_steps_of_a_transaction(qm: mqredis.QueueManager, redis_server: RedisServer, named: bool) -> None:
+def _ask(*queues: mqredis.Queue) -> None:
+    """From here on each keeps an index of the identifiers of its messages."""
+    for queue in queues:
+        assert not list(queue.browse(match=mqredis.Match(correlation_id="nobody")))
+
+
+@pytest.mark.parametrize("identity, asked", [(None, False), ("c", False), ("c", True)])
+def test_steps_of_a_transaction(
+    qm: mqredis.QueueManager, redis_server: RedisServer, identity: str | None, asked: bool
+) -> None:
     qm.create_queue("u", transactional=True)
     source, target = qm.open("t"), qm.open("u")
-    identity = "c" if named else None
+    if asked:
+        _ask(source, target)
     for _ in range(60):  # each is the first and the last of its transaction
         with qm.transaction() as tx:
             source.send(b"x", transaction=tx, correlation_id=identity)
@@ -187,9 +196,10 @@ def test_steps_of_a_transaction(qm: mqredis.QueueManager, redis_server: RedisSer
 
     steps["abort"] = lambda: units.pop().abort()
     cost("commit"), cost("abort")
-    # A correlation id stands in an index, which costs a command where the message goes from or comes to what is there.
-    assert cost("commit") == [(1, 12 + named), (1, 10), (1, 18 + named)]
-    assert cost("abort") == [(1, 12 + named), (1, 10), (1, 17 + named)]
+    # Once somebody has asked for a correlation id these stand in an index, which costs a command where a message goes from
+    # or comes to what is there.
+    assert cost("commit") == [(1, 12 + asked), (1, 10), (1, 18 + asked)]
+    assert cost("abort") == [(1, 12 + asked), (1, 10), (1, 17 + asked)]
 
 
 def test_a_commit_that_is_not_plain_reads_each_queue_once(
@@ -210,17 +220,34 @@ def test_a_commit_that_is_not_plain_reads_each_queue_once(
     assert reads == 7
 
 
-def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("asked", [False, True])
+def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer, asked: bool) -> None:
     queue = qm.open("q")
+    if asked:
+        _ask(queue)
     queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])
     held: list[mqredis.LockedMessage] = queue.lock_many(20, 0)
 
     def step() -> None:
         held[:] = queue.lock_many(20, 0, settle=held)
 
-    # One more than for plain messages: they leave the index of identifiers. Two look whether there is a state that is
+    # Where somebody has asked for an identifier they leave the index of these with one more. Two look whether there is a state that is
     # not of a lock, which spares the states of all that are to be locked. What is locked is one field, and so it goes.
-    assert _cost(redis_server, step) == (1, 13)
+    assert _cost(redis_server, step) == (1, 12 + asked)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_identifier_costs_nothing_until_somebody_asks(
+    qm: mqredis.QueueManager, redis_server: RedisServer, asked: bool
+) -> None:
+    queue = qm.open("q")
+    if asked:
+        _ask(queue)
+    batch = [mqredis.Outgoing(body=b"x" * 64, correlation_id="c")] * 100
+    assert _cost(redis_server, lambda: queue.send(b"x", correlation_id="c")) == (1, 7 + asked)
+    # A large batch enters with two: see test_send_many_costs_as_one.
+    assert _cost(redis_server, lambda: queue.send_many(batch)) == (1, 8 + 2 * asked)
+    assert _cost(redis_server, lambda: queue.receive(0)) == (1, 10 + asked)
 
 
 def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Outgoing, QueueManager, Settings, Transaction
+from mqredis import Match, Outgoing, QueueManager, Settings, Transaction
 from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
@@ -61,6 +61,7 @@ def full(patient: Patient) -> Patient:
     qm.create_queue("orders", quota_messages=100_000)
     qm.create_queue("tx", transactional=True)
     orders, tx = qm.open("orders"), qm.open("tx")
+    assert not list(orders.browse(match=Match(correlation_id="c")))  # from here on it has an index
     orders.send_many([b"a", b"b", b"c", b"d"])
     orders.send(b"locked", priority=7)
     orders.lock(0, lease=60)

@@ -215,6 +215,8 @@ class Walk(Short):
         """Properties that send calls the long way, and back."""
         dice = self.dice
         self.listen(dice.random() < 0.7)
+        if dice.random() < 0.2:  # from here on its index of identifiers is kept
+            return read.peek(self.queue(), match=Filter(Match(correlation_id="bbb")).text())
         if dice.random() < 0.5:
             return manager.update(KEYS, "throttled", dice.choice("0000000001"))
         name, values = dice.choice(
