@@ -1,9 +1,8 @@
 """What a call has to read and write, whoever makes it: functions of Redis with constants that decide nothing.
 
 They promise nothing and are no product. Their KEYS are those of our scripts; what they read and write is what the
-promises ask for: manager, token and kept reply, counters, quota, id, the index by identifiers, delivery count, fence,
-lease. All that is decided is left out. Which messages are settled the library remembers by itself, so that any client
-can fire the same words.
+promises ask for: manager, token and kept reply, counters, quota, id, delivery count, fence, lease. All that is decided
+is left out. Which messages are settled the library remembers by itself, so that any client can fire the same words.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ _MOVES = (
 local number, held, first, last = 0, {}, 1, 0
 local REPLY, STATE, UNTIL = "17 1763676000000 - 0 1001 16:", "1 0 0 0 286 LN 1.1 17", "1763676030000"
 local LOCKS = "1763676030000 28600 286 1.1 "
-local NAME = "c-000000000001\\0"
 -- Behind all that is there; and too long for the compact form of a sorted set.
 local LAST, LONG = "csc-999999999999\\0", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 
@@ -58,14 +56,13 @@ end
 
 -- Records, from this argument on, behind a time if one is given. Answers their ids.
 local function put(k, argv, from, time)
-    local ids, put, places, names = {}, {}, {}, {}
+    local ids, put, places = {}, {}, {}
     for n = from, #argv do
         local new, at = id(), 2 * (n - from) + 1
         ids[n - from + 1], put[at], put[at + 1] = new, new, time and time .. argv[n] or argv[n]
-        places[at], places[at + 1], names[at], names[at + 1] = "0", new, "0", NAME .. new
+        places[at], places[at + 1] = "0", new
     end
     call("HSET", k[6], unpack(put))
-    call("ZADD", k[10], unpack(names))
     return ids, places
 end
 
@@ -79,22 +76,16 @@ local function lock(k, size, state)
     if #ids > 1 then  -- one text for all
         call("HLEN", k[7])
         call("ZCARD", k[5])
-        local names = {}
-        for n = 1, #ids do
-            names[n] = NAME .. ids[n]
-        end
-        call("ZREM", k[10], unpack(names))
         call("ZREMRANGEBYRANK", k[4], "0", #ids - 1)
         call("HSET", k[3], "lock:17", LOCKS .. table.concat(ids))
         return ids, records
     end
     call("HMGET", k[7], unpack(ids))
-    local states, leases, names = {}, {}, {}
+    local states, leases = {}, {}
     for n = 1, #ids do
         local new, at = ids[n], 2 * n - 1
-        states[at], states[at + 1], leases[at], leases[at + 1], names[n] = new, state, UNTIL, new, NAME .. new
+        states[at], states[at + 1], leases[at], leases[at + 1] = new, state, UNTIL, new
     end
-    call("ZREM", k[10], unpack(names))
     call("ZREM", k[4], unpack(ids))
     call("ZADD", k[5], unpack(leases))
     call("HSET", k[7], unpack(states))
@@ -170,36 +161,40 @@ local function receive(k, argv)
     return { 0, argv[2], text, unpack(records) }
 end
 
--- ARGV: the token, the id of a message anywhere in one of our queues, and its name in the index. It is taken from
--- there; what we write of manager and queue is written beside it, so that ours stays true. Answers how much it removed.
+-- ARGV: the token, the id of a message anywhere in one of our queues. It is taken from there; what we write of manager
+-- and queue is written beside it, so that ours stays true. Answers how much it removed.
 local function lookup(k, argv)
     local id = argv[4]
     begin(k)
     local record = call("HMGET", k[6], id)[1]
     call("HMGET", k[7], id)
-    local removed = call("ZREM", k[10], argv[5]) + call("ZREM", k[4], id) + call("HDEL", k[6], id)
+    local removed = call("ZREM", k[4], id) + call("HDEL", k[6], id)
     call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
     call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. record)
     return { 0, removed, id, record }
 end
 
--- ARGV: the token, then records, put at the end of one of our queues; what we write of manager and queue is written
--- beside it. Answers their ids, and what stands before them in the index.
+-- ARGV: the token, "1" if that queue was asked for identifiers, then records, put at the end of one of our queues; what
+-- we write of manager and queue is written beside it. Answers their ids, and what stands before them in the index.
 local function store(k, argv)
     begin(k)
     local ids, records, places, names = {}, {}, { "0", LONG }, { "0", LONG }
-    for n = 4, #argv do
+    for n = 5, #argv do
         number = number + 1
-        local new, at = string.format("04f%013x", number), 2 * (n - 3)
-        ids[n - 3], records[at - 1], records[at] = new, new, "1763676000000" .. argv[n]
+        local new, at = string.format("04f%013x", number), 2 * (n - 4)
+        ids[n - 4], records[at - 1], records[at] = new, new, "1763676000000" .. argv[n]
         places[at + 1], places[at + 2], names[at + 1], names[at + 2] = "0", new, "0", LAST .. new
     end
     local from = #ids > 1 and 1 or 3
     call("HSET", k[6], unpack(records))
-    call("ZADD", k[10], unpack(names, from))
+    if argv[4] == "1" then
+        call("ZADD", k[10], unpack(names, from))
+        if from == 1 then
+            call("ZREM", k[10], LONG)
+        end
+    end
     call("ZADD", k[4], unpack(places, from))
     if from == 1 then
-        call("ZREM", k[10], LONG)
         call("ZREM", k[4], LONG)
     end
     local text = table.concat(ids)

@@ -2,7 +2,7 @@
 same of many messages in one call.
 
 They are called with the arguments of our scripts on a manager of ours, and leave and answer what ours do: token and
-kept reply, session, generation, counters, timers, waiting readers, size, fence, delivery count, lease, index. Written
+kept reply, session, generation, counters, timers, waiting readers, size, fence, delivery count, lease. Written
 for the plainest message and nothing else; whatever is not so plain they refuse. So what they cost is what the promises
 cost, and what our scripts cost beyond them is what serving every other case costs. No product.
 
@@ -32,8 +32,8 @@ local function manager_of(text)
 end
 
 local function queue_of(text)
-    local generation, flags, most, messages, bytes = match(text, "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)$")
-    local plain = flags == "" and messages == "" and bytes == ""
+    local generation, flags, most, messages, bytes, index = match(text, "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|(%a*)$")
+    local plain = flags == "" and messages == "" and bytes == "" and index == "none"
     local known = { generation = generation, most = most + 0, plain = plain }
     queues[text] = known
     return known
@@ -79,9 +79,9 @@ _BATCHES = (
 local LONG = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 local digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" }
 -- What goes to a command, written over from call to call: no table has to grow.
-local fields, places, names, gone_names = {}, {}, {}, {}
+local fields, places = {}, {}
 for n = 1, 511, 2 do
-    places[n], names[n] = "0", "0"
+    places[n] = "0"
 end
 -- Ids that were handed out, by the text of them all.
 local handed, texts = {}, 0
@@ -107,7 +107,7 @@ local function send_batch(k, argv)
     if argv[4] ~= "" or waiting == "1" or count > 256 or #levels ~= count then
         return other()
     end
-    local ids, size, named, stem, of, low = {}, 0, 0, "", nil, seq % 16 + 1
+    local ids, size, named, stem, of, low = {}, 0, false, "", nil, seq % 16 + 1
     for n = 1, count do
         local text, level = argv[n + 6], levels[n]
         if low == 16 or level ~= of then
@@ -125,9 +125,7 @@ local function send_batch(k, argv)
         fields[at - 1] = id
         fields[at] = record
         if flag == 104 then
-            local from = find(text, "\\3c", 2, true)
-            named = named + 2
-            names[named] = sub(text, from + 1, find(text, "\\0", from, true)) .. id
+            named = true
         elseif flag ~= 48 then
             return other()
         end
@@ -138,14 +136,8 @@ local function send_batch(k, argv)
         call("HSET", k[6], LONG, LONG, unpack(fields, 1, count + count))
         call("HDEL", k[6], LONG)
     end
-    if named > 0 then
+    if named then
         marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
-        if named < 32 then
-            call("ZADD", k[10], unpack(names, 1, named))
-        else
-            call("ZADD", k[10], "0", LONG, unpack(names, 1, named))
-            call("ZREM", k[10], LONG)
-        end
     end
     if count < 16 then
         call("ZADD", k[4], unpack(places, 1, count + count))
@@ -192,15 +184,11 @@ local function receive_batch(k, argv)
         leaving, less, marks = handed[left] or ids_of(left), bytes + 0, marks - 2
     end
     local records, deadline = call("HMGET", k[6], unpack(ids)), format("%d", now + argv[7])
-    local named, total, each = 0, 0, #(records[1] or "")
+    local total, each = 0, #(records[1] or "")
     for n = 1, count do
-        local id, record = ids[n], records[n]
+        local record = records[n]
         local flag, size = record and byte(record, 14), record and #record
-        if flag == 104 then
-            local from = find(record, "\\3c", 15, true)
-            named = named + 1
-            gone_names[named] = sub(record, from + 1, find(record, "\\0", from, true)) .. id
-        elseif flag ~= 48 then
+        if flag ~= 104 and flag ~= 48 then
             return other()
         end
         if size ~= each then
@@ -222,9 +210,6 @@ local function receive_batch(k, argv)
         local many = #leaving
         here, held, gone, messages, bytes = here - many, held - less, gone + many, messages - many, bytes - less
         handed[left] = nil
-    end
-    if named > 0 then
-        call("ZREM", k[10], unpack(gone_names, 1, named))
     end
     call("ZREMRANGEBYRANK", k[4], "0", count - 1)
     local text = concat(ids)
@@ -263,8 +248,6 @@ local function send(k, argv)
     call("HSET", k[6], id, record)
     if flag == 104 then
         marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
-        local at = find(record, "\\3c", 15, true)
-        call("ZADD", k[10], "0", sub(record, at + 1, find(record, "\\0", at, true)) .. id)
     end
     call("ZADD", k[4], "0", id)
     call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + 1, held + size, gone, due, marks))
@@ -302,10 +285,6 @@ local function receive(k, argv)
         call("HDEL", k[7], left)
         call("HDEL", k[6], left)
         here, held, gone, messages, bytes = here - 1, held - size, gone + 1, messages - 1, bytes - size
-    end
-    if flag == 104 then
-        local at = find(record, "\\3c", 15, true)
-        call("ZREM", k[10], sub(record, at + 1, find(record, "\\0", at, true)) .. id)
     end
     local deadline = format("%d", now + argv[7])
     call("ZREM", k[4], id)

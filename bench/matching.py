@@ -71,6 +71,9 @@ def gets(manager: Any, client: redis.Redis, count: int, rounds: int) -> dict[str
     between = memory(client)
     seconds = fill(indexed, (Outgoing(body=body, correlation_id=f"c{n:08}") for n in range(count)))
     last = count - 1
+    begun = time.perf_counter()
+    next(indexed.browse(match=Match(correlation_id=f"c{last:08}")))
+    first = time.perf_counter() - begun
     tokens = some(plain, "token", rounds)
     ids = some(plain, "message_id", rounds, rounds)
     by_plain, by_first, by_correlation, by_selector, by_token, by_message = medians(
@@ -87,6 +90,8 @@ def gets(manager: Any, client: redis.Redis, count: int, rounds: int) -> dict[str
     return {
         "messages": count,
         "send_many_per_second": round(count / seconds),
+        "first_question_s": round(first, 2),
+        "first_question_us_per_message": round(first / count * 1e6, 2),
         "plain_get_us": round(by_plain, 1),
         "plain_get_of_indexed_us": round(by_first, 1),
         "by_correlation_id_us": round(by_correlation, 1),
@@ -273,6 +278,8 @@ def table(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
     told("messages in the queue of the gets", got["messages"])
     told("plain get, us", got["plain_get_us"])
+    told("the first question for an identifier, s", got["first_question_s"])
+    told("... us for each message", got["first_question_us_per_message"])
     told("get by correlation id, us", got["by_correlation_id_us"])
     judged("get by correlation id / plain get", got["by_correlation_id_to_plain"], 1.5, False)
     told("get by a selector that names the correlation id, us", got["by_selector_on_correlation_id_us"])

@@ -30,14 +30,24 @@ FILLING = "filling"
 
 
 class Line:
-    """The lookup ids of a queue in the order of their numbers; 0 where one was taken from the middle."""
+    """A queue of so many messages, and their lookup ids in the order of their numbers; 0 where one was taken from the
+    middle."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, queue: mqredis.Queue, size: int) -> None:
+        self.queue = queue
         self.ids = array("Q")
         self._first = 0
         self._random = random.Random(size)
+        self._held: list[mqredis.LockedMessage] = []
+        for start in range(0, size, PART):
+            self._put(min(PART, size - start))
 
-    def taken(self, lookup_id: int) -> None:
+    def _put(self, count: int) -> None:
+        first = len(self.ids)
+        sent = self.queue.send_many([message(number) for number in range(first, first + count)])
+        self.ids.extend(one.lookup_id for one in sent)
+
+    def _taken(self, lookup_id: int) -> None:
         """All up to this one are gone."""
         while self.ids[self._first] != lookup_id:
             self._first += 1
@@ -49,6 +59,67 @@ class Line:
             number = self._random.randrange(self._first + 1, len(self.ids) - 1)
             if self.ids[number]:
                 return number
+
+    def send(self) -> None:
+        self.ids.append(self.queue.send(message(len(self.ids))).lookup_id)
+
+    def send_many(self) -> None:
+        self._put(100)
+
+    def lock(self) -> None:
+        self._held = self.queue.lock_many(1, 0, settle=self._held)
+        self._taken(self._held[0].lookup_id)
+
+    def settle(self) -> None:
+        for one in self._held:
+            one.commit()
+        self._held = []
+
+    def receive(self, count: int) -> None:
+        self._taken(self.queue.receive_many(count, 0)[-1].lookup_id)
+
+    def take(self) -> None:
+        """Takes one from the middle."""
+        place = self.choose()
+        self.queue.receive_by_lookup_id(self.ids[place])
+        self.ids[place] = 0
+
+    def find(self) -> object:
+        return self.queue.peek(0, match=mqredis.Match(correlation_id=correlation_id(self.choose())))
+
+
+class Stored:
+    """The look-ups of a line's operations, by functions that decide nothing, on the same keys."""
+
+    def __init__(self, url: str, line: Line) -> None:
+        self.line, self.keys = line, list(line.queue._handle.address.call.keys)
+        self._stored: list[tuple[bytes, bytes]] = []
+        self._bare = RawFloor(url)
+        self._bare.open()
+
+    def take(self) -> None:
+        """Takes one from the middle."""
+        place = self.line.choose()
+        reply = self._bare._ask(*floor.words("lookup", self.keys, f"{self.line.ids[place]:016x}"))
+        assert reply[1] == 2, f"not all was found: {reply!r:.200}"
+        self.line.ids[place] = 0
+
+    def send(self, count: int, index: bool = False) -> None:
+        """Puts so many at its end."""
+        records = [packed(number) for number in range(count)]
+        reply = self._bare._ask(*floor.words("store", self.keys, "1" if index else "", *records))
+        self._stored.extend((one, reply[2] + one if index else b"") for one in reply[1])
+
+    def clean(self) -> None:
+        """What they put is taken out again."""
+        while part := self._stored[-PART:]:
+            ids, names = zip(*part, strict=True)
+            asked = [("ZREM", self.keys[3], *ids), ("HDEL", self.keys[5], *ids)]
+            if names[0]:
+                asked.append(("ZREM", self.keys[9], *names))
+            removed = [self._bare._ask(*request) for request in asked]
+            assert removed == [len(part)] * len(asked), f"not all was found: {removed}"
+            del self._stored[-PART:]
 
 
 class MqredisGrowth(Mqredis):
@@ -86,74 +157,16 @@ class MqredisGrowth(Mqredis):
         return self.qm.open(name)
 
     def _backlog(self, size: int) -> dict[str, Operation]:
-        """A queue that holds so many messages, each to be found by its correlation id."""
-        queue = self._queue(f"backlog-{size}")
-        line = Line(size)
-        for start in range(0, size, PART):
-            sent = queue.send_many([message(number) for number in range(start, min(start + PART, size))])
-            line.ids.extend(one.lookup_id for one in sent)
+        """A queue that holds so many messages, each with a correlation id; and one that was asked for these before."""
+        line, asked = Line(self._queue(f"backlog-{size}"), size), Line(self._queue(f"asked-{size}"), size)
+        queue, bare, known = line.queue, Stored(self.url, line), Stored(self.url, asked)
+        prepare(self.url)
         cursor = queue.cursor()
         cursor.peek(0)
-        held: list[mqredis.LockedMessage] = []
-        stored: list[tuple[bytes, bytes]] = []
-        keys, bare = list(queue._handle.address.call.keys), RawFloor(self.url)
-        bare.open()
-        prepare(self.url)
-
-        def send() -> None:
-            line.ids.append(queue.send(message(len(line.ids))).lookup_id)
-
-        def send_many() -> None:
-            first = len(line.ids)
-            sent = queue.send_many([message(number) for number in range(first, first + 100)])
-            line.ids.extend(one.lookup_id for one in sent)
-
-        def lock() -> None:
-            held[:] = queue.lock_many(1, 0, settle=held)
-            line.taken(held[0].lookup_id)
-
-        def settle() -> None:
-            for one in held:
-                one.commit()
-            held.clear()
-
-        def receive(count: int) -> None:
-            line.taken(queue.receive_many(count, 0)[-1].lookup_id)
-
-        def take() -> None:
-            """Takes one from the middle."""
-            place = line.choose()
-            queue.receive_by_lookup_id(line.ids[place])
-            line.ids[place] = 0
-
-        def bare_take() -> None:
-            """The look-ups of that, by a function that decides nothing, on the same keys."""
-            place = line.choose()
-            key, name = f"{line.ids[place]:016x}", f"cs{correlation_id(place)}\0"
-            reply = bare._ask(*floor.words("lookup", keys, key, name + key))
-            assert reply[1] == 3, f"not all was found: {reply!r:.200}"
-            line.ids[place] = 0
-
-        def bare_send(count: int) -> None:
-            """Sends by a function that decides nothing, into the same keys."""
-            reply = bare._ask(*floor.words("store", keys, *[packed(number) for number in range(count)]))
-            stored.extend((one, reply[2] + one) for one in reply[1])
-
-        def bare_clean() -> None:
-            """What they put is taken out again."""
-            while part := stored[-PART:]:
-                ids, names = zip(*part, strict=True)
-                asked = ("ZREM", keys[3], *ids), ("HDEL", keys[5], *ids), ("ZREM", keys[9], *names)
-                removed = [bare._ask(*request) for request in asked]
-                assert removed == [len(part)] * 3, f"not all was found: {removed}"
-                del stored[-PART:]
+        asked.find()
 
         def seek(where: mqredis.Seek) -> Operation:
             return lambda: queue.peek_by_lookup_id(line.ids[line.choose()], seek=where)
-
-        def named() -> object:
-            match = mqredis.Match(correlation_id=correlation_id(line.choose()))
-            return queue.peek(0, match=match)
 
         def walk() -> object:
             try:
@@ -163,29 +176,37 @@ class MqredisGrowth(Mqredis):
                 return cursor.peek(0)
 
         return {
-            "send": send,
-            "lock and settle": lock,
-            "settle": settle,
-            "send 100": send_many,
-            "receive 100": lambda: receive(100),
-            "send, to receive": send,
-            "receive": lambda: receive(1),
+            "send": line.send,
+            "lock and settle": line.lock,
+            "settle": line.settle,
+            "send 100": line.send_many,
+            "receive 100": lambda: line.receive(100),
+            "send, to receive": line.send,
+            "receive": lambda: line.receive(1),
             "peek": lambda: queue.peek(0),
             "peek by lookup id": seek(mqredis.Seek.CURRENT),
             "seek next": seek(mqredis.Seek.NEXT),
             "seek previous": seek(mqredis.Seek.PREVIOUS),
             "seek first": lambda: queue.peek_by_lookup_id(0, seek=mqredis.Seek.FIRST),
             "seek last": lambda: queue.peek_by_lookup_id(0, seek=mqredis.Seek.LAST),
-            "peek by correlation id": named,
             "cursor, next": walk,
             "information": lambda: self.qm.queue_info(queue.name),
-            "send, to take": send,
-            "receive by lookup id": take,
-            FILLING: send,
-            f"{BARE}receive by lookup id": bare_take,
-            f"{BARE}send": lambda: bare_send(1),
-            f"{BARE}send 100": lambda: bare_send(100),
-            f"{FILLING}, taken back": bare_clean,
+            "send, to take": line.send,
+            "receive by lookup id": line.take,
+            FILLING: line.send,
+            f"{BARE}receive by lookup id": bare.take,
+            f"{BARE}send": lambda: bare.send(1),
+            f"{BARE}send 100": lambda: bare.send(100),
+            f"{FILLING}, taken back": bare.clean,
+            "asked: peek by correlation id": asked.find,
+            "asked: send": asked.send,
+            "asked: lock and settle": asked.lock,
+            f"{FILLING}, settled": asked.settle,
+            "asked: send 100": asked.send_many,
+            "asked: receive 100": lambda: asked.receive(100),
+            f"{BARE}asked: send": lambda: known.send(1, index=True),
+            f"{BARE}asked: send 100": lambda: known.send(100, index=True),
+            f"{FILLING}, taken back there": known.clean,
         }
 
     def _queues(self, size: int) -> dict[str, Operation]:

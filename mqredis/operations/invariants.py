@@ -17,7 +17,7 @@ from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
-from mqredis.operations.snapshot import Store
+from mqredis.operations.snapshot import QueueView, Store
 
 TYPES = {
     **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s"), "hash"),
@@ -267,7 +267,9 @@ def queue_fields(store: Store) -> Faults:
 def _index(view: QueueView) -> Faults:
     """How far the index of identifiers is built can be read; else it is built again (lua/lib/index_build)."""
     state, upto = view.fields.get("index", "all"), view.fields.get("index_at", "")
-    if state not in ("none", "part", "all") or (upto and (state != "part" or not re.fullmatch(r"[0-9a-f]{16}", upto))):
+    if state not in ("none", "part", "all") or (
+        upto and (state != "part" or not re.fullmatch(r"[0-9a-f]{16}", upto))
+    ):
         key = view.keys["q"]
         edits = (Edit("hset", key, "index", "part"), Edit("hdel", key, "index_at"))
         yield Fault("queue.index", view.path, f"its index says {state!r}, up to {upto!r}", edits)

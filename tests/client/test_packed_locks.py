@@ -36,7 +36,8 @@ class Kit:
 
     def packed(self) -> list[int]:
         """How many messages each packed lock has."""
-        return [len(text.split(b" ")[4]) // 16 for _, text in sorted(self.texts().items())]
+        texts = sorted(self.texts().items(), key=lambda item: int(item[0][5:]))
+        return [len(text.split(b" ")[4]) // 16 for _, text in texts]
 
     def commit(self, locks: Held, fence: str = "") -> int:
         """In one call, by their own fence or another; how many of them are lost."""

@@ -196,8 +196,8 @@ def test_steps_of_a_transaction(
 
     steps["abort"] = lambda: units.pop().abort()
     cost("commit"), cost("abort")
-    # Once somebody has asked for a correlation id these stand in an index, which costs a command where a message goes from
-    # or comes to what is there.
+    # Once somebody has asked for a correlation id these stand in an index, which costs a command where a message goes
+    # from or comes to what is there.
     assert cost("commit") == [(1, 12 + asked), (1, 10), (1, 18 + asked)]
     assert cost("abort") == [(1, 12 + asked), (1, 10), (1, 17 + asked)]
 
@@ -231,8 +231,9 @@ def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer
     def step() -> None:
         held[:] = queue.lock_many(20, 0, settle=held)
 
-    # Where somebody has asked for an identifier they leave the index of these with one more. Two look whether there is a state that is
-    # not of a lock, which spares the states of all that are to be locked. What is locked is one field, and so it goes.
+    # Where somebody has asked for an identifier they leave the index of these with one more. Two look whether there is
+    # a state that is not of a lock, which spares the states of all that are to be locked. What is locked is one field,
+    # and so it goes.
     assert _cost(redis_server, step) == (1, 12 + asked)
 
 

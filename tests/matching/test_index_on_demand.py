@@ -150,7 +150,7 @@ def test_a_token_needs_no_index(kit: Kit) -> None:
 
 
 def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
-    """Locked singly or together, in a transaction, delayed, moved away: none of them was available when it was built."""
+    """Locked singly or together, in a transaction, delayed, moved away: none was available when it was built."""
     q, t, sub = kit.qm.open("q"), kit.qm.open("t"), kit.qm.open("q;s")
     q.send_many(named("p1", "p2", "l"))
     together, single = q.lock_many(2), q.lock(0)
