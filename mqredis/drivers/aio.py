@@ -16,7 +16,7 @@ from mqredis.drivers import durable
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
-from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.attempt import DONE, ENDED, Attempt, Next, Spent, arrival, parting, request
 from mqredis.drivers.known import Known
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
 from mqredis.drivers.urls import redact
@@ -129,7 +129,8 @@ class AsyncDriver(Known):
         try:
             while (session := self.core.session) is None:
                 await self.open(deadline)
-            run = Run(session.take(), deadline)
+            slot = session.take()
+            run = Run(slot, deadline) if slot.run is None or deadline is not None else slot.run
             answer: Any
             try:
                 step = operation.send(None)
@@ -152,7 +153,10 @@ class AsyncDriver(Known):
                 return result
             finally:
                 if keep is None:
-                    run.slot.session.give(run.slot)
+                    given = run.slot
+                    if given is slot:  # else the session is another, or an outcome is unknown
+                        slot.run = run if run.deadline is None and not run.listening else None
+                    given.session.give(given)
                 else:
                     keep(run)
                 if run.listening:
@@ -214,25 +218,68 @@ class AsyncDriver(Known):
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    def _call(
-        self, call: Call[Any], run: Run, ack: Ack | None = None
+    async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
+        """The first try of a call, which mostly is all it takes: no account of tries is begun before it has failed."""
+        core, backend, slot = self.core, self.backend, run.slot
+        if slot.session is not core.session or (link := backend.take()) is None:
+            return await self._tries(call, run)
+        if link.run_id != core.run_id:
+            await backend.release(link)
+            return await self._tries(call, run)
+        if run.listening:
+            run.keys = call.keys
+        spent: Spent | None = None
+        floor, began = core.history, time.monotonic()
+        packed = request(core, call, slot)
+        try:
+            reply = await (link.behind(packed) if call.script == "send" else link.exchange(packed))
+        except REDIS_ERRORS as error:
+            spent = Spent(link, error, floor, began)
+        except BaseException:
+            await backend.abandon(link)
+            attempt = Attempt(core, call, run, began, backend.address)
+            attempt.sent = True
+            attempt.abandon()
+            raise
+        else:
+            if not backend.give(link):
+                await backend.discard(link)
+            found = core.accept(reply, floor)
+            if found[0] not in ENDED:
+                if call.changes:
+                    slot.last += 1
+                return found
+        # Nothing ran where the session or the slot has ended: that is told again there, and mended.
+        return await self._tries(call, run, spent=spent)
+
+    def _tries(
+        self, call: Call[Any], run: Run, ack: Ack | None = None, spent: Spent | None = None
     ) -> Coroutine[Any, Any, tuple[int, Payload]]:
-        attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
+        """All tries of a call; the first may have been made before."""
+        began = time.monotonic() if spent is None else spent.began
+        attempt = Attempt(self.core, call, run, began, self.backend.address, ack)
+        if spent is not None:
+            attempt.floor = spent.floor
         if run.listening:
             run.keys = call.keys
         if run.deadline is not None:
             attempt.deadline = run.deadline
-        return self._carry(attempt)
+        return self._carry(attempt, spent)
 
-    async def _carry(self, attempt: Attempt, patient: bool = True) -> tuple[int, Payload]:
-        """All tries of a call, in one coroutine: each further one would be started and waked for every message.
-        ``patient``: unless the script has only to be loaded, one try is enough."""
+    async def _carry(
+        self, attempt: Attempt, spent: Spent | None = None, patient: bool = True
+    ) -> tuple[int, Payload]:
+        """All tries of a call, the first of which may have been made before. ``patient``: unless the script has only to
+        be loaded, one try is enough."""
         backend = self.backend
         try:
             while True:
-                attempt.sent = False
+                attempt.sent = spent is not None
                 link: AsyncLink | None = None
                 try:
+                    if spent is not None:
+                        link = spent.take()
+                        spent.reply(link)
                     if attempt.detour is None and attempt.ack is None:
                         link = backend.take() or await backend.acquire(attempt.deadline)
                     else:  # what waits on a connection must not hold up others there
@@ -266,6 +313,7 @@ class AsyncDriver(Known):
                         return attempt.result
                 if not patient and step is not Next.LOAD:
                     return attempt.result
+                spent = None
                 await self._prepare(attempt, step)
         except BrokerUnavailable as error:
             raise attempt.final(error) from None

@@ -54,10 +54,10 @@ class Spent:
 
     __slots__ = ("_error", "began", "floor", "link")
 
-    def __init__(self, link: Any, error: BaseException, floor: int) -> None:
+    def __init__(self, link: Any, error: BaseException, floor: int, began: float) -> None:
         self.link = link
         self._error = error
-        self.began: float = link.used
+        self.began = began
         self.floor = floor
 
     def take(self) -> Any:

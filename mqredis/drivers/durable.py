@@ -64,7 +64,7 @@ async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> tuple[int, Pay
     if step.level == Durability.MEMORY:
         return await driver._call(step.call, run)
     ack = Ack(step, await _away(driver, step.level), driver.settings)
-    answer = await driver._call(step.call, run, ack)
+    answer = await driver._tries(step.call, run, ack)
     step.token = run.slot.latest()
     return answer
 

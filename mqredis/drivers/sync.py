@@ -221,7 +221,7 @@ class Driver(Known):
                 rings = link.rested and call.script == "send"
                 reply = link.behind(packed) if rings else link.exchange(packed)
             except BaseException as error:  # noqa: BLE001 - raised again among the tries
-                spent = Spent(link, error, floor)
+                spent = Spent(link, error, floor, link.used)
             else:
                 backend.release(link)
                 found = core.accept(reply, floor)
