@@ -17,7 +17,7 @@ FILES = (
     "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
     "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
     "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages", "lib/hand", "leave",
-    "lib/packed_locks",
+    "lib/packed_locks", "lib/index_build",
 )  # fmt: skip
 
 _CONDITIONS = (
