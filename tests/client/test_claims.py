@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Acknowledge, MessageClass, Outgoing
+from mqredis import Acknowledge, Match, MessageClass, Outgoing
 from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Claim, Claimed, Order, Received
@@ -312,16 +312,32 @@ def test_the_doctor_knows_pages(pipeline: Pipeline) -> None:
     assert codes() == {"claim.count", "claim.pages", "position.lost"}
 
 
-def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline) -> None:
-    """An acknowledgement is put into its queue by the broker, so no sender has told that it is special."""
+@pytest.mark.parametrize("asked", ["never", "before", "meanwhile"])
+def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked: str) -> None:
+    """An acknowledgement is put into its queue by the broker, so no sender has told that it is special. It has the id of
+    the message that it tells of, and is found by that again when it comes back."""
     pipeline.qm.create_queue("admin")
     acks = replace(pipeline, path="admin")
     acks.fill(3)
-    pipeline.fill(5, acknowledge=Acknowledge.FULL_REACH_QUEUE, administration_queue="admin")
+    with pipeline.qm.open("orders") as queue:
+        told = Outgoing(body=b"x", acknowledge=Acknowledge.FULL_REACH_QUEUE, administration_queue="admin")
+        sent = [*queue.send_many([told] * 5)][3]
+
+    def found() -> int:
+        with pipeline.qm.open("admin") as queue:
+            return len(list(queue.browse(match=Match(correlation_id=sent.message_id))))
+
+    assert asked != "before" or found() == 1
     acks.holds(8, 0)
     assert acks.claim(1, first=True).count == 8
     acks.holds(8, 8)  # the doctor would see what the index still holds of them
-    assert acks.commit(1) == 8
+    assert asked != "meanwhile" or found() == 0
+    assert acks.release() == 8
+    acks.holds(8, 0)
+    assert found() == 1
+    acks.lineage = "second"
+    assert acks.claim(1, first=True).count == 8
+    assert (found(), acks.commit(1)) == (0, 8)
     acks.holds(0, 0)
 
 
