@@ -314,8 +314,8 @@ def test_the_doctor_knows_pages(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("asked", ["never", "before", "meanwhile"])
 def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked: str) -> None:
-    """An acknowledgement is put into its queue by the broker, so no sender has told that it is special. It has the id of
-    the message that it tells of, and is found by that again when it comes back."""
+    """An acknowledgement is put into its queue by the broker, so no sender has told that it is special. It has the id
+    of the message that it tells of, and is found by that again when it comes back."""
     pipeline.qm.create_queue("admin")
     acks = replace(pipeline, path="admin")
     acks.fill(3)
