@@ -20,7 +20,13 @@ from tests.support.backend import Backend
 _C = Match(correlation_id="c")
 _TEXT = Filter(_C).text()
 #: What a message asks for so that it is more than named.
-_SPECIAL: list[dict[str, Any]] = [{}, {"message_id": "m"}, {"time_to_be_received": 600.0}, {"group_id": "g"}]
+_SPECIAL: list[dict[str, Any]] = [
+    {},
+    {"message_id": "m"},
+    {"time_to_be_received": 600.0},
+    {"group_id": "g"},
+    {"message_id": "m", "group_id": "g"},
+]
 
 
 @dataclass
@@ -198,6 +204,16 @@ def test_a_deep_queue_is_asked_in_several_calls(kit: Kit) -> None:
     held[1].abort()
     assert drain(q, match=Match(correlation_id="n3")) == ["n3"]
     assert drain(q, match=_C) == ["c", "c"]
+
+
+def test_a_call_reads_no_more_than_some_megabytes(kit: Kit) -> None:
+    q = kit.qm.open("q")
+    for _ in range(6):
+        q.send_many([Outgoing(body=b"", correlation_id="x", properties={"text": "x" * 20_000})] * 100)
+    assert kit.look() == ([], "0")
+    assert len(kit.indexed()) == 250
+    assert drain(q, match=_C) == []
+    assert len(kit.indexed()) == 600
 
 
 def test_a_search_goes_on_from_where_it_began(kit: Kit) -> None:
