@@ -341,6 +341,21 @@ def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked
     acks.holds(0, 0)
 
 
+def test_only_special_messages_mark_a_queue(pipeline: Pipeline) -> None:
+    """Where none ever came a claim reads no records."""
+
+    def marked() -> bool:
+        return bool(int(pipeline.raw.hget(pipeline.field[0], "counts").split()[-1]))
+
+    with pipeline.qm.open("orders") as queue:
+        for _ in range(2):  # a session's first call goes the long way
+            queue.send(b"x")
+            queue.send_many([b"x", b"y"])
+        assert not marked()
+        queue.send_many([Outgoing(body=b"x"), Outgoing(body=b"y", correlation_id="c")])
+        assert marked()
+
+
 @pytest.mark.parametrize("large", [0, 1, 5])
 def test_bytes_of_a_claim_are_those_of_its_messages(pipeline: Pipeline, large: int) -> None:
     bodies = [b"x" * 9000] * large + [b"y" * n for n in range(20)]
