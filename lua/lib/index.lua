@@ -86,7 +86,8 @@ end
 -- more (lib/search).
 function index.direct(q, text, after, count)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  if key and (q.index == "all" or key == "g") and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
+  local kept = key == "g" or q.index == "all"
+  if key and kept and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
     return index.range(q, key, id, after, count)
   end
 end
