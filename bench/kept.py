@@ -24,7 +24,7 @@ local function ready()
 end
 
 local function manager_of(text)
-    local incarnation, clock, throttled, messages, bytes = match(text, "^2 (%S*) (%S*) (%S*) (%d*) (%d*)$")
+    local incarnation, clock, throttled, messages, bytes = match(text, "^3 (%S*) (%S*) (%S*) (%d*) (%d*)$")
     local plain = throttled ~= "1" and messages == "" and bytes == ""
     local known = { incarnation = incarnation, clock = clock + 0, plain = plain }
     managers[text] = known

@@ -34,7 +34,6 @@ function copy.insert(to, head, body, large, flag, st)
     e.st = st
   end
   quota.add(to, 1, size)
-  to.hooked = true  -- it has a message id, or a correlation id
   frame.touch()
   position.arrive(to, { e })
   return e.lid

@@ -1,3 +1,4 @@
+--- require "lib/frame"
 --- require "lib/position"
 --- require "lib/queue"
 -- The index of message and correlation ids (lib/index) comes with the first reader who asks for one: until then no message
@@ -26,6 +27,7 @@ function index_build.some(q)
     redis.call("HSET", q.q, "index", "part", "index_at", at)
   end
   queue.brief(q.q)
+  frame.touch()  -- what a doctor has seen of the queue is over
   return q.index == "all"
 end
 

@@ -64,12 +64,13 @@ end
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
   local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
-  local exclusive, at, last, indexed = queue.is(q, "x"), #arrived, 0, q.indexed
+  local exclusive, at, last, indexed, apart = queue.is(q, "x"), #arrived, 0, q.indexed, false
   for n = 1, #entries do
     local e = entries[n]
     local flag, fate = byte(e.rec, 14), nil
     local free = record.free[flag]
     if free == "named" and not exclusive then
+      apart = true
       if indexed then
         named[last + 1] = "0"
         named[last + 2] = record.member(e.rec, e.lid)
@@ -77,7 +78,7 @@ function position.arrive(q, entries)
       end
     elseif not free and record.flag(e.rec, 1) then
       fate = position.appear(q, e, named)
-      last = #named
+      last, apart = #named, true
     end
     if fate == "expired" then
       gone[#gone + 1] = e
@@ -92,6 +93,8 @@ function position.arrive(q, entries)
     end
   end
   q.arrived = arrived
+  -- Whoever put it there, a sender or the broker: claims need not look at messages of a queue that none marks.
+  if apart and not q.hooked then q.hooked, q.changed = true, true end
   if last > 0 then many.scores(q.i, named) end
   if size > 0 then many.scores(q.a, add) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end

@@ -155,7 +155,9 @@ class AsyncDriver(Known):
                 if keep is None:
                     given = run.slot
                     if given is slot:  # else the session is another, or an outcome is unknown
-                        slot.run = run if run.deadline is None and not run.listening else None
+                        # What has waited has an event of this loop; the slot may live to see another one.
+                        again = run.deadline is None and run.flag is None and not run.listening
+                        slot.run = run if again else None
                     given.session.give(given)
                 else:
                     keep(run)
@@ -221,7 +223,11 @@ class AsyncDriver(Known):
     async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
         """The first try of a call, which mostly is all it takes: no account of tries is begun before it has failed."""
         core, backend, slot = self.core, self.backend, run.slot
-        if slot.session is not core.session or (link := backend.take()) is None:
+        if slot.session is not core.session:
+            return await self._tries(call, run)
+        floor, began = core.history, time.monotonic()
+        packed = request(core, call, slot)
+        if (link := backend.take()) is None:
             return await self._tries(call, run)
         if link.run_id != core.run_id:
             await backend.release(link)
@@ -229,26 +235,29 @@ class AsyncDriver(Known):
         if run.listening:
             run.keys = call.keys
         spent: Spent | None = None
-        floor, began = core.history, time.monotonic()
-        packed = request(core, call, slot)
         try:
-            reply = await (link.behind(packed) if call.script == "send" else link.exchange(packed))
-        except REDIS_ERRORS as error:
-            spent = Spent(link, error, floor, began)
+            try:
+                reply = await (link.behind(packed) if call.script == "send" else link.exchange(packed))
+            except REDIS_ERRORS as error:
+                spent = Spent(link, error, floor, began)
+            except BaseException:
+                await backend.abandon(link)
+                raise
+            else:
+                if not backend.give(link):
+                    await backend.discard(link)
+                found = core.accept(reply, floor)
+                if found[0] not in ENDED:
+                    if call.changes:
+                        slot.last += 1
+                    return found
+        except MqError:
+            raise
         except BaseException:
-            await backend.abandon(link)
             attempt = Attempt(core, call, run, began, backend.address)
             attempt.sent = True
             attempt.abandon()
             raise
-        else:
-            if not backend.give(link):
-                await backend.discard(link)
-            found = core.accept(reply, floor)
-            if found[0] not in ENDED:
-                if call.changes:
-                    slot.last += 1
-                return found
         # Nothing ran where the session or the slot has ended: that is told again there, and mended.
         return await self._tries(call, run, spent=spent)
 

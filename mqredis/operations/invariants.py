@@ -27,7 +27,7 @@ _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTAL
 _NUMBER = re.compile(r"\d{1,16}")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
-_META = {"schema": r"2", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META = {"schema": r"3", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
 
@@ -304,7 +304,10 @@ def hints(store: Store) -> Faults:
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
-        yield from _brief(view.path, view.keys["q"], view.fields, _QUEUE_BRIEF, "|")
+        # That of a queue from before the index came on demand says nothing of it, and so do its fields.
+        old = "index" not in view.fields and view.fields.get("brief", "").count("|") == len(_QUEUE_BRIEF) - 2
+        parts = _QUEUE_BRIEF[:-1] if old else _QUEUE_BRIEF
+        yield from _brief(view.path, view.keys["q"], view.fields, parts, "|")
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
         times += view.policies.values()

@@ -124,6 +124,24 @@ def test_another_kind_of_data_under_our_name(server):
         assert client.dbsize() == 1
 
 
+def test_a_store_of_the_schema_before(server):
+    """A session brings it to the present one, which builds before this one refuse."""
+    meta, queue = "mq:{default}:meta", "mq:{default}:q:q:q"
+    with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
+        qm.create_queue("q")
+    with server.client() as client:
+        client.hset(meta, mapping={"schema": 2, "brief": b"2" + client.hget(meta, "brief")[1:]})
+        client.hset(queue, "brief", client.hget(queue, "brief").rpartition(b"|")[0])
+        client.hdel(queue, "index")
+        with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
+            assert qm.doctor().healthy
+            with qm.open("q") as orders:
+                orders.send(b"x", correlation_id="c")
+                assert orders.receive(0, match=mqredis.Match(correlation_id="c")).body == b"x"
+            assert qm.info().schema_version == 3
+        assert (client.hget(meta, "schema"), client.hget(meta, "brief")[:2]) == (b"3", b"3 ")
+
+
 def test_a_schema_of_the_future(server):
     with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
         qm.create_queue("q")

@@ -228,13 +228,16 @@ def test_a_search_goes_on_from_where_it_began(kit: Kit) -> None:
 
 
 def test_an_old_queue_has_it_from_the_start(kit: Kit) -> None:
-    """A queue that was made before the index came on demand says nothing about it."""
+    """A queue that was made before the index came on demand says nothing about it, and so does its brief."""
     q = kit.qm.open("q")
     assert drain(q, match=_C) == []
     q.send_many(named("a", "c"))
-    for field in ("index", "brief"):
-        kit.raw.hdel(kit.key("q", "q"), field)
+    properties = kit.key("q", "q")
+    brief, _, _ = kit.raw.hget(properties, "brief").rpartition(b"|")
+    kit.raw.hdel(properties, "index")
+    kit.raw.hset(properties, "brief", brief)
     q.send(b"d", correlation_id="d")
+    assert kit.qm.doctor().healthy
     assert kit.indexed() == ["a", "c", "d"]
     assert drain(q, match=_C) == ["c"]
     assert kit.indexed() == ["a", "d"]

@@ -63,7 +63,7 @@ def migrate(
             stage = Stage(f"{upto}-{uuid.uuid4().hex}-0", queue)
             size = sum(len(line) + 12 + len(large or b"") for line, large in encoded)
             elements = [part for line, large in encoded for part in (line, large) if part is not None]
-            special = any(line[1:2] in b"13579bdf" for line, _ in encoded)
+            special = any(int(line[1:2], 32) & 1 for line, _ in encoded)  # flag bit 1
             context = context_of(client)
             what = (len(encoded), size, special, elements)
             run(client, perform(commands.stage(context.keys, sink, upto, stage, 3_600_000, *what)))
