@@ -10,7 +10,7 @@ from typing import ClassVar
 import mqredis
 import mqredis.asyncio
 from bench.adapters.base import PLAIN, AsyncPeer
-from bench.adapters.mqredis_sync import NOTHING, SETTINGS, message
+from bench.adapters.mqredis_sync import SETTINGS, message
 from bench.payload import BODY_BYTES, check, correlation_id, properties
 
 
@@ -65,11 +65,7 @@ class MqredisAsyncio(AsyncPeer):
                 for locked in held:
                     check(locked.body)
                 done += len(held)
-            if len(held) == 1:
-                await held[0].commit()
-            elif held:
-                with contextlib.suppress(mqredis.IoTimeout):
-                    await self.queue.lock_many(1, timeout=0, settle=held, match=NOTHING)
+            await self.queue.commit_many(held)
 
         self.share(one, count)
 

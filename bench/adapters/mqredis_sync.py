@@ -13,7 +13,6 @@ from bench.payload import BODY_BYTES, check, correlation_id, properties
 #: The server of the benchmark keeps nothing on disk, for nobody; this alone differs from the defaults.
 SETTINGS = mqredis.Settings(allow_volatile=True)
 #: What no message has.
-NOTHING = mqredis.Match(correlation_id="nothing")
 
 
 def message(number: int) -> mqredis.Outgoing:
@@ -66,12 +65,7 @@ class Mqredis(Peer):
             for locked in held:
                 check(locked.body)
             done += len(held)
-        if len(held) == 1:
-            held[0].commit()
-        elif held:
-            # As all batches before it, the last is settled in one call, which must not take what others sent.
-            with contextlib.suppress(mqredis.IoTimeout):
-                self.queue.lock_many(1, timeout=0, settle=held, match=NOTHING)
+        self.queue.commit_many(held)
 
     def arrivals(self, count: int) -> list[float]:
         held: list[mqredis.LockedMessage] = []

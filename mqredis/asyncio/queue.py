@@ -20,7 +20,7 @@ from mqredis.operations import browser, cursor, groups, lookup, peek, queue, rec
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
-from mqredis.operations.settle import settled, settling
+from mqredis.operations.settle import settle_all, settled, settling
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -285,6 +285,24 @@ class Queue:
         finally:
             settled(earlier, settle)
         return self._locked(locks)
+
+    async def commit_many(
+        self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None
+    ) -> None:
+        """Commit several locks of this queue (Dequeue Message End, 3.1.7.1.12), 256 with one call.
+
+        All that are still held are committed; then LockLost is raised for the first that was not: ``settled`` of each
+        tells. ``durability``: how far that must have got, else DurabilityNotReached (they have left all the same).
+        Raises InvalidArgument for a lock of another queue or of a transaction, InvalidHandle.
+        """
+        earlier = settling(self._handle, locks, "locks")
+        operation = settle_all(self._handle, earlier)
+        if durability is not None:
+            operation = durably(operation, durability)
+        try:
+            await self._run(operation)
+        finally:
+            settled(earlier, locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
         """Show one particular message (3.1.7.1.13). Never waits. Raises MessageNotFound, TransactionUsage (locked)."""

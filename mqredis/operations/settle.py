@@ -66,12 +66,13 @@ class Settling:
         self.take(handle, count, found.lost)
         return found
 
-    def settle(self, handle: Handle) -> Operation[None]:
-        """Settle as many as one call takes."""
+    def settle(self, handle: Handle) -> Operation[Sequence[Lost]]:
+        """Settle as many as one call takes. Answers those of them that were lost."""
         stop = self.done + read.BATCH
         batch = [*zip(repeat("c"), self.fences[self.done : stop], self.keys[self.done : stop])]
         settled = yield from settle(handle, batch)
         self.take(handle, len(batch), settled.lost)
+        return settled.lost
 
     def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
         """The next ``count`` are settled, but for those that were lost."""
@@ -92,22 +93,22 @@ class Settling:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
 
 
-def settling(handle: Handle, locks: Sequence[Any]) -> Settling:
-    """The commits of these locks, which must be of the same queue."""
+def settling(handle: Handle, locks: Sequence[Any], name: str = "settle") -> Settling:
+    """The commits of these locks, which must be of the same queue. ``name``: of the caller's argument."""
     fences: list[str] = []
     keys: list[str] = []
     known: object = None
     fence = ""
-    for lock in locks if type(locks) is list else checks.several(locks, "settle"):
+    for lock in locks if type(locks) is list else checks.several(locks, name):
         try:
             grant = lock._grant
             if grant is not known:
-                known = _ours(lock, grant, handle)
+                known = _ours(lock, grant, handle, name)
                 fence = grant.fence
             keys.append(lock._key)
             fences.append(fence)
         except AttributeError:
-            raise _foreign(lock, handle) from None
+            raise _foreign(lock, handle, name) from None
     return Settling(fences, keys)
 
 
@@ -116,18 +117,20 @@ def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
     return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
 
 
-def _ours(lock: object, grant: Any, handle: Handle) -> object:
+def _ours(lock: object, grant: Any, handle: Handle, name: str) -> object:
     """What these locks share. Raises InvalidArgument if it is of another queue, or if they end with a transaction."""
     if grant.handle is not handle and grant.handle.address.path != handle.path:
-        raise _foreign(lock, handle)
+        raise _foreign(lock, handle, name)
     if grant.unit is not None:
-        raise InvalidArgument("a message that was locked in a transaction ends with that: settle cannot")
+        raise InvalidArgument(
+            f"a message that was locked in a transaction ends with that: {name} cannot have it"
+        )
     known: object = grant
     return known
 
 
-def _foreign(lock: object, handle: Handle) -> InvalidArgument:
-    return InvalidArgument(f"settle takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
+def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
+    return InvalidArgument(f"{name} takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
 
 
 def settled(settling: Settling, locks: Sequence[Any]) -> None:
@@ -185,6 +188,18 @@ def settle_one(handle: Handle, settlement: Settlement, lease: float | None = Non
         raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
     now: float = yield NOW
     return now
+
+
+def settle_all(handle: Handle, settling: Settling) -> Operation[None]:
+    """Commit all of these locks. Raises LockLost for the first that was not held any more; the others are committed."""
+    still_open(handle)
+    first: Lost | None = None
+    while settling.pending():
+        lost = yield from settling.settle(handle)
+        if lost and first is None:
+            first = lost[0]
+    if first is not None:
+        raise lock_lost(first[1], int(first[0], 16))
 
 
 def still_open(handle: Handle) -> None:

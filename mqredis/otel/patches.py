@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +17,7 @@ import mqredis.client
 from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout
 from mqredis.models import Message, Outgoing, Sent
+from mqredis.operations.locked import Locked
 from mqredis.operations.send import outgoing
 from mqredis.otel.recorder import (
     Processing,
@@ -171,6 +172,18 @@ class _Settle(_Span):
         self.recorder.end(span, self.common, self.began, error)
 
 
+class _SettleMany(_Span):
+    kind = "settle"
+
+    def finish(self, error: BaseException | None) -> None:
+        locks = self.args[0] if self.args else self.kwargs.get("locks")
+        given = locks if isinstance(locks, Sequence) else ()
+        messages = [lock.message for lock in given if isinstance(lock, Locked)]
+        extra = {**self.place(), **described(messages, True)}
+        span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
+        self.recorder.end(span, self.common, self.began, error)
+
+
 def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:
     properties = {**context, **message.properties}
     if not context or len(properties) > _MOST:
@@ -196,6 +209,7 @@ _METHODS: tuple[tuple[str, str, type[_Span]], ...] = (
     ("Cursor", "receive", _Receive),
     ("Cursor", "lock", _Receive),
     ("Browser", "take", _Receive),
+    ("Queue", "commit_many", _SettleMany),
     ("LockedMessage", "commit", _Settle),
     ("LockedMessage", "abort", _Settle),
     ("LockedMessage", "reject", _Settle),

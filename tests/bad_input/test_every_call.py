@@ -138,6 +138,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Queue.browser": ({}, {"match": "match", "selector": "selector", "grouping": "grouping", "co_op": "flag"}),
     "Queue.lock": ({"timeout": 0}, {**_TAKE, "lease": "lease", "grouping": "grouping"}),
     "Queue.lock_many": ({"max": 1, "timeout": 0}, {"max": "count", **_READ, "lease": "lease", "settle": "settle"}),
+    "Queue.commit_many": ({"locks": []}, {"locks": "settle", "durability": "durability"}),
     "Queue.peek_by_lookup_id": ({"lookup_id": 1}, {"lookup_id": "lookup_id", "seek": "seek"}),
     "Queue.receive_by_lookup_id": (
         {"lookup_id": 1},

@@ -113,6 +113,19 @@ def test_locks_and_their_ends(queue, recorded):
     assert links(commit) == [context(recorded.span("send_many q"))]
 
 
+def test_several_locks_are_committed_in_one_span(queue, recorded):
+    queue.send_many([b"1", b"2"])
+    queue.commit_many(queue.lock_many(2, 0))
+    with pytest.raises(mqredis.InvalidArgument):
+        queue.commit_many(locks=5)
+    commit, refused = recorded.spans()[-2:]
+    assert (commit.name, refused.name) == ("commit_many q", "commit_many q")
+    assert commit.attributes["messaging.operation.type"] == "settle"
+    assert commit.attributes["messaging.batch.message_count"] == 2
+    assert links(commit) == [context(recorded.span("send_many q"))] * 2
+    assert refused.status.status_code is StatusCode.ERROR
+
+
 def test_errors_and_empty_queues(qm, queue, recorded):
     with pytest.raises(mqredis.IoTimeout):
         queue.receive(0)

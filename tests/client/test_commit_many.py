@@ -1,0 +1,106 @@
+"""``commit_many``: several locks end with one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Grouping, InvalidArgument, InvalidHandle, LockLost, Outgoing, Settings
+from tests.support.backend import Backend
+
+SETTINGS = Settings(allow_volatile=True, test_clock=True)
+
+
+@pytest.fixture
+def queue(backend: Backend) -> Iterator[Any]:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        qm.create_queue("t", transactional=True)
+        with qm.open("q") as queue:
+            yield queue
+        assert qm.doctor().healthy
+
+
+def left(queue: Any) -> int:
+    return int(queue._manager.queue_info("q").messages)
+
+
+def test_all_of_them_end(queue: Any) -> None:
+    queue.send_many([b"%d" % n for n in range(10)])
+    together, single = queue.lock_many(4), [queue.lock(), queue.lock()]
+    queue.commit_many([*single, *together[1:]])
+    assert [lock.settled for lock in together] == [False, True, True, True]
+    assert (left(queue), len(queue._handle.locks)) == (5, 1)
+    queue.commit_many(together[:1])
+    queue.commit_many(())
+    assert (left(queue), queue._handle.locks) == (4, {})
+
+
+def test_more_than_one_call_takes(queue: Any) -> None:
+    queue.send_many([b"x"] * 700)
+    held = [lock for _ in range(3) for lock in queue.lock_many(200)]
+    queue.commit_many(tuple(held))
+    assert all(lock.settled for lock in held)
+    assert left(queue) == 100
+
+
+def test_one_that_is_lost_does_not_keep_the_others(queue: Any) -> None:
+    queue.send_many([b"x"] * 600)
+    held = [lock for _ in range(3) for lock in queue.lock_many(200)]
+    held[1].abort()
+    with pytest.raises(LockLost, match=f"{held[1].lookup_id:#018x} is lost: .* is available again"):
+        queue.commit_many(held)
+    assert [lock.lookup_id for lock in held if not lock.settled] == [held[1].lookup_id]
+    assert left(queue) == 1
+
+
+def test_what_is_refused_ends_nothing(queue: Any) -> None:
+    queue.send_many([b"x"] * 2)
+    held = queue.lock_many(2)
+    qm = queue._manager
+    with qm.transaction() as unit, qm.open("t") as other:
+        other.send(b"x", transaction=unit)
+    with qm.open("t") as other, qm.transaction() as unit:
+        within = other.lock(0, transaction=unit)
+        for wrong in ([*held, within], [*held, "x"], 5, [None]):
+            with pytest.raises(InvalidArgument, match="locks"):
+                queue.commit_many(wrong)
+        with pytest.raises(InvalidArgument, match="locks"):
+            other.commit_many([within])
+        with pytest.raises(InvalidArgument, match="locks"):
+            other.commit_many(held)
+    assert not any(lock.settled for lock in held)
+    handle = qm.open("q")
+    handle.send(b"y")
+    locks = handle.lock_many(1)
+    handle.close()
+    with pytest.raises(InvalidHandle):
+        handle.commit_many(locks)
+    queue.commit_many(held)
+
+
+def test_messages_of_segments_end_whole(queue: Any) -> None:
+    queue.send_group([b"x" * 40], segment_bytes=10)
+    whole = queue.lock(0, grouping=Grouping.COMPLETE_MESSAGE)
+    assert len(whole.body) == 40
+    queue.commit_many([whole])
+    assert (whole.settled, left(queue)) == (True, 0)
+
+
+async def test_with_asyncio(backend: Backend) -> None:
+    async with mqredis.asyncio.connect(backend.async_client(), settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as queue:
+            await queue.send_many([Outgoing(body=b"%d" % n, correlation_id="c") for n in range(300)])
+            held = [*await queue.lock_many(200), *await queue.lock_many(99)]
+            await held[5].abort()
+            with pytest.raises(LockLost):
+                await queue.commit_many(held)
+            assert sum(lock.settled for lock in held) == 298
+            await queue.commit_many(await queue.lock_many(9))
+            assert (await qm.queue_info("q")).messages == 0
+            assert not queue._handle.locks
