@@ -146,9 +146,9 @@ local function send_batch(k, argv)
         call("ZREM", k[4], LONG)
     end
     local text = concat(ids)
-    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + count, held + size, gone, due, marks))
-    call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + count, messages + count, bytes + size), slot,
-        format("%s %s - 0 %s %d:%s0:", sequence, stamp, number, #text, text))
+    call("HSET", k[3], "counts", format("%d %d ", here + count, held + size) .. gone .. " " .. due .. " 0 " .. marks)
+    call("HSET", k[1], "counts", number .. format(" %d %d %d", seq + count, messages + count, bytes + size), slot,
+        sequence .. " " .. stamp .. " - 0 " .. number .. " " .. format("%d:", #text) .. text .. "0:")
     return { 0, manager.incarnation, history + 1, text, "" }
 end
 
@@ -219,11 +219,12 @@ local function receive_batch(k, argv)
     handed[text], texts = ids, texts + 1
     local sooner = due == "-1" or deadline + 0 < due + 0
     call("HSET", k[3], "counts",
-        format("%d %d %d %s %s %d", here, held, gone, sooner and deadline or due, waiting, marks + 2),
-        "lock:" .. number, format("%s %d %d %s ", deadline, total, each, slot) .. text)
-    call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
-        format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, concat(ids, ","), number, #number, number,
-            deadline, stamp))
+        format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting
+            .. format(" %d", marks + 2),
+        "lock:" .. number, deadline .. format(" %d %d ", total, each) .. slot .. " " .. text)
+    call("HSET", k[1], "counts", number .. " " .. seq .. format(" %d %d", messages, bytes), slot,
+        sequence .. " " .. stamp .. " " .. concat(ids, ",") .. " 0 " .. number .. format(" %d:", #number) .. number
+            .. "13:" .. deadline .. "13:" .. stamp .. "1:0")
     return { 0, manager.incarnation, history + 1, number, deadline, now, 0, text, "1 0 0 0", unpack(records) }
 end
 """
@@ -250,9 +251,9 @@ local function send(k, argv)
         marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
     end
     call("ZADD", k[4], "0", id)
-    call("HSET", k[3], "counts", format("%d %d %s %s 0 %s", here + 1, held + size, gone, due, marks))
-    call("HSET", k[1], "counts", format("%s %d %d %d", number, seq + 1, messages + 1, bytes + size), slot,
-        format("%s %s - 0 %s 16:%s0:", sequence, stamp, number, id))
+    call("HSET", k[3], "counts", format("%d %d ", here + 1, held + size) .. gone .. " " .. due .. " 0 " .. marks)
+    call("HSET", k[1], "counts", number .. format(" %d %d %d", seq + 1, messages + 1, bytes + size), slot,
+        sequence .. " " .. stamp .. " - 0 " .. number .. " 16:" .. id .. "0:")
     return { 0, manager.incarnation, history + 1, id, "" }
 end
 
@@ -289,14 +290,15 @@ local function receive(k, argv)
     local deadline = format("%d", now + argv[7])
     call("ZREM", k[4], id)
     call("ZADD", k[5], deadline, id)
-    call("HSET", k[7], id, "1 0 0 0 " .. #record .. " LN " .. slot .. " " .. number)
+    call("HSET", k[7], id, format("1 0 0 0 %d LN ", #record) .. slot .. " " .. number)
     local sooner = due == "-1" or deadline + 0 < due + 0
     if left or sooner then
         call("HSET", k[3], "counts",
-            format("%d %d %d %s %s %s", here, held, gone, sooner and deadline or due, waiting, marks))
+            format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting .. " " .. marks)
     end
-    call("HSET", k[1], "counts", format("%s %s %d %d", number, seq, messages, bytes), slot,
-        format("%s %s %s 0 %s %d:%s13:%s13:%s1:0", sequence, stamp, id, number, #number, number, deadline, stamp))
+    call("HSET", k[1], "counts", number .. " " .. seq .. format(" %d %d", messages, bytes), slot,
+        sequence .. " " .. stamp .. " " .. id .. " 0 " .. number .. format(" %d:", #number) .. number
+            .. "13:" .. deadline .. "13:" .. stamp .. "1:0")
     return { 0, manager.incarnation, history + 1, number, deadline, now, 0, id, "1 0 0 0", record }
 end
 

@@ -82,7 +82,7 @@ end
 
 -- The state of a plain message that was never held before, once a reader has locked it.
 function record.lock(size, slot, fence)
-  return "1 0 0 0 " .. size .. " LN " .. slot .. " " .. fence
+  return string.format("1 0 0 0 %d LN ", size) .. slot .. " " .. fence
 end
 
 -- What readers are told of a state.

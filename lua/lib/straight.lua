@@ -8,7 +8,12 @@
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
 -- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged but that a lock may
 -- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's fields.
-local straight = {}
+-- Texts are put together by "..", which costs a fifth of what format takes for each; numbers by format, which knows those
+-- beyond 14 digits.
+-- size: the lengths of these, as texts.
+local straight = {
+  size = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" },
+}
 
 -- What each call reads. `fence`: of locks that may be packed (lib/packed_locks).
 function straight.read(waits, fence)
@@ -38,7 +43,7 @@ end
 
 -- What quota.write and frame.close write. `field` and `value`: locks that are packed.
 function straight.count(here, held, gone, soon, waiting, marks, field, value)
-  local counts = string.format("%d %d %d %s %s %s", here, held, gone, soon, waiting, marks)
+  local counts = string.format("%d %d %d ", here, held, gone) .. soon .. " " .. waiting .. " " .. marks
   if field then
     redis.call("HSET", KEYS[3], "counts", counts, field, value)
   else
@@ -48,7 +53,17 @@ end
 
 -- `field` and `value`: what it writes for a reader that it serves.
 function straight.keep(history, seq, messages, bytes, kept, field, value)
-  local counts = string.format("%d %d %d %d", history, seq, messages, bytes)
+  straight.write(string.format("%d %d %d %d", history, seq, messages, bytes), kept, field, value)
+end
+
+-- What a slot keeps of a reader's look that locked these ids (frame.close). `number`: of the call.
+function straight.granted(stamp, ids, number, fence, deadline)
+  local size = straight.size
+  return ARGV[2] .. " " .. stamp .. " " .. ids .. " 0 " .. number .. " " .. size[#fence] .. ":" .. fence
+    .. size[#deadline] .. ":" .. deadline .. size[#stamp] .. ":" .. stamp .. "1:0"
+end
+
+function straight.write(counts, kept, field, value)
   if field then
     redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, field, value)
   else
@@ -140,8 +155,12 @@ function straight.receive()
   redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
   local sooner = soon == "-1" or deadline + 0 < soon + 0
   if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, marks) end
-  straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0",
-    ARGV[2], stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp))
+  local kept = straight.granted(stamp, lid, number, number, deadline)
+  if left then
+    straight.keep(history, seq, messages, bytes, kept)
+  else
+    straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes, kept)
+  end
   return { status.OK, known.incarnation, history, number, deadline, now, 0, lid, "1 0 0 0", rec }
 end
 
@@ -157,8 +176,8 @@ function straight.settle()
   if not size then return nil, meta, time, p end
   straight.drop(lid)
   straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
-  local stamp = string.format("%d", now)
+  local stamp, number = string.format("%d", now), string.format("%d", history)
   straight.keep(history, seq, messages - 1, bytes - size,
-    string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))
+    ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " " .. straight.size[#stamp] .. ":" .. stamp)
   return { status.OK, known.incarnation, history, now }
 end

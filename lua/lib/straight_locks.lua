@@ -132,8 +132,8 @@ function straight_locks.all()
     straight.count(here, held, gone, sooner and deadline or soon, waiting, format("%d", marks + 2),
       "lock:" .. number, packed_locks.text(deadline, size, each, ARGV[1], text))
   end
-  straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %s %d:%s%d:%s%d:%s1:0", ARGV[2], stamp,
-    table.concat(ids, ","), number, #number, number, #deadline, deadline, #stamp, stamp))
+  straight.keep(history, seq, messages, bytes,
+    straight.granted(stamp, table.concat(ids, ","), number, number, deadline))
   frame.remember(straight_locks.memo, text, ids, 64)
   return { status.OK, known.incarnation, history, number, deadline, now, 0, text, "1 0 0 0", unpack(recs) }
 end

@@ -59,7 +59,7 @@ function straight_send.one()
   end
   straight.count(here + 1, held + size, gone, soon, waiting, marks)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
-    format("%s %s - 0 %d 16:%s0:", ARGV[2], stamp, history, lid), field, value)
+    ARGV[2] .. " " .. stamp .. " - 0 " .. format("%d", history) .. " 16:" .. lid .. "0:", field, value)
   if slot then redis.call("ZREM", KEYS[9], waiter) end
   if lease then
     hand.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)

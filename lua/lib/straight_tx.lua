@@ -54,11 +54,13 @@ function straight_tx.send()
 
   local lid = format("%016x", seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
-  local sooner = straight_tx.lease(deadline, lid, "0 0 0 0 " .. size .. " SN " .. id .. " " .. fence, soon)
+  local state = format("0 0 0 0 %d SN ", size) .. id .. " " .. fence
+  local sooner = straight_tx.lease(deadline, lid, state, soon)
   straight_tx.add(id, deadline, fence, count, session, "S", lid)
   straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and straight.hook(marks) or marks)
   straight.keep(history, seq + 1, messages + 1, bytes + size,
-    format("%s %s - 0 %d 16:%s%d:%s", ARGV[2], stamp, history, lid, #fence, fence))
+    ARGV[2] .. " " .. stamp .. " - 0 " .. format("%d", history) .. " 16:" .. lid
+      .. straight.size[#fence] .. ":" .. fence)
   return { status.OK, known.incarnation, history, lid, fence }
 end
 
@@ -66,7 +68,7 @@ end
 function straight_tx.told(rec, state)
   if not state then return rec and "1 0 0 0", rec and #rec end
   local deliveries, others, size = string.match(state, "^(%d+) (%d+ %d+ %d+) (%d+) %- %- 0$")
-  if size then return string.format("%d %s", deliveries + 1, others), size end
+  if size then return string.format("%d ", deliveries + 1) .. others, size end
 end
 
 -- Receive the first message, or that which the reader was rung for. As straight_tx.send.
@@ -86,10 +88,9 @@ function straight_tx.receive()
   local sooner = straight_tx.lease(deadline, lid, told .. " " .. size .. " RN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "R", lid)
   if sooner then straight.count(here, held, gone, sooner, waiting, marks) end
-  local format = string.format
-  local stamp = format("%d", now)
-  straight.keep(history, seq, messages, bytes, format("%s %s %s 0 %d %d:%s%d:%s%d:%s1:0",
-    ARGV[2], stamp, lid, history, #fence, fence, #deadline, deadline, #stamp, stamp))
+  local stamp, number = string.format("%d", now), string.format("%d", history)
+  straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes,
+    straight.granted(stamp, lid, number, fence, deadline))
   return { status.OK, known.incarnation, history, fence, deadline, now, 0, lid, told, rec }
 end
 
@@ -121,7 +122,7 @@ function straight_tx.fate(text, at, counts, tail)
   local size, rest = match(state, "^%d+ %d+ %d+ %d+ (%d+) (.*)$")
   local here, held, gone, others = match(counts, "^(%d+) (%d+) (%d+) (%-?%d+ [01] [01])$")
   if here and rest == "R" .. tail then
-    return lid, size, string.format("%d %d %d %s", here - 1, held - size, gone + 1, others)
+    return lid, size, string.format("%d %d %d ", here - 1, held - size, gone + 1) .. others
   end
 end
 
