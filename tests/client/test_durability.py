@@ -144,6 +144,12 @@ def test_what_falls_short_is_done_and_says_so(redis_server: RedisServer) -> None
             lock.commit(durability="replica")
         assert lock.settled
         assert messages(q) == 0
+        q.send_many([b"y", b"z"])
+        held = q.lock_many(2, 0)
+        with pytest.raises(DurabilityNotReached):
+            q.commit_many(held, durability="replica")
+        assert [one.settled for one in held] == [True, True]
+        assert messages(q) == 0
         qm.create_queue("t", transactional=True)
         with qm.open("t") as t:
             unit = qm.transaction()
@@ -241,6 +247,7 @@ def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
         assert waits(lambda: q.lock(0)) == 0  # what is lost of it lapses anyway
         assert waits(lambda: q.receive(0)) == 0  # it found nothing
         assert waits(lambda: q.send(b"4", durability="memory")) == 0
+        assert waits(lambda: q.commit_many(q.lock_many(9, 0))) == 1
         assert waits(q.purge) == 1
 
 
