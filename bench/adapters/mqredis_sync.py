@@ -12,7 +12,6 @@ from bench.payload import BODY_BYTES, check, correlation_id, properties
 
 #: The server of the benchmark keeps nothing on disk, for nobody; this alone differs from the defaults.
 SETTINGS = mqredis.Settings(allow_volatile=True)
-#: What no message has.
 
 
 def message(number: int) -> mqredis.Outgoing:

@@ -56,19 +56,20 @@ function straight.keep(history, seq, messages, bytes, kept, field, value)
   straight.write(string.format("%d %d %d %d", history, seq, messages, bytes), kept, field, value)
 end
 
--- What a slot keeps of a reader's look that locked these ids (frame.close). `number`: of the call.
-function straight.granted(stamp, ids, number, fence, deadline)
-  local size = straight.size
-  return ARGV[2] .. " " .. stamp .. " " .. ids .. " 0 " .. number .. " " .. size[#fence] .. ":" .. fence
-    .. size[#deadline] .. ":" .. deadline .. size[#stamp] .. ":" .. stamp .. "1:0"
-end
-
+-- The same for counts that are one text already: a look that takes nothing away changes none but the number of the call.
 function straight.write(counts, kept, field, value)
   if field then
     redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, field, value)
   else
     redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
   end
+end
+
+-- What a slot keeps of a reader's look that locked these ids (frame.close). `number`: of the call.
+function straight.granted(stamp, ids, number, fence, deadline)
+  local size = straight.size
+  return ARGV[2] .. " " .. stamp .. " " .. ids .. " 0 " .. number .. " " .. size[#fence] .. ":" .. fence
+    .. size[#deadline] .. ":" .. deadline .. size[#stamp] .. ":" .. stamp .. "1:0"
 end
 
 -- Id, record and kind (record.free) of the first available message, or of that which the reader was rung for; nothing if
