@@ -27,7 +27,15 @@ local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 queue.join(q, 2)
 due.serve(q)
-if frame.missing then return frame.close(frame.missing) end
+
+local function finish(answer)
+  quota.save(q)
+  answer = frame.close(answer)
+  wake.ring(q)
+  return answer
+end
+
+if frame.missing then return finish(frame.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}
 if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
   local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", tonumber(frame.seq))
@@ -48,7 +56,4 @@ reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string
   ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end
-quota.save(q)
-reply = frame.close(reply)
-wake.ring(q)
-return reply
+return finish(reply)

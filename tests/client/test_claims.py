@@ -371,3 +371,20 @@ def test_bytes_of_a_claim_are_those_of_its_messages(pipeline: Pipeline, large: i
     assert pipeline.claim(2).bytes == size - before
     assert pipeline.commit(2) == 10 + large
     pipeline.holds(0, 0)
+
+
+def test_a_look_that_needs_another_queue_keeps_what_it_has_done(backend: Backend) -> None:
+    """It serves lapsed locks, and only then finds out that what has expired goes to a queue that it was not given."""
+    settings = mqredis.Settings(test_clock=True, allow_volatile=True)
+    name = f"claims-{os.getpid()}-{next(_numbers)}"
+    with mqredis.connect(backend.client(), manager=name, settings=settings) as qm:
+        qm.create_queue("orders")
+        orders = qm.open("orders")
+        orders.send(b"purged")
+        orders.lock(0, lease=5)
+        orders.purge()
+        orders.send(b"expired", time_to_be_received=5, journal=mqredis.Journal.DEAD_LETTER)
+        qm.advance_clock(6)
+        assert qm._run(pipelines.look(qm._context, "orders")).messages == 0
+        assert qm.queue_info("orders").messages == 0
+        assert qm.doctor().healthy
