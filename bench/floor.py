@@ -46,8 +46,8 @@ _MOVES = (
 local number, held, first, last = 0, {}, 1, 0
 local REPLY, STATE, UNTIL = "17 1763676000000 - 0 1001 16:", "1 0 0 0 286 LN 1.1 17", "1763676030000"
 local LOCKS = "1763676030000 28600 286 1.1 "
--- Behind all that is there; and too long for the compact form of a sorted set.
-local LAST, LONG = "csc-999999999999\\0", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
+-- Too long for the compact form of a sorted set.
+local LONG = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
 
 local function id()
     number = number + 1
@@ -174,25 +174,19 @@ local function lookup(k, argv)
     return { 0, removed, id, record }
 end
 
--- ARGV: the token, "1" if that queue was asked for identifiers, then records, put at the end of one of our queues; what
--- we write of manager and queue is written beside it. Answers their ids, and what stands before them in the index.
+-- ARGV: the token, then records, put at the end of one of our queues; what we write of manager and queue is written
+-- beside it. Answers their ids.
 local function store(k, argv)
     begin(k)
-    local ids, records, places, names = {}, {}, { "0", LONG }, { "0", LONG }
-    for n = 5, #argv do
+    local ids, records, places = {}, {}, { "0", LONG }
+    for n = 4, #argv do
         number = number + 1
-        local new, at = string.format("04f%013x", number), 2 * (n - 4)
-        ids[n - 4], records[at - 1], records[at] = new, new, "1763676000000" .. argv[n]
-        places[at + 1], places[at + 2], names[at + 1], names[at + 2] = "0", new, "0", LAST .. new
+        local new, at = string.format("04f%013x", number), 2 * (n - 3)
+        ids[n - 3], records[at - 1], records[at] = new, new, "1763676000000" .. argv[n]
+        places[at + 1], places[at + 2] = "0", new
     end
     local from = #ids > 1 and 1 or 3
     call("HSET", k[6], unpack(records))
-    if argv[4] == "1" then
-        call("ZADD", k[10], unpack(names, from))
-        if from == 1 then
-            call("ZREM", k[10], LONG)
-        end
-    end
     call("ZADD", k[4], unpack(places, from))
     if from == 1 then
         call("ZREM", k[4], LONG)
@@ -200,7 +194,7 @@ local function store(k, argv)
     local text = table.concat(ids)
     call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
     call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. text)
-    return { 0, ids, LAST }
+    return { 0, ids }
 end
 
 -- A transaction: take (KEYS of one queue), send on (of the other), commit (of both).

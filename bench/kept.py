@@ -24,7 +24,7 @@ local function ready()
 end
 
 local function manager_of(text)
-    local incarnation, clock, throttled, messages, bytes = match(text, "^3 (%S*) (%S*) (%S*) (%d*) (%d*)$")
+    local incarnation, clock, throttled, messages, bytes = match(text, "^4 (%S*) (%S*) (%S*) (%d*) (%d*)$")
     local plain = throttled ~= "1" and messages == "" and bytes == ""
     local known = { incarnation = incarnation, clock = clock + 0, plain = plain }
     managers[text] = known
@@ -32,8 +32,8 @@ local function manager_of(text)
 end
 
 local function queue_of(text)
-    local generation, flags, most, messages, bytes, index = match(text, "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|(%a*)$")
-    local plain = flags == "" and messages == "" and bytes == "" and index == "none"
+    local generation, flags, most, messages, bytes, index = match(text, "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|([^|]*)$")
+    local plain = flags == "" and messages == "" and bytes == "" and index == "0"
     local known = { generation = generation, most = most + 0, plain = plain }
     queues[text] = known
     return known

@@ -72,7 +72,7 @@ if cursor == "R" and ARGV[6] == "current" then
   if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
   if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
 elseif ARGV[9] ~= "" then
-  entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]))
+  entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]), hint)
   if not entries then
     search.load()
     local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint, false,

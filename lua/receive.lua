@@ -123,7 +123,7 @@ local lost = ARGV[12] == "0" and {} or settle.all(q, 13, tonumber(ARGV[12]), 0)
 if not lost then return finish(frame.missing) end
 if entries then -- luacheck: ignore 542
 elseif ARGV[11] ~= "" then
-  entries = seek.direct(q, ARGV[11], from, count)
+  entries = seek.direct(q, ARGV[11], from, count, hint)
   if not entries then
     search.load()
     entries, place, code = search.look(q, ARGV[11], from, count, hint, true,

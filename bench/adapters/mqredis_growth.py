@@ -93,7 +93,7 @@ class Stored:
 
     def __init__(self, url: str, line: Line) -> None:
         self.line, self.keys = line, list(line.queue._handle.address.call.keys)
-        self._stored: list[tuple[bytes, bytes]] = []
+        self._stored: list[bytes] = []
         self._bare = RawFloor(url)
         self._bare.open()
 
@@ -104,19 +104,15 @@ class Stored:
         assert reply[1] == 2, f"not all was found: {reply!r:.200}"
         self.line.ids[place] = 0
 
-    def send(self, count: int, index: bool = False) -> None:
-        """Puts so many at its end."""
+    def send(self, count: int) -> None:
+        """Puts so many at its end. Nothing comes into the index: whoever asks next would do that."""
         records = [packed(number) for number in range(count)]
-        reply = self._bare._ask(*floor.words("store", self.keys, "1" if index else "", *records))
-        self._stored.extend((one, reply[2] + one if index else b"") for one in reply[1])
+        self._stored += self._bare._ask(*floor.words("store", self.keys, *records))[1]
 
     def clean(self) -> None:
         """What they put is taken out again."""
         while part := self._stored[-PART:]:
-            ids, names = zip(*part, strict=True)
-            asked = [("ZREM", self.keys[3], *ids), ("HDEL", self.keys[5], *ids)]
-            if names[0]:
-                asked.append(("ZREM", self.keys[9], *names))
+            asked = [("ZREM", self.keys[3], *part), ("HDEL", self.keys[5], *part)]
             removed = [self._bare._ask(*request) for request in asked]
             assert removed == [len(part)] * len(asked), f"not all was found: {removed}"
             del self._stored[-PART:]
@@ -204,8 +200,8 @@ class MqredisGrowth(Mqredis):
             f"{FILLING}, settled": asked.settle,
             "asked: send 100": asked.send_many,
             "asked: receive 100": lambda: asked.receive(100),
-            f"{BARE}asked: send": lambda: known.send(1, index=True),
-            f"{BARE}asked: send 100": lambda: known.send(100, index=True),
+            f"{BARE}asked: send": lambda: known.send(1),
+            f"{BARE}asked: send 100": lambda: known.send(100),
             f"{FILLING}, taken back there": known.clean,
         }
 

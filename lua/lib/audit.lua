@@ -1,5 +1,6 @@
 --- require "lib/frame"
 --- require "lib/index"
+--- require "lib/queue"
 --- require "lib/record"
 --- require "lib/claim"
 --- require "lib/claim_pages"
@@ -165,14 +166,15 @@ function audit.indexed(base, member)
   end
 end
 
--- What lib/index would write for a record; nothing if the record is damaged. `must`: only what may not be missing, which
--- message and correlation ids may until their index is whole (lib/index_build).
+-- What lib/index would write for a record; nothing if the record is damaged. `must`: only what may not be missing. Of an
+-- index that is "part" (lib/index_build) nobody knows more of message and correlation ids than that they may be in it.
 function audit.members(base, lid, rec, must)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
-  local flags, state = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
+  local flags, said = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
+  local reach = must and said == "part" and queue.never or queue.said[said or ""] or said
   local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
   return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = under,
-    indexed = not state or state == "all" or (not must and state ~= "none") }, lid, rec)
+    indexed = reach }, lid, rec)
 end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.

@@ -21,11 +21,11 @@ function claim_plain.ids(q, count, after, bound)
 end
 
 -- The sizes of these messages; nothing if one is special or has a large body. Their records are not read where none that
--- is special ever came, nor has one a large body. (In queues that earlier builds have filled the broker's own messages left
--- no mark, but these have an index.)
+-- is special ever came, nor has one a large body. (In queues that builds before schema 3 have filled the broker's own
+-- messages left no mark; those have an index, and these stand in it as long as they are available.)
 function claim_plain.sizes(q, ids)
   local sizes = {}
-  local plain = not q.hooked and (not q.indexed or redis.call("ZCARD", q.i) == 0)
+  local plain = not q.hooked and (q.indexed == queue.never or redis.call("ZCARD", q.i) == 0)
   if plain and redis.call("HLEN", q.m) == q.messages + 0 then
     for n = 1, #ids do
       local size = redis.call("HSTRLEN", q.m, ids[n])

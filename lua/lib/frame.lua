@@ -70,7 +70,7 @@ function frame.learn(text)
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
   local schema, incarnation, clock, throttled, messages, bytes =
     string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
-  if schema ~= "3" and schema ~= "2" then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
+  if not string.find(schema or "", "^[234]$") then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
   messages, bytes = tonumber(messages), tonumber(bytes)
   return frame.remember(frame.memo, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
     limited = throttled == "1" or messages ~= nil or bytes ~= nil, throttled = throttled == "1", messages = messages,

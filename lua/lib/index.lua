@@ -2,7 +2,7 @@
 --- require "lib/record"
 -- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
 -- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids are
--- in it once somebody has asked for one (q.indexed; q.index is "all" when none is missing, see lib/index_build).
+-- in it up to q.indexed, and whoever asks for one brings it up to date (lib/index_build).
 --
 --   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
@@ -32,12 +32,13 @@ end
 
 function index.members(q, lid, rec, keys)
   keys = keys or record.keys(rec)
+  local reached = lid <= q.indexed
   if not string.find(keys, "g", 1, true) and not (string.find(q.flags, "x", 1, true) and not q.parent) then
-    return q.indexed and index.ids(lid, rec, keys) or {}
+    return reached and index.ids(lid, rec, keys) or {}
   end
   local f, members = index.fields(rec), {}
-  if f.m and q.indexed then members[1] = "m" .. f.m .. "\0" .. lid end
-  if f.c and q.indexed then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
+  if f.m and reached then members[1] = "m" .. f.m .. "\0" .. lid end
+  if f.c and reached then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
   if f.g then
     members[#members + 1] = "g" .. f.g .. "\0" .. lid
     local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
@@ -82,14 +83,10 @@ function index.drop(q, lid, rec, keys, later)
   end
 end
 
--- Answers the usual filter, one identifier and nothing else: up to `count` ids behind `after`. Nothing if it asks for
--- more (lib/search).
-function index.direct(q, text, after, count)
+-- The usual filter, one identifier and nothing else, taken apart: key and id. Nothing if it asks for more (lib/search).
+function index.direct(q, text)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  local kept = key == "g" or q.index == "all"
-  if key and kept and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then
-    return index.range(q, key, id, after, count)
-  end
+  if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then return key, id end
 end
 
 -- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.

@@ -1,37 +1,51 @@
 --- require "lib/frame"
 --- require "lib/position"
 --- require "lib/queue"
--- The index of message and correlation ids (lib/index) comes with the first reader who asks for one: until then no message
--- pays for it (docs/decisions/0038). In the queue's hash:
+-- The index of message and correlation ids (lib/index) is brought up to date by whoever asks for one: senders put in only
+-- what comes before others that are in it (docs/decisions/0039). Field "index" of the queue's hash says up to which id, in
+-- delivery order, it reaches (lib/queue); or, as builds before this one have written it:
 --
---   index     none | part | all: from "part" on what comes and goes enters and leaves it (q.indexed)
---   index_at  only with "part": what was there before is in it up to this id, in delivery order
+--   all, ""  it has all, and all that comes enters it
+--   part     the same of what comes; of what was there before it has what stands up to field index_at, if there is one.
+--            The doctor writes this, too, where it cannot tell how far it reaches.
 --
 -- One call puts no more than `most` messages into it, or some `bytes` of records. Nobody looks into it before it is whole.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }
 
 -- Goes on building. Is it whole now?
 function index_build.some(q)
-  local at, left, bytes = q.index == "part" and redis.call("HGET", q.q, "index_at"), index_build.most, 0
-  q.index, q.indexed = "part", true
+  if q.behind then return false end  -- this call has done its share
+  local old = q.indexed == queue.always
+  -- Where no special message ever came none has ids; of those in old queues not all left a mark.
+  if not old and not q.hooked then return true end
+  local from = old and index_build.old(q) or q.indexed
+  local at, left, bytes, whole = from, index_build.most, 0
   repeat
-    local ids = redis.call("ZRANGEBYLEX", q.a, at and "(" .. at or "-", "+", "LIMIT", 0, index_build.page)
+    local ids = redis.call("ZRANGEBYLEX", q.a, "(" .. at, "+", "LIMIT", "0", index_build.page)
+    whole, at, left = #ids < index_build.page, ids[#ids] or at, left - #ids
+    if not old then q.indexed = at end
     bytes = bytes + index_build.enter(q, ids)
-    at, left = ids[#ids] or at, left - #ids
-    if #ids < index_build.page then q.index = "all" end
-  until q.index == "all" or left <= 0 or bytes > index_build.bytes
-  if q.index == "all" then
-    redis.call("HSET", q.q, "index", "all")
-    redis.call("HDEL", q.q, "index_at")
-  else
-    redis.call("HSET", q.q, "index", "part", "index_at", at)
+  until whole or left <= 0 or bytes > index_build.bytes
+  if old and whole then redis.call("HDEL", q.q, "index_at") end
+  if old and not whole then
+    redis.call("HSET", q.q, "index_at", at)
+    frame.touch()
+  elseif old or at ~= from then
+    queue.reach(q, at)
+    frame.touch()  -- what a doctor has seen of the queue is over
   end
-  queue.brief(q.q)
-  frame.touch()  -- what a doctor has seen of the queue is over
-  return q.index == "all"
+  q.behind = not whole
+  return whole
 end
 
--- Puts these in; of what came since it was begun that changes nothing. Returns the bytes that it read.
+-- Up to which id it is sure to reach in a queue where all that comes enters it.
+function index_build.old(q)
+  local said = redis.call("HMGET", q.q, "index", "index_at")
+  if said[1] == "part" then return said[2] or queue.never end
+  return redis.call("ZRANGE", q.a, "-1", "-1")[1] or queue.never
+end
+
+-- Puts these in; where one is in it already that changes nothing. Returns the bytes that it read.
 function index_build.enter(q, ids)
   if #ids == 0 then return 0 end
   local recs, there, texts, bytes = redis.call("HMGET", q.m, unpack(ids)), { nil }, { nil }, 0

@@ -71,7 +71,7 @@ function position.arrive(q, entries)
     local free = record.free[flag]
     if free == "named" and not exclusive then
       apart = true
-      if indexed then
+      if e.lid <= indexed then
         named[last + 1] = "0"
         named[last + 2] = record.member(e.rec, e.lid)
         last = last + 2
@@ -233,7 +233,7 @@ function position.grant(q, ids, recs, kind, owner, fence, deadline)
       made[size] = text
     end
     states[n * 2 - 1], states[n * 2] = lid, text
-    if indexed and free[byte(rec, 14)] == "named" then
+    if free[byte(rec, 14)] == "named" and lid <= indexed then
       last = last + 1
       named[last] = record.member(rec, lid)
     end
@@ -284,7 +284,7 @@ function position.name(q, ids, recs)
     local rec, lid = recs[n], ids[n]
     local kind = free[byte(rec, 14)]
     if kind == "named" then
-      if q.indexed then
+      if lid <= q.indexed then
         named[last + 1], named[last + 2] = "0", record.member(rec, lid)
         last = last + 2
       end

@@ -10,11 +10,17 @@
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
 --
 -- "brief" holds in one text what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|
--- quota_bytes|index" (lib/index_build). Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call: "messages
--- bytes gone due waiting marks". gone: how many have left it; due: when to look at its timers, -1 never; waiting: 1 if
--- readers may wait; marks: 1 once a special message came (q.hooked), and 2 for each packed lock (lib/packed_locks). But for
--- the short ways only lib/quota writes it; its numbers stay text until they change.
-local queue = { opened = {}, memo = { size = 0 } }
+-- quota_bytes|index". Whoever writes one of these calls queue.brief. "counts" holds what changes from call to call:
+-- "messages bytes gone due waiting marks". gone: how many have left it; due: when to look at its timers, -1 never;
+-- waiting: 1 if readers may wait; marks: 1 once a special message came (q.hooked), and 2 for each packed lock
+-- (lib/packed_locks). But for the short ways only lib/quota writes it; its numbers stay text until they change.
+--
+-- index: an id. Of the available messages those up to it are in the index of identifiers, and no others (q.indexed,
+-- lib/index_build). never: before the first id; always: behind the last. Both are digits, as all in an id is: Lua compares
+-- texts as the server's locale has it, and what comes before a digit there nobody knows. What earlier builds have
+-- written there, or nothing, stands in `said`.
+local queue = { opened = {}, memo = { size = 0 }, never = "0", always = "8",
+  said = { [""] = "8", all = "8", part = "8", none = "0" } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
 function queue.open(n, first, p)
@@ -34,7 +40,7 @@ function queue.open(n, first, p)
     generation = known.generation, flags = known.flags, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes,
     messages = messages, bytes = bytes, gone = gone, due = soon and soon ~= "-1" and soon + 0 or nil,
-    waiting = waiting == "1", hooked = marks == "1", changed = false, index = known.index, indexed = known.indexed,
+    waiting = waiting == "1", hooked = marks == "1", changed = false, indexed = known.indexed, stem = known.stem,
   }
   queue.opened[key] = q
   return q
@@ -52,13 +58,17 @@ end
 -- The brief of a queue taken apart; nothing if there is no such queue.
 function queue.learn(key, text)
   if not text or text == "" then text = queue.tell(key) end
-  local generation, flags, most, messages, bytes, kept =
-    string.match(text or "", "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|?([^|]*)$")
-  if not generation then return end
-  -- A queue that says nothing of its index is older than this: it has all of it.
-  if kept == "" then kept = "all" end
+  local stem, generation, flags, most, messages, bytes, reach =
+    string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
+  if not stem then return end
   return frame.remember(queue.memo, text, { generation = generation, flags = flags, max_bytes = tonumber(most),
-    messages = tonumber(messages), bytes = tonumber(bytes), index = kept, indexed = kept ~= "none" })
+    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.said[reach] or reach })
+end
+
+-- From here on the index reaches up to this id.
+function queue.reach(q, upto)
+  q.indexed = upto
+  redis.call("HSET", q.q, "index", upto, "brief", q.stem .. "|" .. upto)
 end
 
 -- The brief as the properties have it.
@@ -72,7 +82,7 @@ end
 -- A new queue, with more of its fields given in pairs. What each call reads comes first: Redis finds it first, too.
 function queue.create(key, generation, ...)
   redis.call("HSET", key, "brief", "", "counts", "0 0 0 -1 0 0", "generation", generation,
-    "created", frame.now, "modified", frame.now, "index", "none", ...)
+    "created", frame.now, "modified", frame.now, "index", queue.never, ...)
   queue.brief(key)
 end
 

@@ -28,7 +28,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   end
   if f.G then return search.next(q, f) end
   among.load()
-  if q.index ~= "all" and among.asks(f) then
+  if among.asks(f) then
     index_build.load()
     -- Before its first id no id stands.
     if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end

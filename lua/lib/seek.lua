@@ -2,6 +2,7 @@
 --- require "lib/position"
 --- require "lib/record"
 --- require lazy "lib/index"
+--- require lazy "lib/index_build"
 -- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
 -- under a cursor still has a "next".
 local seek = { most = 1048576 }
@@ -69,12 +70,19 @@ function seek.fit(q, entries)
   return ids
 end
 
--- The entries that the index alone names for a filter; nothing if that takes more (lib/search).
-function seek.direct(q, text, after, count)
+-- The entries that the index alone names for a filter; nothing if that takes more (lib/search). `hint`: the id that a
+-- waiting reader was rung for. That it need not be in the index for: nobody else may ever ask.
+function seek.direct(q, text, after, count, hint)
   index.load()
-  local ids = index.direct(q, text, after, count)
-  local entries = ids and position.read(q, ids)
-  for n = 1, #(entries or "") do
+  local key, id = index.direct(q, text)
+  if not key then return end
+  local entries = hint and count == 1 and after == "" and redis.call("ZSCORE", q.a, hint) and position.read(q, { hint })
+  if not entries or not entries[1] or index.fields(entries[1].rec)[key] ~= id then
+    index_build.load()
+    if key ~= "g" and not index_build.some(q) then return end
+    entries = position.read(q, index.range(q, key, id, after, count))
+  end
+  for n = 1, #entries do
     if seek.expired(entries[n]) then return end
   end
   return entries

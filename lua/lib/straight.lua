@@ -89,7 +89,7 @@ function straight.take(own, hint, waiter, lid, rec, kind)
   if redis.call("ZREM", KEYS[4], lid) == 0 then return false end
   if hint then redis.call("HDEL", KEYS[1], ARGV[1] .. "!") end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
-  if own.indexed and kind == "named" then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
+  if kind == "named" and lid <= own.indexed then redis.call("ZREM", KEYS[10], record.member(rec, lid)) end
   return true
 end
 

@@ -49,7 +49,7 @@ function straight_locks.plan(ids, recs, olds, indexed)
   for n = 1, #ids do
     local rec = recs[n]
     local flag = rec and not olds[n] and byte(rec, 14)
-    if flag == 104 and indexed then
+    if flag == 104 and ids[n] <= indexed then
       local from = find(rec, "\3c", 15, true)  -- record.member without its call, as in straight_sends
       last = last + 1
       named[last] = sub(rec, from + 1, find(rec, "\0", from, true)) .. ids[n]

@@ -44,7 +44,7 @@ function straight_send.one()
   redis.call("HSET", KEYS[6], lid, rec)
   if flag == 104 then
     marks = straight.hook(marks)
-    if own.indexed and not lease then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
+    if not lease and lid <= own.indexed then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
   end
   local field, value, number, deadline
   if lease then

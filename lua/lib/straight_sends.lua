@@ -27,7 +27,7 @@ function straight_sends.all()
     size = size + long
     if flag == 104 then
       hooks = true
-      if indexed then
+      if lid <= indexed then
         -- record.member, whose call is a twenty-fifth of what a message takes here.
         local key = find(rec, "\3c", 15, true)
         named[last + 1], named[last + 2] = "0", sub(rec, key + 1, find(rec, "\0", key, true)) .. lid

@@ -95,7 +95,7 @@ function straight_tx.receive()
 end
 
 -- Where the queue of an operation begins in KEYS (its first key less one), and what was read of it: that of `one` or of
--- `two`, and whether it has an index. Nothing if it is neither, or not plain, or if somebody waits there for what appears.
+-- `two`, and up to where its index reaches. Nothing if it is neither, or not plain, or if somebody waits there for what appears.
 function straight_tx.place(text, one, two)
   local name, stem, at, p = string.sub(text, 3, -18), #KEYS[1] - 1, 2, one
   if name ~= string.sub(KEYS[3], stem, -3) then
@@ -137,7 +137,9 @@ function straight_tx.finish(at, lid, size, text, bits, indexed)
     return
   end
   redis.call("HSET", KEYS[at + 4], lid, record.mark(text, bits))
-  if indexed and string.byte(text, 14) == 104 then redis.call("ZADD", KEYS[at + 8], "0", record.member(text, lid)) end
+  if string.byte(text, 14) == 104 and lid <= indexed then
+    redis.call("ZADD", KEYS[at + 8], "0", record.member(text, lid))
+  end
   redis.call("ZADD", KEYS[at + 2], "0", lid)
 end
 

@@ -15,7 +15,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
 from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
-from mqredis.operations.message_invariants import positions, records, strays, timers
+from mqredis.operations.message_invariants import LOOKUP_ID, positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
 from mqredis.operations.snapshot import QueueView, Store
 
@@ -25,9 +25,11 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
+#: Field ``index`` of a queue: an id, or that it was never asked; and what builds before schema 4 wrote (lua/lib/queue).
+_REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
-_META = {"schema": r"3", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META = {"schema": r"4", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
 
@@ -265,14 +267,12 @@ def queue_fields(store: Store) -> Faults:
 
 
 def _index(view: QueueView) -> Faults:
-    """How far the index of identifiers is built can be read; else it is built again (lua/lib/index_build)."""
-    state, upto = view.fields.get("index", "all"), view.fields.get("index_at", "")
-    if state not in ("none", "part", "all") or (
-        upto and (state != "part" or not re.fullmatch(r"[0-9a-f]{16}", upto))
-    ):
+    """How far the index of identifiers reaches can be read; else it is built again (lua/lib/index_build)."""
+    index, upto = view.fields.get("index", ""), view.fields.get("index_at", "")
+    if not _REACH.fullmatch(index) or (upto and (index != "part" or not LOOKUP_ID.fullmatch(upto))):
         key = view.keys["q"]
         edits = (Edit("hset", key, "index", "part"), Edit("hdel", key, "index_at"))
-        yield Fault("queue.index", view.path, f"its index says {state!r}, up to {upto!r}", edits)
+        yield Fault("queue.index", view.path, f"its index says {index!r}, up to {upto!r}", edits)
 
 
 def queue_counters(store: Store) -> Faults:

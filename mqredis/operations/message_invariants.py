@@ -10,7 +10,7 @@ from mqredis.errors import MqError
 from mqredis.operations.faults import Fault, Faults, at, expiry_of, int_of, shown, size_of, state_of
 from mqredis.operations.snapshot import Store
 
-_LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
+LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
 
 
 def strays(store: Store) -> Faults:
@@ -37,7 +37,7 @@ def records(store: Store) -> Faults:
     for view in store.queues.values():
         for lid, record in view.records.items():
             where = at(view, lid)
-            if not _LOOKUP_ID.fullmatch(lid):
+            if not LOOKUP_ID.fullmatch(lid):
                 yield Fault("record.id", where, "is not a lookup id")
                 continue
             if int(lid[2:], 16) > seq and store.consistent:

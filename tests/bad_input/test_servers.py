@@ -124,22 +124,32 @@ def test_another_kind_of_data_under_our_name(server):
         assert client.dbsize() == 1
 
 
-def test_a_store_of_the_schema_before(server):
-    """A session brings it to the present one, which builds before this one refuse."""
+@pytest.mark.parametrize(
+    "schema, index, entries",
+    [(2, None, [b"csc"]), (3, "all", [b"csc"]), (3, "part", [b"csc"]), (3, "none", [])],
+)
+def test_a_store_of_a_schema_before(server, schema, index, entries):
+    """A session brings it to the present one, which builds before this one refuse. Its queues keep their index."""
     meta, queue = "mq:{default}:meta", "mq:{default}:q:q:q"
     with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
         qm.create_queue("q")
     with server.client() as client:
-        client.hset(meta, mapping={"schema": 2, "brief": b"2" + client.hget(meta, "brief")[1:]})
-        client.hset(queue, "brief", client.hget(queue, "brief").rpartition(b"|")[0])
-        client.hdel(queue, "index")
+        client.hset(
+            meta, mapping={"schema": schema, "brief": b"%d" % schema + client.hget(meta, "brief")[1:]}
+        )
+        brief = client.hget(queue, "brief").rpartition(b"|")[0]
+        client.hset(queue, "brief", brief if index is None else brief + b"|" + index.encode())
+        client.hdel(queue, "index") if index is None else client.hset(queue, "index", index)
         with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
             assert qm.doctor().healthy
             with qm.open("q") as orders:
                 orders.send(b"x", correlation_id="c")
+                assert [
+                    name.partition(b"\0")[0] for name in client.zrange(queue[:-1] + "i", 0, -1)
+                ] == entries
                 assert orders.receive(0, match=mqredis.Match(correlation_id="c")).body == b"x"
-            assert qm.info().schema_version == 3
-        assert (client.hget(meta, "schema"), client.hget(meta, "brief")[:2]) == (b"3", b"3 ")
+            assert qm.info().schema_version == 4
+        assert (client.hget(meta, "schema"), client.hget(meta, "brief")[:2]) == (b"4", b"4 ")
 
 
 def test_a_schema_of_the_future(server):

@@ -61,7 +61,6 @@ def full(patient: Patient) -> Patient:
     qm.create_queue("orders", quota_messages=100_000)
     qm.create_queue("tx", transactional=True)
     orders, tx = qm.open("orders"), qm.open("tx")
-    assert not list(orders.browse(match=Match(correlation_id="c")))  # from here on it has an index
     orders.send_many([b"a", b"b", b"c", b"d"])
     orders.send(b"locked", priority=7)
     orders.lock(0, lease=60)
@@ -70,6 +69,9 @@ def full(patient: Patient) -> Patient:
     orders.send(b"brief", time_to_be_received=60)
     orders.send(Outgoing(body=b"named", correlation_id="c", properties={"a\x01": "\x03"}))
     orders.send(b"moved")
+    assert (
+        orders.peek(0, match=Match(correlation_id="c")).body == b"named"
+    )  # it has an index up to the last of these
     retry = qm.open("orders;retry")
     orders.move(orders.peek_by_lookup_id(int(patient.id("orders", b"moved"), 16)).lookup_id, retry)
     with qm.transaction() as done:

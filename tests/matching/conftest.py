@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+import mqredis
+from mqredis import Settings
+from tests.matching.asking import Kit
 from tests.matching.kit import Broker, Loop
+from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
 
@@ -36,3 +41,13 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     finally:
         made.close()
     assert not findings
+
+
+@pytest.fixture
+def kit(backend: Backend) -> Iterator[Kit]:
+    settings = Settings(test_clock=True, allow_volatile=True)
+    with mqredis.connect(backend.client(), manager=f"i{uuid.uuid4().hex}", settings=settings) as qm:
+        qm.create_queue("q")
+        qm.create_queue("t", transactional=True)
+        yield Kit(qm, backend.client())
+        assert qm.doctor().healthy

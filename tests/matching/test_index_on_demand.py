@@ -1,82 +1,21 @@
-"""The index of message and correlation ids comes with the first reader who asks for one (lua/lib/index_build.lua)."""
+"""The index of message and correlation ids is brought up to date by whoever asks for one (lua/lib/index_build.lua)."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-import mqredis
-from mqredis import Journal, Match, Outgoing, Settings
+from mqredis import Match, Outgoing
 from mqredis.commands import read
-from mqredis.commands.filters import Filter
+from mqredis.commands.read import Waiter
 from mqredis.steps import perform
-from tests.matching.kit import drain
-from tests.support.backend import Backend
-
-_C = Match(correlation_id="c")
-_TEXT = Filter(_C).text()
-#: What a message asks for so that it is more than named.
-_SPECIAL: list[dict[str, Any]] = [
-    {},
-    {"message_id": "m"},
-    {"time_to_be_received": 600.0},
-    {"group_id": "g"},
-    {"message_id": "m", "group_id": "g"},
-]
+from tests.matching.asking import SPECIAL, TEXT, C, Kit, named, numbered
+from tests.matching.kit import PATIENCE, drain
 
 
-@dataclass
-class Kit:
-    """A queue manager with a queue that nobody asked, and what is in its index."""
-
-    qm: mqredis.QueueManager
-    raw: Any
-
-    def key(self, queue: str, part: str) -> str:
-        (key,) = self.raw.keys(f"mq:*:q:{queue}:{part}")
-        return str(key.decode())
-
-    def state(self, queue: str = "q") -> str:
-        return str(self.raw.hget(self.key(queue, "q"), "index").decode())
-
-    def indexed(self, queue: str = "q") -> list[str]:
-        """The correlation ids in the index, one for each message."""
-        keys = self.raw.keys(f"mq:*:q:{queue}:i")
-        members = self.raw.zrange(keys[0], 0, -1) if keys else []
-        return [name.partition(b"\0")[0][2:].decode() for name in members if name[:1] == b"c"]
-
-    def look(self, place: str = "", text: bytes = _TEXT) -> tuple[list[bytes], str]:
-        """One call of a peek: bodies, and where the search goes on."""
-        address = self.qm.open("q")._handle.address
-        cursor, step = ("A" + place, "after") if place else ("", "current")
-        found = self.qm._run(perform(read.peek(address, 1, cursor=cursor, step=step, match=text)))
-        return [raw[2].rpartition(b"\0")[2] for raw in found.messages], found.place
-
-
-@pytest.fixture
-def kit(backend: Backend) -> Iterator[Kit]:
-    settings = Settings(test_clock=True, allow_volatile=True)
-    with mqredis.connect(backend.client(), manager=f"i{uuid.uuid4().hex}", settings=settings) as qm:
-        qm.create_queue("q")
-        qm.create_queue("t", transactional=True)
-        yield Kit(qm, backend.client())
-        assert qm.doctor().healthy
-
-
-def named(*names: str, **more: Any) -> list[Outgoing]:
-    """Messages with a correlation id, which is their body as well."""
-    return [Outgoing(body=name.encode(), correlation_id=name, **more) for name in names]
-
-
-def numbered(start: int, stop: int) -> list[Outgoing]:
-    return named(*(f"n{number}" for number in range(start, stop)))
-
-
-@pytest.mark.parametrize("special", _SPECIAL, ids=str)
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
 def test_nobody_pays_before_somebody_asks(kit: Kit, special: dict[str, Any]) -> None:
     q, t = kit.qm.open("q"), kit.qm.open("t")
     for _ in range(2):  # a session's first call goes the long way, its second the short one
@@ -94,28 +33,34 @@ def test_nobody_pays_before_somebody_asks(kit: Kit, special: dict[str, Any]) -> 
     q.peek(0)
     assert q.receive(0, match=Match(group_id="g") if "group_id" in special else None).body
     assert (kit.indexed(), kit.indexed("t")) == ([], [])
-    assert (kit.state(), kit.state("t")) == ("none", "none")
+    assert (kit.reach(), kit.reach("t")) == ("0", "0")
 
 
-@pytest.mark.parametrize("special", _SPECIAL, ids=str)
-def test_from_the_first_question_on_it_is_kept(kit: Kit, special: dict[str, Any]) -> None:
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
+def test_who_asks_pays_for_what_is_there(kit: Kit, special: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many(named("a", "b", "c", **special))
-    assert q.peek(0, match=_C).body == b"c"
-    assert (kit.state(), kit.indexed()) == ("all", ["a", "b", "c"])
+    assert q.peek(0, match=C).body == b"c"
+    assert (kit.reach(), kit.indexed()) == ("c", ["a", "b", "c"])
     q.send(b"d", correlation_id="d", **special)
-    q.send_many(named("e", "f", **special))
+    q.send_many(named("e", "f", "g", **special))
     one, *rest = q.lock_many(2)
-    assert kit.indexed() == ["c", "d", "e", "f"]
+    last = q.lock_by_lookup_id(max(q.browse(), key=lambda message: message.lookup_id).lookup_id)
+    assert (kit.reach(), kit.indexed()) == ("c", ["c"])
     one.abort()
+    last.abort()
     for other in rest:
         other.commit()
-    assert [m.body for m in q.browse(match=Match(correlation_id="a"))] == [b"a"]
-    assert kit.indexed() == ["a", "c", "d", "e", "f"]
+    assert (kit.reach(), kit.indexed()) == ("c", ["a", "c"])
     assert q.receive(0, match=Match(correlation_id="e")).body == b"e"
+    assert (kit.reach(), kit.indexed()) == ("g", ["a", "c", "d", "f", "g"])
     for lock in q.lock_many(9):
         lock.commit()
     assert kit.indexed() == []
+    upto = kit.reach()
+    q.send(b"h", correlation_id="h", **special)
+    kit.ask("t")
+    assert (kit.reach(), kit.reach("t"), kit.indexed()) == (upto, "0", [])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +77,7 @@ def test_what_asks(kit: Kit, question: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("x"), Outgoing(body=b"found", message_id="m", correlation_id="c", group_id="g")])
     assert [m.body for m in q.browse(**question)] == [b"found"]
-    assert kit.state() == "all"
+    assert kit.reach() == "c"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +89,7 @@ def test_what_does_not(kit: Kit, question: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("x"), Outgoing(body=b"found", correlation_id="c", group_id="g", properties={"n": 1})])
     assert [m.body for m in q.browse(**question)] == [b"found"]
-    assert (kit.state(), kit.indexed()) == ("none", [])
+    assert (kit.reach(), kit.indexed()) == ("0", [])
 
 
 def test_a_token_needs_no_index(kit: Kit) -> None:
@@ -152,33 +97,51 @@ def test_a_token_needs_no_index(kit: Kit) -> None:
     q.send_many(named("a", "b"))
     token = q.peek(0).token
     assert q.receive(0, match=Match(token=token)).body == b"a"
-    assert kit.state() == "none"
+    assert kit.reach() == "0"
 
 
-def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
-    """Locked singly or together, in a transaction, delayed, moved away: none was available when it was built."""
-    q, t, sub = kit.qm.open("q"), kit.qm.open("t"), kit.qm.open("q;s")
-    q.send_many(named("p1", "p2", "l"))
-    together, single = q.lock_many(2), q.lock(0)
-    q.send(b"d", correlation_id="d", delay=60)
-    moved = q.send(b"m", correlation_id="m")
-    q.move(moved.lookup_id, sub)
-    unit = kit.qm.transaction()
-    t.send_many(named("s1", "s2"), transaction=unit)
-    for queue in (q, t, sub):
-        assert drain(queue, match=_C) == []
-    assert (kit.indexed(), kit.indexed("t")) == ([], [])
-    single.abort()
-    for lock in together:
-        lock.abort()
-    unit.commit()
-    kit.qm.advance_clock(61)
-    for name in ("p1", "p2", "l", "d"):
-        assert drain(q, match=Match(correlation_id=name)) == [name]
-    for name in ("s1", "s2"):
-        assert drain(t, match=Match(correlation_id=name)) == [name]
-    sub.move(moved.lookup_id, q)
-    assert drain(q, match=Match(correlation_id="m")) == ["m"]
+def test_where_nothing_has_an_identifier_nobody_looks(kit: Kit) -> None:
+    q = kit.qm.open("q")
+    for _ in range(6):
+        q.send_many([b"x"] * 200)
+    assert kit.look() == ([], "")
+    assert kit.reach() == "0"
+    q.send(b"c", correlation_id="c")
+    assert (kit.look(), kit.look("0")) == (([], "0"), ([b"c"], ""))
+    assert (kit.reach(), kit.indexed()) == ("c", ["c"])
+
+
+def test_a_reader_who_waits_for_it_needs_no_index(kit: Kit) -> None:
+    """Nor does the answer that comes then."""
+    q = kit.qm.open("q")
+    q.send_many(named("a"))
+    kit.ask()
+    with ThreadPoolExecutor() as pool:
+        for take in (lambda wait, match: q.lock(wait, match=match).commit(), q.receive, q.peek):
+            reader = pool.submit(take, PATIENCE, match=C)
+            while not kit.qm.queue_info("q").waiters:
+                assert not reader.done()
+            sent = q.send(b"c", correlation_id="c")
+            reader.result(PATIENCE)
+            assert (kit.reach(), kit.indexed()) == ("a", ["a"])
+        assert q.receive_by_lookup_id(sent.lookup_id).body == b"c"
+
+
+def test_what_a_reader_was_rung_for_is_looked_at(kit: Kit) -> None:
+    """It may be of an earlier wait for something else."""
+    q = kit.qm.open("q")
+    address, waiter = q._handle.address, Waiter("D k0 -")
+
+    def look() -> read.Found:
+        return kit.qm._run(perform(read.receive(address, "take", waiter=waiter, match=TEXT)))
+
+    waiter.ticket = look().ticket
+    sent = q.send(b"a", correlation_id="a")
+    (slot,) = (field for field in kit.raw.hkeys(kit.meta) if field.endswith(b".0"))
+    kit.raw.hset(kit.meta, slot + b"!", f"h {sent.lookup_id:016x}")
+    assert look().messages == []
+    q.send(b"c", correlation_id="c")
+    assert look().messages[0][2].endswith(b"\0c")
 
 
 def test_a_deep_queue_is_asked_in_several_calls(kit: Kit) -> None:
@@ -186,7 +149,7 @@ def test_a_deep_queue_is_asked_in_several_calls(kit: Kit) -> None:
     q.send_many(numbered(0, 2300))
     q.send_many(named("c", "c"))
     assert kit.look() == ([], "0")
-    assert (kit.state(), len(kit.indexed())) == ("part", 1000)
+    assert (kit.reach(), len(kit.indexed())) == ("n999", 1000)
     assert kit.qm.doctor().healthy
     # What comes and goes on either side of the place up to which it is built.
     q.send(b"high", correlation_id="high", priority=7)
@@ -199,11 +162,11 @@ def test_a_deep_queue_is_asked_in_several_calls(kit: Kit) -> None:
     held[0].abort()
     far.abort()
     assert kit.look("0") == ([b"c"], "")
-    assert kit.state() == "all"
+    assert kit.reach() == "low"
     assert kit.indexed() == sorted([*(f"n{n}" for n in range(2, 2300) if n != 3), "c", "c", "low", "low"])
     held[1].abort()
     assert drain(q, match=Match(correlation_id="n3")) == ["n3"]
-    assert drain(q, match=_C) == ["c", "c"]
+    assert drain(q, match=C) == ["c", "c"]
 
 
 def test_a_call_reads_no_more_than_some_megabytes(kit: Kit) -> None:
@@ -212,7 +175,7 @@ def test_a_call_reads_no_more_than_some_megabytes(kit: Kit) -> None:
         q.send_many([Outgoing(body=b"", correlation_id="x", properties={"text": "x" * 20_000})] * 100)
     assert kit.look() == ([], "0")
     assert len(kit.indexed()) == 250
-    assert drain(q, match=_C) == []
+    assert drain(q, match=C) == []
     assert len(kit.indexed()) == 600
 
 
@@ -227,28 +190,11 @@ def test_a_search_goes_on_from_where_it_began(kit: Kit) -> None:
     assert kit.look()[0] == [b"c"]
 
 
-def test_an_old_queue_has_it_from_the_start(kit: Kit) -> None:
-    """A queue that was made before the index came on demand says nothing about it, and so does its brief."""
-    q = kit.qm.open("q")
-    assert drain(q, match=_C) == []
-    q.send_many(named("a", "c"))
-    properties = kit.key("q", "q")
-    brief, _, _ = kit.raw.hget(properties, "brief").rpartition(b"|")
-    kit.raw.hdel(properties, "index")
-    kit.raw.hset(properties, "brief", brief)
-    q.send(b"d", correlation_id="d")
-    assert kit.qm.doctor().healthy
-    assert kit.indexed() == ["a", "c", "d"]
-    assert drain(q, match=_C) == ["c"]
-    assert kit.indexed() == ["a", "d"]
-    assert kit.qm.doctor().healthy
-
-
 def test_locks_are_settled_once_while_it_is_built(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*numbered(0, 2500), *named("c")])
     held = q.lock_many(3)
-    (lock,) = q.lock_many(1, match=_C, settle=held)
+    (lock,) = q.lock_many(1, match=C, settle=held)
     assert lock.body == b"c"
     lock.commit()
     assert kit.qm.queue_info("q").messages == 2497
@@ -257,19 +203,11 @@ def test_locks_are_settled_once_while_it_is_built(kit: Kit) -> None:
 def test_a_purge_by_an_identifier(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*numbered(0, 1200), *named("c", "c")])
-    assert q.purge(match=_C) == 2
-    assert (kit.state(), kit.qm.queue_info("q").messages) == ("all", 1200)
+    assert q.purge(match=C) == 2
+    assert (len(kit.indexed()), kit.qm.queue_info("q").messages) == (1200, 1200)
+    q.send_many(named("c"))
     q.purge()
     assert kit.indexed() == []
     q.send_many(named("c"))
-    assert drain(q, match=_C) == ["c"]
-
-
-def test_copies_are_found_by_the_message_that_they_are_copies_of(kit: Kit) -> None:
-    q = kit.qm.open("q")
-    sent = q.send(b"x", correlation_id="c", time_to_be_received=5, journal=Journal.DEAD_LETTER)
-    kit.qm.advance_clock(6)
-    assert drain(q) == []
-    dead = kit.qm.open("system$;deadletter")
-    assert kit.indexed("system%24%3Bdeadletter") == []
-    assert dead.receive(0, match=Match(message_id=sent.message_id, correlation_id="c")).body == b"x"
+    assert kit.indexed() == []
+    assert drain(q, match=C) == ["c"]

@@ -264,7 +264,7 @@ class ModelManager:
                 name=store.name,
                 incarnation="model",
                 history=0,
-                schema_version=3,
+                schema_version=4,
                 throttled=store.throttled,
                 quota_bytes=store.quota_bytes,
                 quota_messages=store.quota_messages,
