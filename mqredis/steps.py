@@ -25,6 +25,8 @@ R = TypeVar("R")
 Arg = str | bytes | int
 #: The payload of a script's reply: everything behind status, incarnation and history.
 Payload = list[bytes]
+#: Status and payload of a reply.
+Answer = tuple[int, Payload]
 
 
 @dataclass(slots=True)
@@ -44,6 +46,32 @@ class Call(Generic[T]):
     #: So many of ``args`` are the same in most calls, at the beginning and at the end: a driver may keep them packed.
     fixed: int = 0
     ending: int = 0
+
+
+class Way(Generic[T]):
+    """What the calls of a kind on a queue have in common: all arguments but ``count``, from the place ``at`` on.
+
+    Made from one of them, whatever it has there. A driver keeps it packed (docs/decisions/0041).
+    """
+
+    __slots__ = ("after", "before", "form", "head", "keys", "parse", "script", "words")
+
+    def __init__(self, call: Call[T], at: int, count: int) -> None:
+        self.script = call.script
+        self.keys = call.keys
+        self.parse = call.parse
+        #: What comes before the arguments that differ, and what comes behind them.
+        self.words = tuple(call.args[:at]), tuple(call.args[at + count :])
+        #: The form of the script that it is packed for, and its three parts: up to the token, and as ``words``.
+        self.form: object = None
+        self.head = self.before = self.after = b""
+
+    def call(self, differing: Sequence[bytes]) -> Call[T]:
+        """The whole call. It changes something: those that do not need no short way."""
+        before, after = self.words
+        return Call(
+            self.script, self.keys, (*before, *differing, *after), self.parse, True, len(before), len(after)
+        )
 
 
 @dataclass(slots=True)
@@ -130,7 +158,7 @@ def perform(call: Call[T]) -> Operation[T]:
     return understand(call, status, payload)
 
 
-def understand(call: Call[T], status: int, payload: Payload) -> T:
+def understand(call: Call[T] | Way[T], status: int, payload: Payload) -> T:
     """What an answer means: raises the error that a refusal stands for, InvariantBroken if it makes no sense."""
     try:
         return call.parse(status, payload)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -13,7 +14,7 @@ from mqredis.client.locked import LockedMessage
 from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
-from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
+from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
@@ -60,10 +61,17 @@ class Queue:
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
         unit = unit_of(transaction)
-        operation = send.send(self._handle, body, fields, unit)
-        if durability is not None:
-            operation = durably(operation, durability, unit)
-        return self._manager._run(operation)
+        handle = self._handle
+        if durability is not None or handle.elements:
+            operation = send.send(handle, body, fields, unit)
+            return self._run(operation if durability is None else durably(operation, durability, unit))
+        prepared = send.prepare(handle, body, fields, unit)
+        answer = None
+        if (ask := straight.putting(handle, prepared, unit)) is not None:
+            answer = self._manager._straight(*ask)
+            if answer is not None and (sent := straight.put(handle, prepared, ask, answer, unit)) is not None:
+                return sent
+        return self._run(send.put_one(handle, prepared, unit, answer))
 
     def send_many(
         self,
@@ -130,7 +138,17 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
-        return self._manager._run(receive.receive(self._handle, 1, timeout, unit, tag, match, selector))[0]
+        answer, handle = None, self._handle
+        if (
+            match is None
+            and selector is None
+            and tag is None
+            and (ask := straight.taking(handle, timeout, unit)) is not None
+        ):
+            answer = self._manager._straight(*ask)
+            if answer is not None and (message := straight.taken(handle, ask, answer, unit)) is not None:
+                return message
+        return self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, answer))[0]
 
     def receive_many(
         self,
@@ -243,9 +261,7 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(self._run(operation))[0]
-        return self._locked(
-            self._run(receive.lock(self._handle, 1, timeout, lease, tag, None, match, selector))
-        )[0]
+        return self._lock(1, timeout, lease, tag, (), match, selector)[0]
 
     def lock_many(
         self,
@@ -262,12 +278,39 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        earlier = settling(self._handle, settle)
+        return self._lock(max, timeout, lease, None, settle, match, selector)
+
+    def _lock(
+        self,
+        max: int,
+        timeout: float | None,
+        lease: float | None,
+        tag: str | None,
+        settle: Sequence[LockedMessage],
+        match: Match | None,
+        selector: str | None,
+    ) -> list[LockedMessage]:
+        answer, handle = None, self._handle
+        if (
+            type(max) is int
+            and max == 1
+            and match is None
+            and selector is None
+            and lease is None
+            and tag is None
+            and (ask := straight.locking(handle, timeout, settle)) is not None
+        ):
+            answer = self._manager._straight(*ask)
+            if answer is not None:
+                locks = straight.locked(handle, ask, answer, settle, time.monotonic())
+                if locks is not None:
+                    return LockedMessage._each(self, locks)
+        earlier = settling(handle, settle)
         try:
-            locks = self._run(receive.lock(self._handle, max, timeout, lease, None, earlier, match, selector))
+            operation = receive.lock(handle, max, timeout, lease, tag, earlier, match, selector, answer)
+            return LockedMessage._each(self, self._run(operation))
         finally:
             settled(earlier, settle)
-        return self._locked(locks)
 
     def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None

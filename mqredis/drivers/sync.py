@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 from redis import exceptions as rx
 
 from mqredis.drivers import durable
-from mqredis.drivers.acks import Ack
-from mqredis.drivers.attempt import DONE, ENDED, Attempt, Next, Spent, arrival, parting, request
-from mqredis.drivers.early import Early, begun
+from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
+from mqredis.drivers.early import Early
+from mqredis.drivers.first import First
 from mqredis.drivers.hub import Hub
-from mqredis.drivers.known import Known
 from mqredis.drivers.links import Backend, Link
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
 from mqredis.drivers.urls import redact
@@ -42,7 +41,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Driver(Known):
+class Driver(First):
     """Runs operations against one queue manager."""
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
@@ -200,63 +199,6 @@ class Driver(Known):
                 tries -= 1
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
-
-    def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        """The first try of a call, which mostly is all it takes: no account of tries is begun before it has failed."""
-        core, backend, slot = self.core, self.backend, run.slot
-        if run.early is not None or slot.session is not core.session:
-            return self._tries(call, run)
-        if run.listening:
-            run.keys = call.keys
-        spent: Spent | None = None
-        floor = core.history
-        packed = request(core, call, slot)
-        if (link := backend.take()) is None:
-            return self._tries(call, run)
-        if link.run_id != core.run_id:
-            backend.release(link)
-            return self._tries(call, run)
-        try:
-            try:
-                rings = link.rested and call.script == "send"
-                reply = link.behind(packed) if rings else link.exchange(packed)
-            except BaseException as error:  # noqa: BLE001 - raised again among the tries
-                spent = Spent(link, error, floor, link.used)
-            else:
-                backend.release(link)
-                found = core.accept(reply, floor)
-                if found[0] not in ENDED:
-                    if call.changes:
-                        slot.last += 1
-                    return found
-        except MqError:
-            raise
-        except BaseException:
-            attempt = Attempt(core, call, run, link.used, backend.address)
-            attempt.sent = True
-            attempt.abandon()
-            raise
-        # Nothing ran where the session or the slot has ended: that is told again there, and mended.
-        return self._tries(call, run, early=spent)
-
-    def _tries(
-        self, call: Call[Any], run: Run, ack: Ack | None = None, early: Early | Spent | None = None
-    ) -> tuple[int, Payload]:
-        """All tries of a call; the first may have been made, or sent, before."""
-        if run.early is not None:
-            early = begun(run, call)
-        if early is None:
-            attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
-        elif isinstance(early, Early):
-            attempt = early.attempt
-        else:
-            attempt = Attempt(self.core, call, run, early.began, self.backend.address)
-            attempt.floor = early.floor
-        if run.listening:
-            run.keys = call.keys
-        if run.deadline is not None:
-            attempt.deadline = run.deadline
-        return self._carry(attempt, early)
 
     def _carry(
         self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True

@@ -14,7 +14,7 @@ from redis import exceptions as rx
 
 from mqredis.keys import KeySet
 from mqredis.scripts import Form
-from mqredis.steps import Arg
+from mqredis.steps import Arg, Way
 
 try:
     import hiredis as _hiredis
@@ -102,6 +102,22 @@ def pack(
     if after:
         parts.append(after)
     return _gather(parts) if large >= JOINED else [b"".join(parts)]
+
+
+def pack_way(way: Way[Any], form: Form, slot: bytes, number: int, differing: Sequence[bytes]) -> bytes:
+    """The same of a call of which little differs from the last one of its kind, none of it large."""
+    if way.form is not form:
+        before, after = (b"".join([bulk(_octets(word)) for word in words]) for words in way.words)
+        count = len(way.keys) + 5 + len(differing) + sum(map(len, way.words))
+        way.head, way.before, way.after = b"*%d\r\n" % count + _head(way.keys, form), before, after
+        way.form = form
+    sequence = b"%d\r\n" % number
+    parts = [way.head, slot, SIZES[len(sequence) - 2], sequence, way.before]
+    for data in differing:
+        size = len(data)
+        parts += (SIZES[size] if size < _KEPT else b"$%d\r\n" % size, data, b"\r\n")
+    parts.append(way.after)
+    return b"".join(parts)
 
 
 def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:

@@ -23,6 +23,7 @@ from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
 from mqredis.settings import Settings
+from mqredis.steps import Way
 
 
 @dataclass(slots=True)
@@ -167,6 +168,8 @@ class Handle:
     #: Of locked messages that were joined from segments: the ids of all, by the first one.
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
+    #: Of the calls that most need, by name (``straight``).
+    ways: dict[str, Way[Any]] = field(default_factory=dict)
 
     @property
     def path(self) -> str:

@@ -17,7 +17,7 @@ from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Look, first, until_found
-from mqredis.steps import NOW, Call, Operation, understand
+from mqredis.steps import NOW, Answer, Call, Operation, understand
 
 
 class Locks:
@@ -124,8 +124,9 @@ def receive(
     tag: str | None = None,
     match: Match | None = None,
     selector: Selection = None,
+    answer: Answer | None = None,
 ) -> Operation[list[Message]]:
-    """Take up to ``count`` messages, waiting for the first."""
+    """Take up to ``count`` messages, waiting for the first. ``answer``: of the first look, for who has made it."""
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     wanted = text_of(handle, match, selector, timeout)
@@ -134,7 +135,7 @@ def receive(
     if first(handle, timeout, tag):
         owner, grant = owner_of(handle, unit) if unit else ("", "")
         call = read.receive(handle.address, mode, count, owner, grant, "", None, wanted)
-        status, payload = yield call
+        status, payload = (yield call) if answer is None else answer
         if status == OK:
             found = understand(call, status, payload)
         else:
@@ -158,8 +159,12 @@ def lock(
     settling: Settling | None = None,
     match: Match | None = None,
     selector: Selection = None,
+    answer: Answer | None = None,
 ) -> Operation[Locks]:
-    """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look."""
+    """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look.
+
+    ``answer``: of the first look, for who has made it.
+    """
     handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     lease_ms = handle.context.lease if lease is None else str(lease_of(handle.context, lease))
@@ -174,7 +179,7 @@ def lock(
     if first(handle, timeout, tag):
         runs = earlier.runs() if pending else ()
         call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
-        status, payload = yield call
+        status, payload = (yield call) if answer is None else answer
         if status == OK:
             found = understand(call, status, payload)
         else:

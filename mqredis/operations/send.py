@@ -17,7 +17,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Call, Operation, understand
+from mqredis.steps import Answer, Call, Operation, understand
 from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
@@ -167,24 +167,30 @@ def prepare(
     return message, encoded
 
 
-def put_one(handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None) -> Operation[Sent]:
-    """Send one message that was prepared."""
+def put_one(
+    handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None, answer: Answer | None = None
+) -> Operation[Sent]:
+    """Send one message that was prepared. ``answer``: of the first call, for who has made it."""
     message, encoded = prepared
     owner, grant = owner_of(handle, unit) if unit else ("", "")
     line, large = encoded
     texts = (line[1:],) if large is None else (line[1:], large)
     call = commands.send_texts(handle.address, _OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
-    status, payload = yield call
+    status, payload = (yield call) if answer is None else answer
     if status == OK:  # a generator less, where the script asks for nothing
         accepted = understand(call, status, payload)
     else:
         accepted = yield from reach(handle.address, call, (status, payload))
+    return sent(handle, message, accepted, unit)
+
+
+def sent(handle: Handle, message: Given, accepted: commands.Accepted, unit: UnitOfWork | None) -> Sent:
+    """What the sender of one message is answered."""
     if unit:
         unit.touched(accepted.fence, handle)
     asked = _names(message) if "message_id" in message or "group_id" in message else _NAMELESS
-    sent = new(Sent)  # as ``lazy``, without its call
-    put(sent, {PENDING: (_whole, _one, asked, handle.context.incarnation, accepted.ids, 0)})
-    return sent
+    put(model := new(Sent), {PENDING: (_whole, _one, asked, handle.context.incarnation, accepted.ids, 0)})
+    return model  # as ``lazy`` makes it, without its call
 
 
 def put_each(handle: Handle, prepared: Sequence[Prepared]) -> Operation[list[Sent]]:

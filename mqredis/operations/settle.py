@@ -16,7 +16,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, lease_of
 from mqredis.operations.reach import reach
 from mqredis.status import Status
-from mqredis.steps import NOW, Call, Operation, Payload
+from mqredis.steps import NOW, Answer, Call, Operation, Payload
 
 
 @dataclass(slots=True)
@@ -81,13 +81,13 @@ class Settling:
         if count < len(keys):
             fences, keys = fences[self.done : stop], keys[self.done : stop]
         if count == 1:
-            _forget(handle, "c", fences[0], keys[0])
+            forget(handle, "c", fences[0], keys[0])
         elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
             # All that are held, in their order, as mostly; another thread may have locked more since.
             deque(map(locks.pop, keys, repeat(None)), maxlen=0)
         else:
             for fence, key in zip(fences, keys, strict=True):
-                _forget(handle, "c", fence, key)
+                forget(handle, "c", fence, key)
         self.done = stop
         if lost:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
@@ -145,20 +145,23 @@ def settled(settling: Settling, locks: Sequence[Any]) -> None:
 
 
 def settle(
-    handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
+    handle: Handle,
+    settlements: Sequence[Settlement],
+    lease: float | None = None,
+    answer: Answer | None = None,
 ) -> Operation[read.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12)."""
+    """Commit, abort, reject or renew locks (3.1.7.1.12). ``answer``: for who has made the call."""
     if handle.parts:
         settlements = whole(handle, settlements)
     call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
-    settled = yield from reach(handle.address, call)
+    settled = yield from reach(handle.address, call, answer)
     for action, fence, key in settlements:
         if action != "x":
-            _forget(handle, action, fence, key)
+            forget(handle, action, fence, key)
     return settled
 
 
-def _forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
+def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
     """This lock need not be given back when the handle is closed."""
     locks = handle.locks
     if locks.get(lookup_id) == fence:
@@ -180,10 +183,12 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
     ]
 
 
-def settle_one(handle: Handle, settlement: Settlement, lease: float | None = None) -> Operation[float]:
+def settle_one(
+    handle: Handle, settlement: Settlement, lease: float | None = None, answer: Answer | None = None
+) -> Operation[float]:
     """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
     still_open(handle)
-    settled = yield from settle(handle, (settlement,), lease)
+    settled = yield from settle(handle, (settlement,), lease, answer)
     if settled.lost:
         raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
     now: float = yield NOW

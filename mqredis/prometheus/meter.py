@@ -40,11 +40,13 @@ class Meter:
         def run(operation: Operation[R]) -> R:
             return original(self._metered(manager, operation))
 
-        vars(manager)["_run"] = run
+        # Whose operations are to be seen makes no call without one.
+        vars(manager).update(_run=run, _straight=lambda way, differing: None)
 
     def unwatch(self, manager: QueueManager) -> None:
         """Measure it no more."""
-        vars(manager).pop("_run", None)
+        for name in ("_run", "_straight"):
+            vars(manager).pop(name, None)
         self._ahead.pop(manager, None)
 
     def render(self) -> str:

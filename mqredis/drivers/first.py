@@ -1,0 +1,130 @@
+"""The first try of a call, which mostly is all it takes: no account of tries is kept before it has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from mqredis.drivers.acks import Ack
+from mqredis.drivers.attempt import ENDED, Attempt, Spent, request
+from mqredis.drivers.early import Early, begun
+from mqredis.drivers.known import Known
+from mqredis.drivers.links import Backend
+from mqredis.drivers.session import Run
+from mqredis.drivers.wire import pack_way
+from mqredis.errors import MqError
+from mqredis.steps import Answer, Call, Way
+
+
+class First(Known):
+    """The part of the blocking driver that makes it."""
+
+    backend: Backend
+
+    def _carry(self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True) -> Answer:
+        raise NotImplementedError
+
+    def straight(self, way: Way[Any], differing: Sequence[bytes]) -> Answer | None:
+        """Make a call that goes a way, where nothing has to be done before; None: it was not made.
+
+        No operation runs for it, so nobody holds its slot between two calls.
+        """
+        core, backend = self.core, self.backend
+        session, form = core.session, core.forms.get(way.script)
+        if session is None or form is None or (link := backend.take()) is None:
+            return None
+        if link.run_id != core.run_id:
+            backend.release(link)
+            return None
+        slot = session.take()
+        spent: Spent | None = None
+        floor = core.history
+        try:
+            packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
+            try:
+                rings = link.rested and way.script == "send"
+                reply = link.behind(packed) if rings else link.exchange(packed)
+            except BaseException as error:  # noqa: BLE001 - raised again among the tries
+                spent = Spent(link, error, floor, link.used)
+            else:
+                backend.release(link)
+                found = core.accept(reply, floor)
+                if found[0] not in ENDED:
+                    slot.last += 1
+        except MqError:
+            session.give(slot)
+            raise
+        except BaseException:
+            attempt = Attempt(core, way.call(differing), Run(slot), link.used, backend.address)
+            attempt.sent = True
+            attempt.abandon()
+            raise
+        if spent is None and found[0] not in ENDED:
+            session.give(slot)
+            return found
+        return self._again(way.call(differing), Run(slot), spent)
+
+    def _again(self, call: Call[Any], run: Run, spent: Spent | None) -> Answer:
+        """What is left of a call that nobody holds a slot for."""
+        try:
+            return self._tries(call, run, early=spent)
+        finally:
+            run.slot.session.give(run.slot)
+
+    def _call(self, call: Call[Any], run: Run) -> Answer:
+        """The same of a call of an operation."""
+        core, backend, slot = self.core, self.backend, run.slot
+        if run.early is not None or slot.session is not core.session:
+            return self._tries(call, run)
+        if run.listening:
+            run.keys = call.keys
+        spent: Spent | None = None
+        floor = core.history
+        packed = request(core, call, slot)
+        if (link := backend.take()) is None:
+            return self._tries(call, run)
+        if link.run_id != core.run_id:
+            backend.release(link)
+            return self._tries(call, run)
+        try:
+            try:
+                rings = link.rested and call.script == "send"
+                reply = link.behind(packed) if rings else link.exchange(packed)
+            except BaseException as error:  # noqa: BLE001 - raised again among the tries
+                spent = Spent(link, error, floor, link.used)
+            else:
+                backend.release(link)
+                found = core.accept(reply, floor)
+                if found[0] not in ENDED:
+                    if call.changes:
+                        slot.last += 1
+                    return found
+        except MqError:
+            raise
+        except BaseException:
+            attempt = Attempt(core, call, run, link.used, backend.address)
+            attempt.sent = True
+            attempt.abandon()
+            raise
+        # Nothing ran where the session or the slot has ended: that is told again there, and mended.
+        return self._tries(call, run, early=spent)
+
+    def _tries(
+        self, call: Call[Any], run: Run, ack: Ack | None = None, early: Early | Spent | None = None
+    ) -> Answer:
+        """All tries of a call; the first may have been made, or sent, before."""
+        if run.early is not None:
+            early = begun(run, call)
+        if early is None:
+            attempt = Attempt(self.core, call, run, time.monotonic(), self.backend.address, ack)
+        elif isinstance(early, Early):
+            attempt = early.attempt
+        else:
+            attempt = Attempt(self.core, call, run, early.began, self.backend.address)
+            attempt.floor = early.floor
+        if run.listening:
+            run.keys = call.keys
+        if run.deadline is not None:
+            attempt.deadline = run.deadline
+        return self._carry(attempt, early)
