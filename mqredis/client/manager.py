@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from mqredis.client.queue import Queue
 from mqredis.client.transaction import Transaction
@@ -29,7 +29,7 @@ from mqredis.operations import doctor, manager, queue, redrive, request, rundown
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
-from mqredis.steps import Answer, Operation, Way
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -208,9 +208,6 @@ class QueueManager:
 
     def _run(self, operation: Operation[R]) -> R:
         return self._driver.run(operation)
-
-    def _straight(self, way: Way[Any], differing: Sequence[bytes]) -> Answer | None:
-        return self._driver.straight(way, differing)
 
     def __enter__(self) -> Self:
         return self

@@ -67,9 +67,10 @@ class Queue:
             return self._run(operation if durability is None else durably(operation, durability, unit))
         prepared = send.prepare(handle, body, fields, unit)
         answer = None
-        if (ask := straight.putting(handle, prepared, unit)) is not None:
-            answer = self._manager._straight(*ask)
-            if answer is not None and (sent := straight.put(handle, prepared, ask, answer, unit)) is not None:
+        ask = straight.putting(handle, prepared, unit)
+        if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+            sent = straight.put(handle, prepared, answer, unit)
+            if sent is not None:
                 return sent
         return self._run(send.put_one(handle, prepared, unit, answer))
 
@@ -138,16 +139,13 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
-        answer, handle = None, self._handle
-        if (
-            match is None
-            and selector is None
-            and tag is None
-            and (ask := straight.taking(handle, timeout, unit)) is not None
-        ):
-            answer = self._manager._straight(*ask)
-            if answer is not None and (message := straight.taken(handle, ask, answer, unit)) is not None:
-                return message
+        handle, answer = self._handle, None
+        if tag is None and match is None and selector is None:
+            ask = straight.taking(handle, timeout, unit)
+            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+                message = straight.taken(handle, answer, unit)
+                if message is not None:
+                    return message
         return self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, answer))[0]
 
     def receive_many(
@@ -261,7 +259,15 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(self._run(operation))[0]
-        return self._lock(1, timeout, lease, tag, (), match, selector)[0]
+        handle, answer = self._handle, None
+        if lease is None and tag is None and match is None and selector is None:
+            ask = straight.locking(handle, 1, timeout, ())
+            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+                locks = straight.locked(handle, answer, (), time.monotonic())
+                if locks is not None:
+                    return LockedMessage._one(self, locks)
+        locks = self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, answer))
+        return LockedMessage._each(self, locks)[0]
 
     def lock_many(
         self,
@@ -278,39 +284,21 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        return self._lock(max, timeout, lease, None, settle, match, selector)
-
-    def _lock(
-        self,
-        max: int,
-        timeout: float | None,
-        lease: float | None,
-        tag: str | None,
-        settle: Sequence[LockedMessage],
-        match: Match | None,
-        selector: str | None,
-    ) -> list[LockedMessage]:
-        answer, handle = None, self._handle
-        if (
-            type(max) is int
-            and max == 1
-            and match is None
-            and selector is None
-            and lease is None
-            and tag is None
-            and (ask := straight.locking(handle, timeout, settle)) is not None
-        ):
-            answer = self._manager._straight(*ask)
-            if answer is not None:
-                locks = straight.locked(handle, ask, answer, settle, time.monotonic())
+        handle, answer = self._handle, None
+        if max == 1 and lease is None and match is None and selector is None:
+            ask = straight.locking(handle, max, timeout, settle)
+            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+                locks = straight.locked(handle, answer, settle, time.monotonic())
                 if locks is not None:
-                    return LockedMessage._each(self, locks)
+                    return [LockedMessage._one(self, locks)]
         earlier = settling(handle, settle)
         try:
-            operation = receive.lock(handle, max, timeout, lease, tag, earlier, match, selector, answer)
-            return LockedMessage._each(self, self._run(operation))
+            locks = self._run(
+                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, answer)
+            )
         finally:
             settled(earlier, settle)
+        return LockedMessage._each(self, locks)
 
     def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None

@@ -5,7 +5,7 @@ A record is text up to the first NUL, so a script finds a field with a plain sea
 
 from __future__ import annotations
 
-from mqredis.codec.decode import Raw, Rows, Sound, decode, decode_each, made, made_each, rows, sound
+from mqredis.codec.decode import Raw, Rows, Sound, alone, decode, decode_each, made, made_each, rows, sound
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
@@ -28,6 +28,7 @@ __all__ = [
     "Rows",
     "Sound",
     "Unusual",
+    "alone",
     "decode",
     "decode_each",
     "encode",

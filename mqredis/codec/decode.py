@@ -105,13 +105,13 @@ def decode(
 
     ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
     """
-    return made(queue, incarnation, _alone(queue, lookup_id, state, record), taken)
+    return made(queue, incarnation, alone(queue, lookup_id, state, record), taken)
 
 
 def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
     """As :func:`decode` makes each of them."""
     if len(raw) == 1:  # as mostly
-        return [made(queue, incarnation, _alone(queue, *raw[0]), taken)]
+        return [made(queue, incarnation, alone(queue, *raw[0]), taken)]
     return made_each(queue, incarnation, sound(queue, raw), taken)
 
 
@@ -121,16 +121,17 @@ def sound(queue: str, raw: Sequence[Raw]) -> Sequence[Sound]:
     Raises InvariantBroken if any of it is damaged in any way.
     """
     if len(raw) == 1:
-        return (_alone(queue, *raw[0]),)
+        return (alone(queue, *raw[0]),)
     with suppress(*_REFUSED):  # which of them is damaged shows where each is looked at by itself
         return _together(rows(raw))
-    return [_alone(queue, *one) for one in raw]
+    return [alone(queue, *one) for one in raw]
 
 
 _REFUSED = (AttributeError, TypeError, ValueError, struct.error)
 
 
-def _alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
+def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
+    """The same of one message."""
     try:
         found = _SOUND(record)
         if found is None or (state not in _counts and _read(state) is None):
@@ -151,7 +152,7 @@ def rows(raw: Sequence[Raw]) -> Rows:
 
 
 def _together(raw: Rows) -> Sequence[Sound]:
-    """Raises one of :data:`_REFUSED` where :func:`_alone` would refuse any of them."""
+    """Raises one of :data:`_REFUSED` where :func:`alone` would refuse any of them."""
     heads, marks, bodies = zip(*[record.partition(_MARK) for record in raw.records], strict=True)
     # No head has a NUL in it, so each is matched as it would be alone.
     joint = _MARK.join(heads) + _MARK

@@ -12,7 +12,8 @@ from mqredis.status import Status
 
 #: How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
-_HEX = b"0123456789abcdef"
+#: Of ids.
+DIGITS = b"0123456789abcdef"
 
 
 def subqueue_parts(path: object) -> tuple[str, str]:
@@ -80,7 +81,7 @@ def joined(ids: bytes) -> bytes:
     # What is left without its digits: a quarter of what a pattern costs. Of one id, for which a table of digits would
     # cost more than a look at each, it is what is left without those at its ends.
     size = len(ids)
-    if not size or size % 16 or (ids.strip(_HEX) if size == 16 else ids.translate(None, _HEX)):
+    if not size or size % 16 or (ids.strip(DIGITS) if size == 16 else ids.translate(None, DIGITS)):
         raise ValueError(f"{ids!r:.80} are no lookup ids")
     return ids
 

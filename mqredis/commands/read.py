@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from mqredis.codec import Raw, Rows
-from mqredis.commands.common import OK, Address, check, joined, number, text
+from mqredis.commands.common import DIGITS, OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -105,6 +105,24 @@ def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
     return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
 
 
+def alone(payload: Payload) -> tuple[str, bytes, int, bytes, bytes, bytes] | None:
+    """One message and nothing else, as most reads find: fence, end of the lease and when that was said, in ms of the
+    server's clock, and what :data:`Raw` has. None: it is something else."""
+    try:
+        fence, deadline, now_ms, lost, lookup_id, state, record = payload
+        if (
+            lost == _NONE_LOST
+            and len(lookup_id) == 16
+            and not lookup_id.strip(DIGITS)
+            and b"," not in state
+            and (deadline.isdigit() or not deadline)
+        ):
+            return fence.decode(), deadline, int(now_ms), lookup_id, state, record
+    except (AttributeError, TypeError, ValueError):  # whoever reads it whole says what is wrong
+        pass
+    return None
+
+
 def _parse_receive(status: int, payload: Payload) -> Found:
     if status != OK:
         if status not in IN_VAIN:
@@ -112,12 +130,10 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found.vain(text(payload[0]), number(payload[1]), place, lost)
+    if (one := alone(payload)) is not None:
+        return Found([one[3:]], *one[:3])
     if payload[1] and not payload[1].isdigit():
         raise ValueError("no deadline")
-    if len(payload) == 7 and payload[3] == _NONE_LOST and len(payload[4]) == 16 and b"," not in payload[5]:
-        # One message, as mostly.
-        one = joined(payload[4]), payload[5], payload[6]
-        return Found([one], payload[0].decode(), payload[1], int(payload[2]))
     lost, stop = _lost(payload, 3)
     found = Found(_messages(payload, stop), payload[0].decode(), payload[1], int(payload[2]))
     if lost:

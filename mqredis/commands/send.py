@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import OK, Address, check, joined
+from mqredis.commands.common import DIGITS, OK, Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
@@ -56,6 +56,17 @@ def send_texts(
     args: Sequence[Arg] = (queue.generation, transaction, fence, priorities, *texts)
     kept = 0 if transaction else 4 if len(priorities) == 1 else 3
     return Call("publish" if topic else "send", queue.call, args, _parse, True, kept)
+
+
+def alone(payload: Payload) -> tuple[str, str] | None:
+    """The id of one message and the fence of the transaction; None: it is something else."""
+    try:
+        lookup_id, fence = payload
+        if len(lookup_id) == ID and not lookup_id.strip(DIGITS):
+            return lookup_id.decode(), fence.decode()
+    except (AttributeError, TypeError, ValueError):
+        pass
+    return None
 
 
 def _parse(status: int, payload: Payload) -> Accepted:

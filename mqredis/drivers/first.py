@@ -37,7 +37,8 @@ class First(Known):
         if link.run_id != core.run_id:
             backend.release(link)
             return None
-        slot = session.take()
+        free = session.free  # without a call to take a slot and one to put it back
+        slot = free.pop() if free else session.take()
         spent: Spent | None = None
         floor = core.history
         try:
@@ -61,7 +62,7 @@ class First(Known):
             attempt.abandon()
             raise
         if spent is None and found[0] not in ENDED:
-            session.give(slot)
+            free.append(slot)
             return found
         return self._again(way.call(differing), Run(slot), spent)
 

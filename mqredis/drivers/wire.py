@@ -112,6 +112,15 @@ def pack_way(way: Way[Any], form: Form, slot: bytes, number: int, differing: Seq
         way.head, way.before, way.after = b"*%d\r\n" % count + _head(way.keys, form), before, after
         way.form = form
     sequence = b"%d\r\n" % number
+    if (
+        len(differing) == 2 and len(one := differing[0]) < _KEPT and len(two := differing[1]) < _KEPT
+    ):  # as most
+        return b"".join(
+            (
+                way.head, slot, SIZES[len(sequence) - 2], sequence, way.before,
+                SIZES[len(one)], one, b"\r\n", SIZES[len(two)], two, b"\r\n", way.after,
+            )
+        )  # fmt: skip
     parts = [way.head, slot, SIZES[len(sequence) - 2], sequence, way.before]
     for data in differing:
         size = len(data)

@@ -67,6 +67,18 @@ class Locked:
         return each
 
     @classmethod
+    def _one(cls, queue: object, locks: Locks) -> Self:
+        """The same of one message."""
+        locks.queue = queue
+        lock = cls()
+        lock._grant = locks
+        lock._key = locks.keys[0]
+        lock._found = found = locks.found[0]
+        lock.lookup_id, _, _, lock.body = found
+        locks.keys = locks.found = ()
+        return lock
+
+    @classmethod
     def _of_unit(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
         """A message that was taken in a transaction."""
         locks = Locks(queue._handle, (), [f"{message.lookup_id:016x}"], unit.fence, now, (unit.lease_ms, 0))

@@ -19,6 +19,9 @@ from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Look, first, until_found
 from mqredis.steps import NOW, Answer, Call, Operation, understand
 
+#: When it lapses, and when that was said, on the server's clock in ms.
+Lease = tuple[bytes | int, int]
+
 
 class Locks:
     """Messages locked by one call, and what they share: the fence and the lease."""
@@ -37,7 +40,7 @@ class Locks:
         keys: Sequence[str],
         fence: str,
         now: float,
-        lease: tuple[bytes | int, int],
+        lease: Lease,
     ) -> None:
         self.handle = handle
         #: What came of each message, and its lookup id as the scripts spell it.
@@ -46,7 +49,6 @@ class Locks:
         self.fence = fence
         #: When the call was answered, on the driver's monotonic clock.
         self.now = now
-        #: When the lease lapses, and when that was said, on the server's clock in ms.
         self.lease = lease
 
     @property

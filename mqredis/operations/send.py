@@ -181,15 +181,15 @@ def put_one(
         accepted = understand(call, status, payload)
     else:
         accepted = yield from reach(handle.address, call, (status, payload))
-    return sent(handle, message, accepted, unit)
+    return sent(handle, message, accepted.ids, accepted.fence, unit)
 
 
-def sent(handle: Handle, message: Given, accepted: commands.Accepted, unit: UnitOfWork | None) -> Sent:
+def sent(handle: Handle, message: Given, lookup_id: str, fence: str, unit: UnitOfWork | None) -> Sent:
     """What the sender of one message is answered."""
     if unit:
-        unit.touched(accepted.fence, handle)
+        unit.touched(fence, handle)
     asked = _names(message) if "message_id" in message or "group_id" in message else _NAMELESS
-    put(model := new(Sent), {PENDING: (_whole, _one, asked, handle.context.incarnation, accepted.ids, 0)})
+    put(model := new(Sent), {PENDING: (_whole, _one, asked, handle.context.incarnation, lookup_id, 0)})
     return model  # as ``lazy`` makes it, without its call
 
 

@@ -10,26 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands import send as commands
 from mqredis.commands.common import OK
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.operations.receive import Locks, noted
+from mqredis.operations.receive import Locks
 from mqredis.operations.send import Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.wait import first
-from mqredis.steps import Answer, Call, Way, understand
+from mqredis.steps import Answer, Call, Way
 
 #: A way, and the arguments that this call has there.
 Ask = tuple[Way[Any], tuple[bytes, ...]]
 
 
-def _way(handle: Handle, name: str) -> Way[Any]:
-    way = handle.ways.get(name)
-    if way is None or way.keys is not handle.address.call:
-        make, at, count = _WAYS[name]
-        way = handle.ways[name] = Way(make(handle), at, count)
+def _way(handle: Handle, name: str, use: str) -> Way[Any] | None:
+    """The way of this name, anew; nothing where this handle has to go another one. Raises what that would."""
+    handle.need(use)
+    if handle.closed or handle.parts or handle.selector is not None or handle.context.sealer is not None:
+        return None
+    make, at, count = _WAYS[name]
+    way = handle.ways[name] = Way(make(handle), at, count)
     return way
 
 
@@ -69,80 +72,93 @@ _WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
 }
 
 
-def _looks(handle: Handle, timeout: float | None) -> bool:
-    """Does a read begin with a look for whatever comes first? Raises what ``receive`` would."""
-    handle.need("receive")
-    plain = handle.selector is None and handle.context.sealer is None and not handle.parts
-    return plain and first(handle, timeout, None)
+#: What may hold the locks that a read is to settle.
+_SEVERAL = (list, tuple)
 
 
-def locking(handle: Handle, timeout: float | None, settle: Sequence[Any]) -> Ask | None:
+def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) -> Ask | None:
     """Lock the first message, and commit the lock in ``settle``, if there is one."""
-    if not _looks(handle, timeout) or type(settle) not in _PLAIN or len(settle) > 1:
+    differing: tuple[bytes, ...]
+    if settle:
+        if type(settle) not in _SEVERAL or len(settle) > 1:
+            return None
+        lock = settle[0]
+        grant = getattr(lock, "_grant", None)
+        if grant is None or grant.handle is not handle or grant.unit is not None:
+            return None
+        name, differing = "next", (grant.fence.encode(), lock._key.encode())
+    else:
+        name, differing = "lock", ()
+    way = handle.ways.get(name)
+    if (way is None or way.keys is not handle.address.call or handle.closed or handle.parts) and (
+        way := _way(handle, name, "receive")
+    ) is None:
         return None
-    if not settle:
-        return _way(handle, "lock"), ()
-    lock = settle[0]
-    grant = getattr(lock, "_grant", None)
-    if grant is None or grant.handle is not handle or grant.unit is not None:
+    if (type(timeout) is not int or timeout) and not first(handle, timeout, None):
         return None
-    return _way(handle, "next"), (grant.fence.encode(), lock._key.encode())
+    return (way, differing) if type(count) is int else None
 
 
-_PLAIN = (list, tuple)
-
-
-def locked(handle: Handle, ask: Ask, answer: Answer, settle: Sequence[Any], now: float) -> Locks | None:
+def locked(handle: Handle, answer: Answer, settle: Sequence[Any], now: float) -> Locks | None:
     """What was locked, at this monotonic time."""
-    status, payload = answer
-    if status != OK:
+    if answer[0] != OK or (one := read.alone(answer[1])) is None:
         return None
-    found = understand(ask[0], status, payload)
-    if found.lost or not found.messages:
-        return None
+    fence, deadline, now_ms, lookup_id, state, record = one
     for lock in settle:
         forget(handle, "c", lock._grant.fence, lock._key)
         lock._settled = True
-    return noted(handle, found, now)
+    key = lookup_id.decode()
+    handle.locks[key] = fence
+    found = codec.alone(handle.address.path, lookup_id, state, record)
+    return Locks(handle, (found,), (key,), fence, now, (deadline, now_ms))
 
 
-def taking(handle: Handle, timeout: float | None, unit: UnitOfWork | None) -> Ask | None:
+def taking(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Ask | None:
     """Take the first message, perhaps in a transaction."""
-    if not _looks(handle, timeout):
+    name = "take" if unit is None else "take in"
+    way = handle.ways.get(name)
+    if (way is None or way.keys is not handle.address.call or handle.closed or handle.parts) and (
+        way := _way(handle, name, "receive")
+    ) is None:
+        return None
+    if (type(timeout) is not int or timeout) and not first(handle, timeout, None):
         return None
     if unit is None:
-        return _way(handle, "take"), ()
+        return way, ()
     owner, grant = owner_of(handle, unit)
-    return _way(handle, "take in"), (owner.encode(), grant.encode())
+    return way, (owner.encode(), grant.encode())
 
 
-def taken(handle: Handle, ask: Ask, answer: Answer, unit: UnitOfWork | None) -> Message | None:
+def taken(handle: Handle, answer: Answer, unit: UnitOfWork | None) -> Message | None:
     """What was taken."""
-    status, payload = answer
-    if status != OK:
+    if answer[0] != OK or (one := read.alone(answer[1])) is None:
         return None
-    found = understand(ask[0], status, payload)
-    if not found.messages:
-        return None
+    fence, _, _, lookup_id, state, record = one
     if unit is not None:
-        unit.touched(found.fence, handle)
-    return handle.context.messages(handle.address.path, found.messages, taken=unit is None)[0]
+        unit.touched(fence, handle)
+    return codec.decode(
+        handle.address.path, handle.context.incarnation, lookup_id, state, record, unit is None
+    )
 
 
 def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask | None:
-    """Send one message."""
+    """Send one message that was prepared."""
     line, large = prepared[1]
     if large is not None:
         return None
+    name = "send" if unit is None else "send in"
+    way = handle.ways.get(name)
+    if way is None or way.keys is not handle.address.call or handle.closed:
+        make, at, count = _WAYS[name]
+        way = handle.ways[name] = Way(make(handle), at, count)
     if unit is None:
-        return _way(handle, "send"), (line[:1], line[1:])
+        return way, (line[:1], line[1:])
     owner, grant = owner_of(handle, unit)
-    return _way(handle, "send in"), (owner.encode(), grant.encode(), line[:1], line[1:])
+    return way, (owner.encode(), grant.encode(), line[:1], line[1:])
 
 
-def put(handle: Handle, prepared: Prepared, ask: Ask, answer: Answer, unit: UnitOfWork | None) -> Sent | None:
+def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | None) -> Sent | None:
     """What the sender is answered."""
-    status, payload = answer
-    if status != OK:
+    if answer[0] != OK or (one := commands.alone(answer[1])) is None:
         return None
-    return sent(handle, prepared[0], understand(ask[0], status, payload), unit)
+    return sent(handle, prepared[0], *one, unit)

@@ -40,13 +40,13 @@ class Meter:
         def run(operation: Operation[R]) -> R:
             return original(self._metered(manager, operation))
 
-        # Whose operations are to be seen makes no call without one.
-        vars(manager).update(_run=run, _straight=lambda way, differing: None)
+        vars(manager)["_run"] = run
+        vars(manager._driver)["straight"] = _never
 
     def unwatch(self, manager: QueueManager) -> None:
         """Measure it no more."""
-        for name in ("_run", "_straight"):
-            vars(manager).pop(name, None)
+        vars(manager).pop("_run", None)
+        vars(manager._driver).pop("straight", None)
         self._ahead.pop(manager, None)
 
     def render(self) -> str:
@@ -105,6 +105,10 @@ class Meter:
         arrived = message.arrived_at.timestamp()
         if arrived >= waiting + ahead:
             self.wakes.observe(max(0.0, time.time() + ahead - arrived), manager=manager.name)
+
+
+def _never(_way: object, _differing: object) -> None:
+    """In place of calls that no operation makes: only operations are seen."""
 
 
 def _first(result: Any) -> Message | None:
