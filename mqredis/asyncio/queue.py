@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -16,7 +17,7 @@ from mqredis.drivers.together import Gathering
 from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
-from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
+from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
@@ -68,10 +69,18 @@ class Queue:
         if transaction is None and durability is None and self._gathers:
             return await self._gather().send(send.prepare(self._handle, body, fields))
         unit = unit_of(transaction)
-        operation = send.send(self._handle, body, fields, unit)
-        if durability is not None:
-            operation = durably(operation, durability, unit)
-        return await self._run(operation)
+        handle = self._handle
+        if durability is not None or handle.elements:
+            operation = send.send(handle, body, fields, unit)
+            return await self._run(operation if durability is None else durably(operation, durability, unit))
+        prepared = send.prepare(handle, body, fields, unit)
+        answer = None
+        ask = straight.putting(handle, prepared, unit)
+        if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+            sent = straight.put(handle, prepared, answer, unit)
+            if sent is not None:
+                return sent
+        return await self._run(send.put_one(handle, prepared, unit, answer))
 
     async def send_many(
         self,
@@ -138,7 +147,14 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return await self._run(operation)
-        return (await self._run(receive.receive(self._handle, 1, timeout, unit, tag, match, selector)))[0]
+        handle, answer = self._handle, None
+        if tag is None and match is None and selector is None:
+            ask = straight.taking(handle, timeout, unit)
+            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+                message = straight.taken(handle, answer, unit)
+                if message is not None:
+                    return message
+        return (await self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, answer)))[0]
 
     async def receive_many(
         self,
@@ -258,9 +274,15 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(await self._run(operation))[0]
-        return self._locked(
-            await self._run(receive.lock(self._handle, 1, timeout, lease, tag, None, match, selector))
-        )[0]
+        handle, answer = self._handle, None
+        if lease is None and tag is None and match is None and selector is None:
+            ask = straight.locking(handle, 1, timeout, ())
+            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+                locks = straight.locked(handle, answer, (), time.monotonic())
+                if locks is not None:
+                    return LockedMessage._one(self, locks)
+        locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, answer))
+        return LockedMessage._each(self, locks)[0]
 
     async def lock_many(
         self,
@@ -277,14 +299,21 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        earlier = settling(self._handle, settle)
+        handle, answer = self._handle, None
+        if max == 1 and lease is None and match is None and selector is None:
+            ask = straight.locking(handle, max, timeout, settle)
+            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+                locks = straight.locked(handle, answer, settle, time.monotonic())
+                if locks is not None:
+                    return [LockedMessage._one(self, locks)]
+        earlier = settling(handle, settle)
         try:
             locks = await self._run(
-                receive.lock(self._handle, max, timeout, lease, None, earlier, match, selector)
+                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, answer)
             )
         finally:
             settled(earlier, settle)
-        return self._locked(locks)
+        return LockedMessage._each(self, locks)
 
     async def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None

@@ -6,18 +6,17 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as rx
 
 from mqredis.drivers import durable
-from mqredis.drivers.acks import Ack
+from mqredis.drivers.afirst import AsyncFirst
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
-from mqredis.drivers.attempt import DONE, ENDED, Attempt, Next, Spent, arrival, parting, request
-from mqredis.drivers.known import Known
+from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
 from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
@@ -44,7 +43,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class AsyncDriver(Known):
+class AsyncDriver(AsyncFirst):
     """Runs operations against one queue manager, in one event loop."""
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
@@ -53,7 +52,6 @@ class AsyncDriver(Known):
         self.core = Core(settings, keys, backend.memory)
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._setup()
         _drivers.add(self)
 
@@ -219,61 +217,6 @@ class AsyncDriver(Known):
                 tries -= 1
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
-
-    async def _call(self, call: Call[Any], run: Run) -> tuple[int, Payload]:
-        """The first try of a call, which mostly is all it takes: no account of tries is begun before it has failed."""
-        core, backend, slot = self.core, self.backend, run.slot
-        if slot.session is not core.session:
-            return await self._tries(call, run)
-        floor, began = core.history, time.monotonic()
-        packed = request(core, call, slot)
-        if (link := backend.take()) is None:
-            return await self._tries(call, run)
-        if link.run_id != core.run_id:
-            await backend.release(link)
-            return await self._tries(call, run)
-        if run.listening:
-            run.keys = call.keys
-        spent: Spent | None = None
-        try:
-            try:
-                reply = await (link.behind(packed) if call.script == "send" else link.exchange(packed))
-            except REDIS_ERRORS as error:
-                spent = Spent(link, error, floor, began)
-            except BaseException:
-                await backend.abandon(link)
-                raise
-            else:
-                if not backend.give(link):
-                    await backend.discard(link)
-                found = core.accept(reply, floor)
-                if found[0] not in ENDED:
-                    if call.changes:
-                        slot.last += 1
-                    return found
-        except MqError:
-            raise
-        except BaseException:
-            attempt = Attempt(core, call, run, began, backend.address)
-            attempt.sent = True
-            attempt.abandon()
-            raise
-        # Nothing ran where the session or the slot has ended: that is told again there, and mended.
-        return await self._tries(call, run, spent=spent)
-
-    def _tries(
-        self, call: Call[Any], run: Run, ack: Ack | None = None, spent: Spent | None = None
-    ) -> Coroutine[Any, Any, tuple[int, Payload]]:
-        """All tries of a call; the first may have been made before."""
-        began = time.monotonic() if spent is None else spent.began
-        attempt = Attempt(self.core, call, run, began, self.backend.address, ack)
-        if spent is not None:
-            attempt.floor = spent.floor
-        if run.listening:
-            run.keys = call.keys
-        if run.deadline is not None:
-            attempt.deadline = run.deadline
-        return self._carry(attempt, spent)
 
     async def _carry(
         self, attempt: Attempt, spent: Spent | None = None, patient: bool = True

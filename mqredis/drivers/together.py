@@ -21,7 +21,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Sent
-from mqredis.operations import send, settle
+from mqredis.operations import send, settle, straight
 from mqredis.operations.context import Handle
 from mqredis.steps import Operation
 
@@ -210,11 +210,24 @@ class Gathering:
         self.sends = Together(driver, partial(send.put_each, handle), send.fit)
         self.settlements = Together(driver, partial(settle.settle_each, handle), settle.apart)
 
+    async def _alone(self, prepared: send.Prepared) -> Sent:
+        handle, sends = self._handle, self.sends
+        if (ask := straight.putting(handle, prepared, None)) is not None:
+            answer = await self._driver.straight(*ask, sends)
+            if answer is not None:
+                sent = straight.put(handle, prepared, answer, None)
+                return (
+                    await self._driver.run(send.put_one(handle, prepared, None, answer))
+                    if sent is None
+                    else sent
+                )
+        return await self._driver.run(send.put_one(handle, prepared), turn=sends)
+
     def send(self, prepared: send.Prepared) -> Coroutine[Any, Any, Sent]:
         """Send a message, with those of others if they are waiting for a call."""
         sends = self.sends
         if not sends.under_way:
-            return self._driver.run(send.put_one(self._handle, prepared), turn=sends)
+            return self._alone(prepared)
         if send.shares(prepared):
             return sends.join(prepared)
         return self._driver.run(send.put_one(self._handle, prepared))

@@ -79,8 +79,10 @@ _SEVERAL = (list, tuple)
 def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) -> Ask | None:
     """Lock the first message, and commit the lock in ``settle``, if there is one."""
     differing: tuple[bytes, ...]
+    if type(settle) not in _SEVERAL:
+        return None
     if settle:
-        if type(settle) not in _SEVERAL or len(settle) > 1:
+        if len(settle) > 1:
             return None
         lock = settle[0]
         grant = getattr(lock, "_grant", None)

@@ -187,6 +187,7 @@ async def test_the_handle_is_closed_while_sends_gather(qm, queue, gate):
 
 def test_an_event_loop_ends_in_the_middle(url: str) -> None:
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    gates: list[Gate] = []
 
     async def start() -> Any:
         qm = await mqredis.asyncio.connect(url, settings=SETTINGS)
@@ -194,10 +195,11 @@ def test_an_event_loop_ends_in_the_middle(url: str) -> None:
         return qm, await qm.open("q")
 
     async def left() -> list[asyncio.Task[Any]]:
-        return await gathered(Gate(manager), *(handle.send(b"lost %d" % n) for n in range(3)))
+        gates.append(Gate(manager))
+        return await gathered(gates[0], *(handle.send(b"lost %d" % n) for n in range(3)))
 
     async def go_on() -> list[bytes]:
-        del manager._driver._call
+        gates.pop().away()
         async with asyncio.timeout(30):
             await asyncio.gather(*(handle.send(b"%d" % n) for n in range(3)))
         found = await bodies(handle)
