@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 from mqredis.errors import InvalidName
 
@@ -94,13 +95,14 @@ def own_quota(path: str) -> bool:
 
 
 class KeySet:
-    """The KEYS of a call, with room for a driver to keep their packed form."""
+    """The KEYS of a call, with room for their packed form, which a driver makes, and for the end of a transaction."""
 
-    __slots__ = ("keys", "packed")
+    __slots__ = ("end", "keys", "packed")
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
         self.packed: dict[str | tuple[str | bytes | int, ...], bytes] = {}
+        self.end: Any = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeySet) and self.keys == other.keys

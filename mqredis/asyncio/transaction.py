@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Self
 
-from mqredis.errors import MqError
+from mqredis.errors import MqError, OutcomeUnknown
 from mqredis.models import Durability, Message
+from mqredis.operations import straight
 from mqredis.operations import transaction as operations
 from mqredis.operations.context import UnitOfWork, handle_of
 from mqredis.operations.durable import durably
@@ -46,7 +47,16 @@ class Transaction:
         ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
         ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
         """
-        operation = operations.commit(self._unit, retaining)
+        unit, answer = self._unit, None
+        if durability is None and retaining is False and (ask := straight.ending(unit)) is not None:
+            try:
+                answer = await self._manager._driver.straight(*ask)
+            except OutcomeUnknown:
+                unit.finished = operations.IN_DOUBT
+                raise
+            if answer is not None and straight.committed(unit, answer):
+                return
+        operation = operations.commit(unit, retaining, answer)
         if durability is not None:
             operation = durably(operation, durability)
         await self._manager._run(operation)

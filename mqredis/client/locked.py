@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import DurabilityNotReached
 from mqredis.models import Durability, Message
-from mqredis.operations import checks
+from mqredis.operations import checks, straight
 from mqredis.operations.durable import durably
 from mqredis.operations.locked import Locked
 
@@ -57,7 +57,15 @@ class LockedMessage(Locked):
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        operation = self._operation(action, None)
+        grant, answer = self._grant, None
+        if action == "c" and durability is None and grant.unit is None:
+            ask = straight.settling(grant.handle, grant.fence, self._key)
+            if ask is not None:
+                answer = self._queue._manager._driver.straight(*ask)
+            if answer is not None and straight.settled(grant.handle, answer, grant.fence, self._key):
+                self._settled = True
+                return
+        operation = self._operation(action, None, answer)
         if durability is not None:
             operation = durably(operation, durability)
         try:

@@ -232,10 +232,20 @@ class Gathering:
             return sends.join(prepared)
         return self._driver.run(send.put_one(self._handle, prepared))
 
+    async def _settle_alone(self, settlement: Settlement) -> float:
+        handle, turn = self._handle, self.settlements
+        action, fence, key = settlement
+        if action == "c" and (ask := straight.settling(handle, fence, key)) is not None:
+            answer = await self._driver.straight(*ask, turn)
+            if answer is not None:
+                if straight.settled(handle, answer, fence, key):
+                    return time.monotonic()
+                return await self._driver.run(settle.settle_one(handle, settlement, None, answer))
+        return await self._driver.run(settle.settle_one(handle, settlement), turn=turn)
+
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
         """Settle a lock in the same way: when that was, on the monotonic clock."""
         if not self.settlements.under_way:
-            operation = settle.settle_one(self._handle, settlement)
-            return self._driver.run(operation, turn=self.settlements)
+            return self._settle_alone(settlement)
         settle.still_open(self._handle)
         return self.settlements.join(settlement)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mqredis import codec
-from mqredis.commands import read
+from mqredis.commands import read, transactions
 from mqredis.commands import send as commands
 from mqredis.commands.common import OK
 from mqredis.models import Message, Sent
@@ -19,6 +19,7 @@ from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.receive import Locks
 from mqredis.operations.send import Prepared, sent
 from mqredis.operations.settle import forget
+from mqredis.operations.transaction import ended
 from mqredis.operations.wait import first
 from mqredis.steps import Answer, Call, Way
 
@@ -164,3 +165,40 @@ def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | N
     if answer[0] != OK or (one := commands.alone(answer[1])) is None:
         return None
     return sent(handle, prepared[0], *one, unit)
+
+
+def settling(handle: Handle, fence: str, key: str) -> Ask | None:
+    """Commit one lock."""
+    way = handle.ways.get("commit")
+    if handle.closed or handle.parts:
+        return None
+    if way is None or way.keys is not handle.address.call:
+        make, at, count = _WAYS["commit"]
+        way = handle.ways["commit"] = Way(make(handle), at, count)
+    return way, (fence.encode(), key.encode())
+
+
+def settled(handle: Handle, answer: Answer, fence: str, key: str) -> bool:
+    """Was it committed?"""
+    if answer[0] != OK or len(answer[1]) != 1:
+        return False
+    forget(handle, "c", fence, key)
+    return True
+
+
+def ending(unit: UnitOfWork) -> Ask | None:
+    """Commit a transaction."""
+    if unit.finished or not unit.fence:
+        return None
+    keys = unit.context.keys.call(*unit.paths)
+    if keys.end is None:
+        keys.end = Way(transactions.end(unit.context.keys, "", "", "commit", unit.paths), 0, 2)
+    return keys.end, (unit.id.encode(), unit.fence.encode())
+
+
+def committed(unit: UnitOfWork, answer: Answer) -> bool:
+    """Was it?"""
+    if answer[0] != OK:
+        return False
+    ended(unit, "commit")
+    return True

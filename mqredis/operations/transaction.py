@@ -16,9 +16,10 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.operations.reach import provide
-from mqredis.steps import NOW, Operation, perform, understand
+from mqredis.steps import NOW, Answer, Operation, perform, understand
 
 #: What a transaction is after its end; a preparation does not end it.
+IN_DOUBT = "in doubt"
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
 
 
@@ -39,17 +40,17 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
 
 
-def commit(unit: UnitOfWork, retaining: object) -> Operation[None]:
+def commit(unit: UnitOfWork, retaining: object, answer: Answer | None = None) -> Operation[None]:
     """Commit; that the transaction goes on afterwards is not supported."""
     if not isinstance(retaining, bool):
         raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
     if retaining:
         raise NotSupported("a commit ends the transaction: begin another one for what follows")
-    return end(unit, "commit")
+    return end(unit, "commit", answer)
 
 
-def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
-    """Commit, abort or prepare."""
+def end(unit: UnitOfWork, outcome: str, answer: Answer | None = None) -> Operation[None]:
+    """Commit, abort or prepare. ``answer``: of the first call, for who has made it."""
     grant = unit.grant()
     if not unit.fence:
         # Nothing was done in it, so the broker has never heard of it.
@@ -57,7 +58,9 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         return
     try:
         call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths)
-        missing = understand(call, *(yield call))  # as perform does: a generator less
+        missing = understand(
+            call, *((yield call) if answer is None else answer)
+        )  # as perform: a generator less
         while missing:
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))
@@ -67,8 +70,13 @@ def end(unit: UnitOfWork, outcome: str) -> Operation[None]:
         unit.rolled_back()
         raise
     except OutcomeUnknown:
-        unit.finished = "in doubt"
+        unit.finished = IN_DOUBT
         raise
+    ended(unit, outcome)
+
+
+def ended(unit: UnitOfWork, outcome: str) -> None:
+    """It has ended, or is prepared."""
     if outcome == "abort":
         unit.rolled_back()
     elif outcome == "commit" and unit.readers:
