@@ -27,16 +27,6 @@ from mqredis.steps import Answer, Call, Way
 Ask = tuple[Way[Any], tuple[bytes, ...]]
 
 
-def _way(handle: Handle, name: str, use: str) -> Way[Any] | None:
-    """The way of this name, anew; nothing where this handle has to go another one. Raises what that would."""
-    handle.need(use)
-    if handle.closed or handle.parts or handle.selector is not None or handle.context.sealer is not None:
-        return None
-    make, at, count = _WAYS[name]
-    way = handle.ways[name] = Way(make(handle), at, count)
-    return way
-
-
 def _lock(handle: Handle) -> Call[read.Found]:
     return read.receive(handle.address, "lock", 1, "", handle.context.lease)
 
@@ -62,7 +52,7 @@ def _commit(handle: Handle) -> Call[read.Settled]:
 
 
 #: By name: a call of it, and where those arguments are that differ.
-_WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
+WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
     "lock": (_lock, 0, 0),
     "next": (_next, 11, 2),
     "take": (_take, 0, 0),
@@ -77,29 +67,33 @@ _WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
 _SEVERAL = (list, tuple)
 
 
+def _way(handle: Handle, name: str) -> Way[Any]:
+    way = handle.ways.get(name)
+    if way is None or way.keys is not handle.address.call:
+        make, at, count = WAYS[name]
+        way = handle.ways[name] = Way(make(handle), at, count)
+    return way
+
+
+def _reads(handle: Handle, timeout: Any) -> bool:
+    """Does a read begin with a look for whatever comes first? Raises what it would raise before."""
+    handle.need("receive")
+    if handle.parts or handle.selector is not None or handle.context.sealer is not None:
+        return False
+    return (type(timeout) is int and timeout == 0) or first(handle, timeout, None)
+
+
 def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) -> Ask | None:
     """Lock the first message, and commit the lock in ``settle``, if there is one."""
-    differing: tuple[bytes, ...]
-    if type(settle) not in _SEVERAL:
+    if type(count) is not int or type(settle) not in _SEVERAL or not _reads(handle, timeout):
         return None
-    if settle:
-        if len(settle) > 1:
-            return None
-        lock = settle[0]
-        grant = getattr(lock, "_grant", None)
-        if grant is None or grant.handle is not handle or grant.unit is not None:
-            return None
-        name, differing = "next", (grant.fence.encode(), lock._key.encode())
-    else:
-        name, differing = "lock", ()
-    way = handle.ways.get(name)
-    if (way is None or way.keys is not handle.address.call or handle.closed or handle.parts) and (
-        way := _way(handle, name, "receive")
-    ) is None:
+    if not settle:
+        return _way(handle, "lock"), ()
+    lock = settle[0]
+    grant = getattr(lock, "_grant", None)
+    if len(settle) > 1 or grant is None or grant.handle is not handle or grant.unit is not None:
         return None
-    if (type(timeout) is not int or timeout) and not first(handle, timeout, None):
-        return None
-    return (way, differing) if type(count) is int else None
+    return _way(handle, "next"), (grant.fence.encode(), lock._key.encode())
 
 
 def locked(handle: Handle, answer: Answer, settle: Sequence[Any], now: float) -> Locks | None:
@@ -118,18 +112,12 @@ def locked(handle: Handle, answer: Answer, settle: Sequence[Any], now: float) ->
 
 def taking(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Ask | None:
     """Take the first message, perhaps in a transaction."""
-    name = "take" if unit is None else "take in"
-    way = handle.ways.get(name)
-    if (way is None or way.keys is not handle.address.call or handle.closed or handle.parts) and (
-        way := _way(handle, name, "receive")
-    ) is None:
-        return None
-    if (type(timeout) is not int or timeout) and not first(handle, timeout, None):
+    if not _reads(handle, timeout):
         return None
     if unit is None:
-        return way, ()
+        return _way(handle, "take"), ()
     owner, grant = owner_of(handle, unit)
-    return way, (owner.encode(), grant.encode())
+    return _way(handle, "take in"), (owner.encode(), grant.encode())
 
 
 def taken(handle: Handle, answer: Answer, unit: UnitOfWork | None) -> Message | None:
@@ -149,15 +137,10 @@ def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask 
     line, large = prepared[1]
     if large is not None:
         return None
-    name = "send" if unit is None else "send in"
-    way = handle.ways.get(name)
-    if way is None or way.keys is not handle.address.call or handle.closed:
-        make, at, count = _WAYS[name]
-        way = handle.ways[name] = Way(make(handle), at, count)
     if unit is None:
-        return way, (line[:1], line[1:])
+        return _way(handle, "send"), (line[:1], line[1:])
     owner, grant = owner_of(handle, unit)
-    return way, (owner.encode(), grant.encode(), line[:1], line[1:])
+    return _way(handle, "send in"), (owner.encode(), grant.encode(), line[:1], line[1:])
 
 
 def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | None) -> Sent | None:
@@ -169,18 +152,15 @@ def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | N
 
 def settling(handle: Handle, fence: str, key: str) -> Ask | None:
     """Commit one lock."""
-    way = handle.ways.get("commit")
     if handle.closed or handle.parts:
         return None
-    if way is None or way.keys is not handle.address.call:
-        make, at, count = _WAYS["commit"]
-        way = handle.ways["commit"] = Way(make(handle), at, count)
-    return way, (fence.encode(), key.encode())
+    return _way(handle, "commit"), (fence.encode(), key.encode())
 
 
 def settled(handle: Handle, answer: Answer, fence: str, key: str) -> bool:
     """Was it committed?"""
-    if answer[0] != OK or len(answer[1]) != 1:
+    payload: Any = answer[1]
+    if answer[0] != OK or not payload or len(payload) != 1 or type(payload[0]) is not int:
         return False
     forget(handle, "c", fence, key)
     return True
