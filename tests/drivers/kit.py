@@ -225,7 +225,12 @@ def take(
 
 def add(keys: ManagerKeys, amount: int = 1) -> Operation[str]:
     """Add to the counter."""
-    return perform(Call("add", keys.call(), [amount], first))
+    return perform(adding(keys, amount))
+
+
+def adding(keys: ManagerKeys, amount: int = 1) -> Call[str]:
+    """The call that does."""
+    return Call("add", keys.call(), [amount], first)
 
 
 def read(keys: ManagerKeys) -> Operation[str]:

@@ -1,0 +1,267 @@
+"""Calls that no operation makes (docs/decisions/0041) are done once, too, or known to be unknown."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.session import Slot
+from mqredis.errors import HistoryRolledBack, ManagerNotFound, OutcomeUnknown
+from mqredis.steps import Way
+from tests.drivers.kit import FAST, add, adding, read
+from tests.drivers.proxy import Proxy
+from tests.drivers.test_interrupts import Bomb, Interrupt, echo
+from tests.support.faults import Hold
+from tests.support.proxy import Proxy as Between
+from tests.support.server import RedisServer
+
+BRIEF = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
+HASTY = FAST.model_copy(update={"reply_timeout_seconds": 0.1})
+
+
+def way(driver: Driver | AsyncDriver) -> Way[str]:
+    return Way(adding(driver.core.keys), 0, 0)
+
+
+def go(driver: Driver) -> str:
+    """One more, and no operation for it."""
+    answer = driver.straight(way(driver), ())
+    assert answer is not None
+    return answer[1][0].decode()
+
+
+async def ago(driver: AsyncDriver) -> str:
+    answer = await driver.straight(way(driver), ())
+    assert answer is not None
+    return answer[1][0].decode()
+
+
+def free(driver: Driver | AsyncDriver) -> list[Slot]:
+    """The slots that nobody holds."""
+    session = driver.core.session
+    assert session is not None
+    return session.free
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(redis_server.socket_path) as proxy:
+        yield proxy
+
+
+def test_it_is_made_only_where_nothing_has_to_be_done_before(
+    url: str, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(url)
+    assert driver.straight(way(driver), ()) is None, "there is no session"
+    driver.open()
+    assert driver.straight(way(driver), ()) is None, "the form of the script is not known"
+    assert driver.run(add(driver.core.keys)) == "1"
+    assert [go(driver), go(driver)] == ["2", "3"]
+    driver.backend.suspect()
+    assert driver.straight(way(driver), ()) is None, "there is no connection"
+    assert driver.run(add(driver.core.keys)) == "4"
+    driver.core.run_id = "another"
+    assert driver.straight(way(driver), ()) is None, "the session has to be shown to another server"
+    assert driver.run(add(driver.core.keys)) == "5"
+    assert go(driver) == "6"
+    assert len(free(driver)) == 1
+    assert len(driver.backend._idle) == 1
+    driver.close()
+    assert driver.straight(way(driver), ()) is None, "it is closed"
+
+
+@pytest.mark.parametrize("fault", ["request", "reply", "silence"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_lost_call_is_done_once(
+    proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
+) -> None:
+    driver = connect(proxy.url, HASTY)
+    driver.run(add(driver.core.keys))
+    proxy.faults.extend([fault] * times)
+    assert go(driver) == "2"
+    assert not proxy.faults
+    assert [go(driver), driver.run(add(driver.core.keys))] == ["3", "4"]
+    assert driver.unknown == []
+    assert [slot.last for slot in free(driver)] == [4], "each in the same slot"
+
+
+@pytest.mark.parametrize("fault", ["request", "reply", "silence"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_async_a_lost_call_is_done_once(
+    proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str, times: int
+) -> None:
+    driver = aconnect(proxy.url, HASTY)
+    await driver.run(add(driver.core.keys))
+    proxy.faults.extend([fault] * times)
+    assert await ago(driver) == "2"
+    assert [await ago(driver), await driver.run(add(driver.core.keys))] == ["3", "4"]
+    assert driver.unknown == []
+    assert [slot.last for slot in free(driver)] == [4]
+
+
+def test_an_unknown_outcome_names_its_token(proxy: Proxy, connect: Callable[..., Driver]) -> None:
+    driver = connect(proxy.url, BRIEF)
+    driver.run(add(driver.core.keys))
+    proxy.faults.extend(["reply"] * 1000)
+    with pytest.raises(OutcomeUnknown) as caught:
+        go(driver)
+    proxy.faults.clear()
+    assert caught.value.token == f"{driver.session}.0:2"
+    assert driver.unknown == [caught.value.token]
+    assert driver.run(add(driver.core.keys)) == "3"  # in another slot: the call had been carried out
+    assert [slot.name for slot in free(driver)] == [f"{driver.session}.1"]
+
+
+async def test_async_an_unknown_outcome_names_its_token(
+    proxy: Proxy, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(proxy.url, BRIEF)
+    await driver.run(add(driver.core.keys))
+    proxy.faults.extend(["reply"] * 1000)
+    with pytest.raises(OutcomeUnknown) as caught:
+        await ago(driver)
+    proxy.faults.clear()
+    assert caught.value.token == f"{driver.session}.0:2"
+    assert driver.unknown == [caught.value.token]
+    assert await driver.run(add(driver.core.keys)) == "3"
+
+
+def test_a_flushed_script_cache_is_filled_again(
+    url: str, redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    for n in range(2, 5):
+        driver.command("SCRIPT", "FLUSH")
+        if driver.core.functions:
+            driver.command("FUNCTION", "FLUSH")
+        assert go(driver) == str(n)
+    assert driver.unknown == []
+
+
+def test_a_session_that_the_server_has_forgotten(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    was = driver.session
+    driver.command("HDEL", driver.core.keys.own[0], was)
+    assert go(driver) == "2"
+    assert driver.session != was
+    assert [slot.name for slot in free(driver)] == [f"{driver.session}.0"]
+    assert go(driver) == "3"
+
+
+def test_a_slot_that_somebody_else_has_used(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    driver.command("HSET", driver.core.keys.own[0], f"{driver.session}.0", "7 9")
+    assert go(driver) == "2"
+    assert driver.unknown == []
+
+
+def test_a_manager_that_is_gone(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    left = free(driver)
+    driver.command("DEL", driver.core.keys.own[0])
+    with pytest.raises(ManagerNotFound):
+        go(driver)
+    assert len(left) == 1, "the slot is back"
+    assert driver.straight(way(driver), ()) is None
+
+
+def test_a_history_that_goes_back(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    for _ in range(3):
+        driver.run(add(driver.core.keys))
+    driver.command("HSET", driver.core.keys.own[0], "history", "0")
+    with pytest.raises(HistoryRolledBack):
+        go(driver)
+    assert driver.straight(way(driver), ()) is None
+    assert driver.run(add(driver.core.keys)) == "5"
+
+
+def test_an_interrupt_at_any_line_mixes_up_no_replies(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1000}))
+    driver.run(add(driver.core.keys))
+    lines = calls = 1
+    while True:
+        driver.run(add(driver.core.keys))  # so that a connection and a slot are there
+        before = sys.gettrace()
+        sys.settrace(Bomb(lines))
+        try:
+            driver.straight(way(driver), ())
+            through = True
+        except Interrupt:
+            through = False
+        finally:
+            sys.settrace(before)
+        calls += 2
+        assert echo(driver, f"w{lines}") == f"w{lines}", f"after an interrupt at line {lines}"
+        if through:
+            break
+        lines += 1
+    assert lines > 40, "a call is longer than that: the interrupts did not reach it"
+    assert int(driver.run(read(driver.core.keys))) <= calls, "an interrupted call was carried out twice"
+    names = [slot.name for slot in free(driver)]
+    assert len(set(names)) == len(names), "a slot is there twice"
+
+
+def test_a_signal_while_it_waits_for_its_reply(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.get_ident()
+    try:
+        with Between(redis_server.socket_path) as proxy:
+            driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
+            driver.run(add(driver.core.keys))
+            for n in range(10):
+                rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
+
+                def strike(rule: Any = rule) -> None:
+                    if rule.wait(60):
+                        signal.pthread_kill(main, signal.SIGUSR1)
+
+                thread = threading.Thread(target=strike)
+                thread.start()
+                with pytest.raises(Interrupt):
+                    go(driver)
+                thread.join()
+                rule.release()
+                assert len(driver.unknown) == n + 1
+                assert echo(driver, f"w{n}") == f"w{n}"
+            assert int(driver.run(read(driver.core.keys))) == 11
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_threads_share_a_driver(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    found: list[str] = []
+
+    def work() -> None:
+        for _ in range(200):
+            answer = driver.straight(way(driver), ())
+            found.append(driver.run(add(driver.core.keys)) if answer is None else answer[1][0].decode())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(int, found)) == [*range(2, 1602)]
+    names = [slot.name for slot in free(driver)]
+    assert len(set(names)) == len(names) <= 8
