@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.drivers.aio import AsyncDriver
@@ -11,7 +11,7 @@ from mqredis.drivers.sync import Driver
 from mqredis.models import Durability
 from mqredis.operations.durable import durably
 from mqredis.settings import Settings
-from mqredis.steps import Operation
+from mqredis.steps import Operation, Way
 
 if TYPE_CHECKING:
     from mqredis.drivers.together import Together
@@ -26,6 +26,9 @@ class DurableDriver(Driver):
         """Run an operation to its end in this thread. Raises DurabilityNotReached too."""
         return super().run(durably(operation, self.settings.durability))
 
+    def straight(self, _way: Way[Any], _differing: Sequence[bytes]) -> None:
+        """Every lasting change is an operation's."""
+
 
 class AsyncDurableDriver(AsyncDriver):
     """Its twin."""
@@ -39,6 +42,11 @@ class AsyncDurableDriver(AsyncDriver):
     ) -> R:
         """Run an operation to its end in this task. Raises DurabilityNotReached too."""
         return await super().run(durably(operation, self.settings.durability), deadline, keep, turn)
+
+    async def straight(
+        self, _way: Way[Any], _differing: Sequence[bytes], _turn: Together[Any, Any] | None = None
+    ) -> None:
+        """Every lasting change is an operation's."""
 
 
 def driver_for(settings: Settings) -> type[Driver]:
