@@ -71,9 +71,11 @@ class AsyncFirst(Known):
                 session.give(slot)
                 raise
             except BaseException:
-                attempt = Attempt(core, way.call(differing), Run(slot), began, backend.address)
+                run = Run(slot)
+                attempt = Attempt(core, way.call(differing), run, began, backend.address)
                 attempt.sent = True
-                attempt.abandon()
+                attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
+                run.slot.session.give(run.slot)
                 raise
             if spent is None and found[0] not in ENDED:
                 free.append(slot)

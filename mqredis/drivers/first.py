@@ -57,9 +57,11 @@ class First(Known):
             session.give(slot)
             raise
         except BaseException:
-            attempt = Attempt(core, way.call(differing), Run(slot), link.used, backend.address)
+            run = Run(slot)
+            attempt = Attempt(core, way.call(differing), run, link.used, backend.address)
             attempt.sent = True
-            attempt.abandon()
+            attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
+            run.slot.session.give(run.slot)
             raise
         if spent is None and found[0] not in ENDED:
             free.append(slot)

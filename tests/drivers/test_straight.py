@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
@@ -240,11 +241,33 @@ def test_a_signal_while_it_waits_for_its_reply(
                     go(driver)
                 thread.join()
                 rule.release()
-                assert len(driver.unknown) == n + 1
+                assert driver.unknown[n:] == [f"{driver.session}.{n}:{1 if n else 2}"]
+                assert [slot.name for slot in free(driver)] == [f"{driver.session}.{n + 1}"], (
+                    "but for one all are away"
+                )
                 assert echo(driver, f"w{n}") == f"w{n}"
             assert int(driver.run(read(driver.core.keys))) == 11
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+async def test_a_task_that_is_cancelled_while_it_waits(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    with Between(redis_server.socket_path) as proxy:
+        driver = aconnect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
+        await driver.run(add(driver.core.keys))
+        for n in range(5):
+            rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
+            task = asyncio.ensure_future(driver.straight(way(driver), ()))
+            assert await asyncio.to_thread(rule.wait, 60)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            rule.release()
+            assert len(driver.unknown) == n + 1
+            assert [slot.name for slot in free(driver)] == [f"{driver.session}.{n + 1}"]
+            assert await ago(driver) == str(3 + 2 * n), "what was cancelled was carried out"
 
 
 def test_threads_share_a_driver(url: str, connect: Callable[..., Driver]) -> None:
