@@ -51,6 +51,8 @@ class Gate:
             return None  # a fake has no line of its own, and the first of its kind goes the usual way
         if way.script == "send":
             self.sizes.append(1)
+        if way.script == "settle":
+            self.settled.append(1)
         if turn is not None:
             turn.under_way = True
         try:
