@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import mqredis
 from mqredis import Settings, scripts
 from mqredis.keys import MANAGER_PARTS, MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.scripts import Header
-from mqredis.steps import Call
+from mqredis.steps import Call, Way
 from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
@@ -84,8 +85,9 @@ def test_every_script_has_a_command(name: str) -> None:
 @pytest.fixture
 def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
     """Every call of a walk through all scripts."""
-    from mqredis.drivers import sync
+    from mqredis.drivers import first as drivers
     from mqredis.drivers.attempt import Attempt, request
+    from mqredis.drivers.wire import pack_way
 
     seen: list[Call[Any]] = []
     plain = Attempt.__init__
@@ -99,7 +101,13 @@ def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
         return request(core, call, slot)
 
     monkeypatch.setattr(Attempt, "__init__", record)
-    monkeypatch.setattr(sync, "request", first)
+
+    def straight(way: Way[Any], form: Any, slot: bytes, number: int, differing: Sequence[bytes]) -> bytes:
+        seen.append(way.call(differing))
+        return pack_way(way, form, slot, number, differing)
+
+    monkeypatch.setattr(drivers, "request", first)
+    monkeypatch.setattr(drivers, "pack_way", straight)
     raw = backend.client()
     with mqredis.connect(backend.client(), manager="all", settings=Settings(test_clock=True)) as qm:
         everything(qm, raw.execute_command)

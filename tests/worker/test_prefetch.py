@@ -205,8 +205,8 @@ def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started
     running, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
     original = settle.settle
 
-    def watched(handle, settlements, lease=None):
-        result = yield from original(handle, settlements, lease)
+    def watched(handle, settlements, *rest):
+        result = yield from original(handle, settlements, *rest)
         if [action for action, _, _ in settlements] == ["x", "x", "x"] and running.is_set():
             renewed.set()  # two that wait for their turn, and one for its commit
         return result
