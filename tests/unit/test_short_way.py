@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import mqredis.asyncio
 from mqredis.asyncio.locked import LockedMessage as AsyncLockedMessage
 from mqredis.client.locked import LockedMessage
 from mqredis.commands import read
+from mqredis.commands import send as commands
 from mqredis.commands.common import Address
 from mqredis.drivers.wire import pack, pack_way
 from mqredis.errors import MqError, OutcomeUnknown
@@ -23,6 +25,7 @@ from mqredis.models import Access, Match, Message, Share
 from mqredis.operations import straight
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.scripts import Form
+from mqredis.selector import parse
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Call, Listen, Now, Way, Woken
@@ -193,6 +196,7 @@ class World:
             lock = kind()
             lock._grant = SimpleNamespace(handle=self.handle, unit=None, fence="15", queue=self.queue)
             lock._key = key
+            lock._found = int(key, 16), b"", RECORD[:-5], b"body"
             self.handle.locks[key] = "15"
             self.locks.append(lock)
 
@@ -314,6 +318,13 @@ UNUSUAL: dict[str, Work] = {
     "a lease": lambda world: world.queue.lock(0, lease=5),
     "a tag": lambda world: world.queue.receive(0, tag="x"),
     "a match": lambda world: world.queue.receive(0, match=Match(correlation_id="c-1")),
+    "a lease of many": lambda world: world.queue.lock_many(1, 0, lease=5),
+    "a match of many": lambda world: world.queue.lock_many(1, 0, match=Match(correlation_id="c-1")),
+    "a selector": lambda world: world.queue.receive(0, selector="colour = 'red'"),
+    "a selector of one": lambda world: world.queue.lock(0, selector="colour = 'red'"),
+    "a selector of many": lambda world: world.queue.lock_many(1, 0, selector="colour = 'red'"),
+    "a tag of one": lambda world: world.queue.lock(0, tag="x"),
+    "a match of one": lambda world: world.queue.lock(0, match=Match(correlation_id="c-1")),
     "a large body": lambda world: world.queue.send(b"x" * 5000),
     "a body too large": lambda world: world.queue.send(b"x" * 20_000),
     "give back": lambda world: world.locks[0].abort(),
@@ -336,6 +347,46 @@ def joined(world: World) -> None:
     world.handle.parts[EARLIER] = (EARLIER, IDS[1].decode())
 
 
+def brought(world: World) -> None:
+    world.handle.address.bring(["journal"])
+
+
+def selects(world: World) -> None:
+    world.handle.selector = parse("colour = 'red'")
+
+
+def several(world: World) -> None:
+    world.handle.elements = tuple(
+        dataclasses.replace(world.handle, address=Address(KEYS, path, "1"), ways={}) for path in ("a", "b")
+    )
+
+
+def seals(world: World) -> None:
+    world.handle.context.sealer = Seal()
+
+
+def another(world: World) -> None:
+    """The locks are of another handle of the same queue."""
+    handle = dataclasses.replace(world.handle, locks={}, ways={})
+    for lock in world.locks:
+        lock._grant = SimpleNamespace(**{**vars(lock._grant), "handle": handle})
+
+
+def of_a_transaction(world: World) -> None:
+    for lock in world.locks:
+        lock._grant.unit = world.unit
+
+
+class Seal:
+    """No secret, but what was sealed shows it."""
+
+    def seal(self, body: bytes, _manager: bytes) -> bytes:
+        return b"<" + body + b">"
+
+    def open(self, body: bytes, _manager: bytes) -> bytes:
+        return b"open: " + body
+
+
 def finished(world: World) -> None:
     world.unit.finished = "committed"
 
@@ -345,7 +396,9 @@ def unknown(world: World) -> None:
 
 
 @FACES
-@pytest.mark.parametrize("change", [closed, joined, finished, unknown])
+@pytest.mark.parametrize(
+    "change", [closed, joined, brought, selects, several, seals, another, of_a_transaction, finished, unknown]
+)
 @pytest.mark.parametrize(
     "work",
     [
@@ -377,6 +430,33 @@ def test_who_may_not(work: Work, access: Access, face: str) -> None:
         return work(world)
 
     both(opened, found(IDS[0]), face)
+
+
+ONE: list[Any] = found(IDS[0])[1]
+
+
+@pytest.mark.parametrize(
+    "word", [b"", IDS[0][1:], IDS[0] * 2, b"040000000000000G", b"0400000000000 01", b"+400000000000001"]
+)
+def test_what_is_no_id_is_none(word: bytes) -> None:
+    assert read.alone([*ONE[:4], word, *ONE[5:]]) is None
+    assert commands.alone([word, b"16"]) is None
+
+
+@pytest.mark.parametrize("reply", [None, [], ONE[:6], [*ONE, b""], [*ONE[:3], 1, *ONE[4:]], 7])
+def test_what_has_more_or_less_is_none(reply: Any) -> None:
+    assert read.alone(reply) is None
+    assert commands.alone(reply) is None
+
+
+def test_two_states_are_none() -> None:
+    assert read.alone([*ONE[:5], b"1 0 0 0,1 0 0 0", ONE[6]]) is None
+
+
+def test_a_deadline_is_a_number_or_none_is_there() -> None:
+    assert read.alone([ONE[0], b"", *ONE[2:]]) is not None
+    for wrong in (b"soon", b"-1", b"1.5"):
+        assert read.alone([ONE[0], wrong, *ONE[2:]]) is None
 
 
 @pytest.mark.parametrize("size", [0, 3, 1023, 1024, 3000])
