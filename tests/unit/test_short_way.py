@@ -28,7 +28,7 @@ from mqredis.scripts import Form
 from mqredis.selector import parse
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Call, Listen, Now, Way, Woken
+from mqredis.steps import Call, Durable, Listen, Now, Way, Woken
 
 KEYS = ManagerKeys("short")
 RECORD = b"1795414131274h\3csc-1\0body"
@@ -164,6 +164,9 @@ class Broker:
                         answer = self.answer(step)
                     except MqError as error:
                         operation.throw(error)
+                elif type(step) is Durable:
+                    self.log.append(step.level)
+                    answer, step.reached = self.answer(step.call), step.level
                 elif type(step) is Now:
                     answer = self.now = self.now + 1.0
                 else:
@@ -327,6 +330,9 @@ UNUSUAL: dict[str, Work] = {
     "a match of one": lambda world: world.queue.lock(0, match=Match(correlation_id="c-1")),
     "a large body": lambda world: world.queue.send(b"x" * 5000),
     "a body too large": lambda world: world.queue.send(b"x" * 20_000),
+    "a durable body": lambda world: world.queue.send(b"x", durability="fsync"),
+    "give back durably": lambda world: world.locks[0].commit(durability="fsync"),
+    "end durably": lambda world: world.transaction.commit(durability="fsync"),
     "give back": lambda world: world.locks[0].abort(),
     "go on after the commit": lambda world: world.transaction.commit(retaining=True),
 }
