@@ -74,6 +74,11 @@ class Way(Generic[T]):
         )
 
 
+#: A call that somebody has made, and what was answered: an operation that is given it does not make it again, and
+#: checks nothing again either, since it is done.
+Asked = tuple[Call[Any], Answer]
+
+
 @dataclass(slots=True)
 class Durable:
     """Run a call, then wait until what it changed has got as far as ``level``; answered as the call is.

@@ -74,13 +74,14 @@ class Queue:
             operation = send.send(handle, body, fields, unit)
             return await self._run(operation if durability is None else durably(operation, durability, unit))
         prepared = send.prepare(handle, body, fields, unit)
-        answer = None
+        asked = None
         ask = straight.putting(handle, prepared, unit)
         if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
             sent = straight.put(handle, prepared, answer, unit)
             if sent is not None:
                 return sent
-        return await self._run(send.put_one(handle, prepared, unit, answer))
+            asked = straight.asked(ask, answer)
+        return await self._run(send.put_one(handle, prepared, unit, asked))
 
     async def send_many(
         self,
@@ -147,14 +148,15 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return await self._run(operation)
-        handle, answer = self._handle, None
+        handle, asked = self._handle, None
         if tag is None and match is None and selector is None:
             ask = straight.taking(handle, timeout, unit)
             if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
                 message = straight.taken(handle, answer, unit)
                 if message is not None:
                     return message
-        return (await self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, answer)))[0]
+                asked = straight.asked(ask, answer)
+        return (await self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, asked)))[0]
 
     async def receive_many(
         self,
@@ -274,14 +276,15 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(await self._run(operation))[0]
-        handle, answer = self._handle, None
+        handle, asked = self._handle, None
         if lease is None and tag is None and match is None and selector is None:
             ask = straight.locking(handle, 1, timeout, ())
             if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
                 locks = straight.locked(handle, answer, (), time.monotonic())
                 if locks is not None:
                     return LockedMessage._one(self, locks)
-        locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, answer))
+                asked = straight.asked(ask, answer)
+        locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
         return LockedMessage._each(self, locks)[0]
 
     async def lock_many(
@@ -299,17 +302,20 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        handle, answer = self._handle, None
+        handle, asked = self._handle, None
         if max == 1 and lease is None and match is None and selector is None:
+            # The caller's list may change while the call is made.
+            settle = tuple(settle) if type(settle) is list else settle
             ask = straight.locking(handle, max, timeout, settle)
             if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
                 locks = straight.locked(handle, answer, settle, time.monotonic())
                 if locks is not None:
                     return [LockedMessage._one(self, locks)]
+                asked = straight.asked(ask, answer)
         earlier = settling(handle, settle)
         try:
             locks = await self._run(
-                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, answer)
+                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, asked)
             )
         finally:
             settled(earlier, settle)

@@ -57,15 +57,15 @@ class LockedMessage(Locked):
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        grant, answer = self._grant, None
+        grant, asked = self._grant, None
         if action == "c" and durability is None and grant.unit is None:
             ask = straight.settling(grant.handle, grant.fence, self._key)
-            if ask is not None:
-                answer = self._queue._manager._driver.straight(*ask)
-            if answer is not None and straight.settled(grant.handle, answer, grant.fence, self._key):
-                self._settled = True
-                return
-        operation = self._operation(action, None, answer)
+            if ask is not None and (answer := self._queue._manager._driver.straight(*ask)) is not None:
+                if straight.settled(grant.handle, answer, grant.fence, self._key):
+                    self._settled = True
+                    return
+                asked = straight.asked(ask, answer)
+        operation = self._operation(action, None, asked)
         if durability is not None:
             operation = durably(operation, durability)
         try:

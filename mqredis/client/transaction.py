@@ -47,16 +47,18 @@ class Transaction:
         ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
         ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
         """
-        unit, answer = self._unit, None
+        unit, asked = self._unit, None
         if durability is None and retaining is False and (ask := straight.ending(unit)) is not None:
             try:
                 answer = self._manager._driver.straight(*ask)
             except OutcomeUnknown:
                 unit.finished = operations.IN_DOUBT
                 raise
-            if answer is not None and straight.committed(unit, answer):
-                return
-        operation = operations.commit(unit, retaining, answer)
+            if answer is not None:
+                if straight.committed(unit, answer):
+                    return
+                asked = straight.asked(ask, answer)
+        operation = operations.commit(unit, retaining, asked)
         if durability is not None:
             operation = durably(operation, durability)
         self._manager._run(operation)

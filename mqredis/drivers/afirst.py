@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.alinks import AsyncBackend
@@ -15,9 +15,6 @@ from mqredis.drivers.session import Run
 from mqredis.drivers.wire import REDIS_ERRORS, pack_way
 from mqredis.errors import MqError
 from mqredis.steps import Answer, Call, Way
-
-if TYPE_CHECKING:
-    from mqredis.drivers.together import Together
 
 
 class AsyncFirst(Known):
@@ -30,71 +27,68 @@ class AsyncFirst(Known):
         raise NotImplementedError
 
     async def straight(
-        self, way: Way[Any], differing: Sequence[bytes], turn: Together[Any, Any] | None = None
+        self, way: Way[Any], differing: Sequence[bytes], loop: asyncio.AbstractEventLoop | None = None
     ) -> Answer | None:
-        """Make a call that goes a way, where nothing has to be done before; None: it was not made. ``turn`` as of an
-        operation.
+        """Make a call that goes a way, where nothing has to be done before; None: it was not made. ``loop``: that runs,
+        for who knows it: to ask for it is a system call.
 
         No operation runs for it, so nobody holds its slot between two calls.
         """
         core, backend = self.core, self.backend
         session, form = core.session, core.forms.get(way.script)
-        loop = asyncio.get_running_loop() if turn is None else turn.loop
-        if session is None or form is None or loop is not self._loop or (link := backend.take()) is None:
+        if session is None or form is None or (loop or asyncio.get_running_loop()) is not self._loop:
             return None
-        if link.run_id != core.run_id:
-            await backend.release(link)
+        try:
+            slot = session.free.pop()  # as session.take, without its call
+        except IndexError:
             return None
-        if turn is not None:
-            turn.under_way = True
-        free = session.free  # without a call to take a slot and one to put it back
-        slot = free.pop() if free else session.take()
+        packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
+        if (link := backend.take()) is None or link.run_id != core.run_id:
+            session.give(slot)
+            if link is not None:
+                await backend.release(link)
+            return None
         spent: Spent | None = None
         floor, began = core.history, time.monotonic()
         try:
             try:
-                packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
-                try:
-                    reply = await (link.behind(packed) if way.script == "send" else link.exchange(packed))
-                except REDIS_ERRORS as error:
-                    spent = Spent(link, error, floor, began)
-                except BaseException:
-                    await backend.abandon(link)
-                    raise
-                else:
-                    if not backend.give(link):
-                        await backend.discard(link)
-                    found = core.accept(reply, floor)
-                    if found[0] not in ENDED:
-                        slot.last += 1
-            except MqError:
-                session.give(slot)
-                raise
+                reply = await (link.behind(packed) if way.script == "send" else link.exchange(packed))
+            except REDIS_ERRORS as error:
+                spent = Spent(link, error, floor, began)
             except BaseException:
-                run = Run(slot)
-                attempt = Attempt(core, way.call(differing), run, began, backend.address)
-                attempt.sent = True
-                attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
-                run.slot.session.give(run.slot)
+                await backend.abandon(link)
                 raise
-            if spent is None and found[0] not in ENDED:
-                free.append(slot)
-                return found
+            else:
+                if not backend.give(link):
+                    await backend.discard(link)
+                found = core.accept(reply, floor)
+                if found[0] not in ENDED:
+                    slot.last += 1
+        except MqError:
+            session.give(slot)
+            raise
+        except BaseException:
             run = Run(slot)
-            try:
-                return await self._tries(way.call(differing), run, spent=spent)
-            finally:
-                run.slot.session.give(run.slot)
+            attempt = Attempt(core, way.call(differing), run, began, backend.address)
+            attempt.sent = True
+            attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
+            run.slot.session.give(run.slot)
+            raise
+        if spent is None and found[0] not in ENDED:
+            session.free.append(slot)
+            return found
+        run = Run(slot)
+        try:
+            return await self._tries(way.call(differing), run, spent=spent)
         finally:
-            if turn is not None:
-                turn.ended()
+            run.slot.session.give(run.slot)
 
     async def _call(self, call: Call[Any], run: Run) -> Answer:
         """The same of a call of an operation."""
         core, backend, slot = self.core, self.backend, run.slot
         if slot.session is not core.session:
             return await self._tries(call, run)
-        floor, began = core.history, time.monotonic()
+        floor, began = core.history if not run.listening else core.floor(run), time.monotonic()
         packed = request(core, call, slot)
         if (link := backend.take()) is None:
             return await self._tries(call, run)

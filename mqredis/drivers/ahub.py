@@ -58,7 +58,8 @@ class AsyncHub:
 
     async def listen(self, run: Run) -> Ringer:
         """Subscribe to the bell of the run's slot, unless that has happened."""
-        run.listening = True
+        if not run.listening:
+            run.listening, run.floor = True, self._driver.core.history
         self.board.listeners.add(run)
         run.mark = self.board.journal.position
         mode = await self._mode()

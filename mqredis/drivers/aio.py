@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
@@ -25,9 +25,6 @@ from mqredis.keys import ManagerKeys
 from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
 from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
-
-if TYPE_CHECKING:
-    from mqredis.drivers.together import Together
 
 R = TypeVar("R")
 
@@ -113,17 +110,12 @@ class AsyncDriver(AsyncFirst):
         operation: Operation[R],
         deadline: float | None = None,
         keep: Callable[[Run], object] | None = None,
-        turn: Together[Any, Any] | None = None,
     ) -> R:
         """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
-        the run at its end, and with it its slot to be given back. ``turn``: what is under way meanwhile; the driver
-        notes that, since a coroutine of the caller's that did so would be one more for each message."""
-        # The turn was asked: asking the running loop is a system call each time.
-        loop = asyncio.get_running_loop() if turn is None else turn.loop
+        the run at its end, and with it its slot to be given back."""
+        loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._adopt(loop)
-        if turn is not None:
-            turn.under_way = True
         try:
             while (session := self.core.session) is None:
                 await self.open(deadline)
@@ -163,8 +155,6 @@ class AsyncDriver(AsyncFirst):
                     self._hub.board.listeners.discard(run)
         finally:
             operation.close()
-            if turn is not None:
-                turn.ended()
 
     async def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""

@@ -134,7 +134,7 @@ class Attempt:
         if run is None or run_id != core.run_id or run.slot.session is not core.session:
             return False
         self.deadline = now + core.patience
-        self.floor = core.history
+        self.floor = core.floor(run)
         return True
 
     def _count_renewal(self) -> None:
@@ -157,7 +157,7 @@ class Attempt:
         core, call, run = self.core, self.call, self.run
         if not self.maybe:
             # A repeated call may get its first answer, with the history number of then.
-            self.floor = core.history
+            self.floor = core.floor(run)
         if run is None:
             if call.script == "session_open":
                 call.args = core.open_args(self.server)

@@ -32,17 +32,21 @@ class First(Known):
         """
         core, backend = self.core, self.backend
         session, form = core.session, core.forms.get(way.script)
-        if session is None or form is None or (link := backend.take()) is None:
+        if session is None or form is None:
             return None
-        if link.run_id != core.run_id:
-            backend.release(link)
+        try:
+            slot = session.free.pop()  # as session.take, without its call
+        except IndexError:
             return None
-        free = session.free  # without a call to take a slot and one to put it back
-        slot = free.pop() if free else session.take()
+        packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
+        if (link := backend.take()) is None or link.run_id != core.run_id:
+            session.give(slot)
+            if link is not None:
+                backend.release(link)
+            return None
         spent: Spent | None = None
         floor = core.history
         try:
-            packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
             try:
                 rings = link.rested and way.script == "send"
                 reply = link.behind(packed) if rings else link.exchange(packed)
@@ -64,7 +68,7 @@ class First(Known):
             run.slot.session.give(run.slot)
             raise
         if spent is None and found[0] not in ENDED:
-            free.append(slot)
+            session.free.append(slot)
             return found
         return self._again(way.call(differing), Run(slot), spent)
 
@@ -83,7 +87,7 @@ class First(Known):
         if run.listening:
             run.keys = call.keys
         spent: Spent | None = None
-        floor = core.history
+        floor = core.history if not run.listening else core.floor(run)
         packed = request(core, call, slot)
         if (link := backend.take()) is None:
             return self._tries(call, run)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.session import Run
@@ -12,9 +13,6 @@ from mqredis.models import Durability
 from mqredis.operations.durable import durably
 from mqredis.settings import Settings
 from mqredis.steps import Operation, Way
-
-if TYPE_CHECKING:
-    from mqredis.drivers.together import Together
 
 R = TypeVar("R")
 
@@ -38,13 +36,12 @@ class AsyncDurableDriver(AsyncDriver):
         operation: Operation[R],
         deadline: float | None = None,
         keep: Callable[[Run], object] | None = None,
-        turn: Together[Any, Any] | None = None,
     ) -> R:
         """Run an operation to its end in this task. Raises DurabilityNotReached too."""
-        return await super().run(durably(operation, self.settings.durability), deadline, keep, turn)
+        return await super().run(durably(operation, self.settings.durability), deadline, keep)
 
     async def straight(
-        self, _way: Way[Any], _differing: Sequence[bytes], _turn: Together[Any, Any] | None = None
+        self, _way: Way[Any], _differing: Sequence[bytes], _loop: AbstractEventLoop | None = None
     ) -> None:
         """Every lasting change is an operation's."""
 

@@ -123,6 +123,9 @@ class Run:
     unknown = ""
     #: The bell of its slot, unless nobody can ring for it.
     bell: Any = None
+    #: The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
+    #: look is answered with the history of that time, which is less than what others of this process know.
+    floor = 0
     #: Position in the journal of cancellations when the present look began.
     mark = 0
 
@@ -312,6 +315,10 @@ class Core:
                 self.unknown.remove(token)
 
     # ---- replies ---------------------------------------------------------------------------------
+
+    def floor(self, run: Run | None) -> int:
+        """The least history that the answer to a call may have, which this run makes now."""
+        return self.history if run is None or not run.listening else min(self.history, run.floor)
 
     def accept(self, reply: Any, floor: int) -> tuple[int, Payload]:
         """Check a reply against what was known when its call was sent; status and payload."""

@@ -211,17 +211,18 @@ class Gathering:
         self.settlements = Together(driver, partial(settle.settle_each, handle), settle.apart)
 
     async def _alone(self, prepared: send.Prepared) -> Sent:
-        handle, sends = self._handle, self.sends
-        if (ask := straight.putting(handle, prepared, None)) is not None:
-            answer = await self._driver.straight(*ask, sends)
-            if answer is not None:
-                sent = straight.put(handle, prepared, answer, None)
-                return (
-                    await self._driver.run(send.put_one(handle, prepared, None, answer))
-                    if sent is None
-                    else sent
-                )
-        return await self._driver.run(send.put_one(handle, prepared), turn=sends)
+        handle, driver, turn, asked = self._handle, self._driver, self.sends, None
+        turn.under_way = True
+        try:
+            if (ask := straight.putting(handle, prepared, None)) is not None:
+                answer = await driver.straight(*ask, self.loop)
+                if answer is not None:
+                    if (sent := straight.put(handle, prepared, answer, None)) is not None:
+                        return sent
+                    asked = straight.asked(ask, answer)
+            return await driver.run(send.put_one(handle, prepared, None, asked))
+        finally:
+            turn.ended()
 
     def send(self, prepared: send.Prepared) -> Coroutine[Any, Any, Sent]:
         """Send a message, with those of others if they are waiting for a call."""
@@ -233,15 +234,19 @@ class Gathering:
         return self._driver.run(send.put_one(self._handle, prepared))
 
     async def _settle_alone(self, settlement: Settlement) -> float:
-        handle, turn = self._handle, self.settlements
+        handle, driver, turn, asked = self._handle, self._driver, self.settlements, None
         action, fence, key = settlement
-        if action == "c" and (ask := straight.settling(handle, fence, key)) is not None:
-            answer = await self._driver.straight(*ask, turn)
-            if answer is not None:
-                if straight.settled(handle, answer, fence, key):
-                    return time.monotonic()
-                return await self._driver.run(settle.settle_one(handle, settlement, None, answer))
-        return await self._driver.run(settle.settle_one(handle, settlement), turn=turn)
+        turn.under_way = True
+        try:
+            if action == "c" and (ask := straight.settling(handle, fence, key)) is not None:
+                answer = await driver.straight(*ask, self.loop)
+                if answer is not None:
+                    if straight.settled(handle, answer, fence, key):
+                        return time.monotonic()
+                    asked = straight.asked(ask, answer)
+            return await driver.run(settle.settle_one(handle, settlement, None, asked))
+        finally:
+            turn.ended()
 
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, float]:
         """Settle a lock in the same way: when that was, on the monotonic clock."""

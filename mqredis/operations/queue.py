@@ -196,6 +196,7 @@ def close_handle(handle: Handle) -> Operation[None]:
     if handle.closed:
         return
     handle.closed = True
+    handle.ways.clear()  # the journal of cancellations keeps the handle for a while
     if handle.elements:
         for element in handle.elements:
             yield from close_handle(element)

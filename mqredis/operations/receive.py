@@ -17,7 +17,7 @@ from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
 from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Look, first, until_found
-from mqredis.steps import NOW, Answer, Call, Operation, understand
+from mqredis.steps import NOW, Asked, Call, Operation, understand
 
 #: When it lapses, and when that was said, on the server's clock in ms.
 Lease = tuple[bytes | int, int]
@@ -126,18 +126,22 @@ def receive(
     tag: str | None = None,
     match: Match | None = None,
     selector: Selection = None,
-    answer: Answer | None = None,
+    asked: Asked | None = None,
 ) -> Operation[list[Message]]:
-    """Take up to ``count`` messages, waiting for the first. ``answer``: of the first look, for who has made it."""
-    handle.need("receive")
+    """Take up to ``count`` messages, waiting for the first. ``asked``: the first look, for who has made it."""
+    if asked is None:
+        handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     wanted = text_of(handle, match, selector, timeout)
 
     mode, found = "tx" if unit else "take", None
-    if first(handle, timeout, tag):
-        owner, grant = owner_of(handle, unit) if unit else ("", "")
-        call = read.receive(handle.address, mode, count, owner, grant, "", None, wanted)
-        status, payload = (yield call) if answer is None else answer
+    if asked is not None or first(handle, timeout, tag):
+        if asked is None:
+            owner, grant = owner_of(handle, unit) if unit else ("", "")
+            call = read.receive(handle.address, mode, count, owner, grant, "", None, wanted)
+            status, payload = yield call
+        else:
+            call, (status, payload) = asked
         if status == OK:
             found = understand(call, status, payload)
         else:
@@ -161,13 +165,14 @@ def lock(
     settling: Settling | None = None,
     match: Match | None = None,
     selector: Selection = None,
-    answer: Answer | None = None,
+    asked: Asked | None = None,
 ) -> Operation[Locks]:
     """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look.
 
-    ``answer``: of the first look, for who has made it.
+    ``asked``: the first look, for who has made it.
     """
-    handle.need("receive")
+    if asked is None:
+        handle.need("receive")
     count = checks.count(count, "max", read.BATCH)
     lease_ms = handle.context.lease if lease is None else str(lease_of(handle.context, lease))
     wanted = text_of(handle, match, selector, timeout)
@@ -178,10 +183,13 @@ def lock(
         yield from earlier.settle(handle)
 
     found = None
-    if first(handle, timeout, tag):
-        runs = earlier.runs() if pending else ()
-        call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
-        status, payload = (yield call) if answer is None else answer
+    if asked is not None or first(handle, timeout, tag):
+        if asked is None:
+            runs = earlier.runs() if pending else ()
+            call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
+            status, payload = yield call
+        else:
+            call, (status, payload) = asked
         if status == OK:
             found = understand(call, status, payload)
         else:

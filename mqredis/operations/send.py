@@ -17,7 +17,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Answer, Call, Operation, understand
+from mqredis.steps import Asked, Call, Operation, understand
 from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
@@ -168,15 +168,18 @@ def prepare(
 
 
 def put_one(
-    handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None, answer: Answer | None = None
+    handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None, asked: Asked | None = None
 ) -> Operation[Sent]:
-    """Send one message that was prepared. ``answer``: of the first call, for who has made it."""
+    """Send one message that was prepared. ``asked``: the call that does, for who has made it."""
     message, encoded = prepared
-    owner, grant = owner_of(handle, unit) if unit else ("", "")
-    line, large = encoded
-    texts = (line[1:],) if large is None else (line[1:], large)
-    call = commands.send_texts(handle.address, _OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
-    status, payload = (yield call) if answer is None else answer
+    if asked is None:
+        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        line, large = encoded
+        texts = (line[1:],) if large is None else (line[1:], large)
+        call = commands.send_texts(handle.address, _OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
+        status, payload = yield call
+    else:
+        call, (status, payload) = asked
     if status == OK:  # a generator less, where the script asks for nothing
         accepted = understand(call, status, payload)
     else:

@@ -16,7 +16,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, lease_of
 from mqredis.operations.reach import reach
 from mqredis.status import Status
-from mqredis.steps import NOW, Answer, Call, Operation, Payload
+from mqredis.steps import NOW, Asked, Call, Operation, Payload
 
 
 @dataclass(slots=True)
@@ -148,13 +148,16 @@ def settle(
     handle: Handle,
     settlements: Sequence[Settlement],
     lease: float | None = None,
-    answer: Answer | None = None,
+    asked: Asked | None = None,
 ) -> Operation[read.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12). ``answer``: for who has made the call."""
-    if handle.parts:
-        settlements = whole(handle, settlements)
-    call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
-    settled = yield from reach(handle.address, call, answer)
+    """Commit, abort, reject or renew locks (3.1.7.1.12). ``asked``: the call that does, for who has made it."""
+    if asked is None:
+        if handle.parts:
+            settlements = whole(handle, settlements)
+        call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
+        settled = yield from reach(handle.address, call)
+    else:
+        settled = yield from reach(handle.address, *asked)
     for action, fence, key in settlements:
         if action != "x":
             forget(handle, action, fence, key)
@@ -184,11 +187,12 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
 
 
 def settle_one(
-    handle: Handle, settlement: Settlement, lease: float | None = None, answer: Answer | None = None
+    handle: Handle, settlement: Settlement, lease: float | None = None, asked: Asked | None = None
 ) -> Operation[float]:
     """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
-    still_open(handle)
-    settled = yield from settle(handle, (settlement,), lease, answer)
+    if asked is None:
+        still_open(handle)
+    settled = yield from settle(handle, (settlement,), lease, asked)
     if settled.lost:
         raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
     now: float = yield NOW

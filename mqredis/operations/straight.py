@@ -21,7 +21,7 @@ from mqredis.operations.send import Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.transaction import ended
 from mqredis.operations.wait import first
-from mqredis.steps import Answer, Call, Way
+from mqredis.steps import Answer, Asked, Call, Way
 
 #: A way, and the arguments that this call has there.
 Ask = tuple[Way[Any], tuple[bytes, ...]]
@@ -63,10 +63,6 @@ WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
 }
 
 
-#: What may hold the locks that a read is to settle.
-_SEVERAL = (list, tuple)
-
-
 def _way(handle: Handle, name: str) -> Way[Any]:
     way = handle.ways.get(name)
     if way is None or way.keys is not handle.address.call:
@@ -83,15 +79,23 @@ def _reads(handle: Handle, timeout: Any) -> bool:
     return (type(timeout) is int and timeout == 0) or first(handle, timeout, None)
 
 
+def asked(ask: Ask, answer: Answer) -> Asked:
+    """For the operation that goes on with this answer."""
+    way, differing = ask
+    return way.call(differing), answer
+
+
 def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) -> Ask | None:
     """Lock the first message, and commit the lock in ``settle``, if there is one."""
-    if type(count) is not int or type(settle) not in _SEVERAL or not _reads(handle, timeout):
+    if type(count) is not int or type(settle) is not tuple:
         return None
     if not settle:
-        return _way(handle, "lock"), ()
+        return (_way(handle, "lock"), ()) if _reads(handle, timeout) else None
     lock = settle[0]
     grant = getattr(lock, "_grant", None)
     if len(settle) > 1 or grant is None or grant.handle is not handle or grant.unit is not None:
+        return None
+    if not _reads(handle, timeout):
         return None
     return _way(handle, "next"), (grant.fence.encode(), lock._key.encode())
 

@@ -16,7 +16,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
 from mqredis.operations.reach import provide
-from mqredis.steps import NOW, Answer, Operation, perform, understand
+from mqredis.steps import NOW, Asked, Operation, perform, understand
 
 #: What a transaction is after its end; a preparation does not end it.
 IN_DOUBT = "in doubt"
@@ -40,27 +40,28 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
 
 
-def commit(unit: UnitOfWork, retaining: object, answer: Answer | None = None) -> Operation[None]:
+def commit(unit: UnitOfWork, retaining: object, asked: Asked | None = None) -> Operation[None]:
     """Commit; that the transaction goes on afterwards is not supported."""
     if not isinstance(retaining, bool):
         raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
     if retaining:
         raise NotSupported("a commit ends the transaction: begin another one for what follows")
-    return end(unit, "commit", answer)
+    return end(unit, "commit", asked)
 
 
-def end(unit: UnitOfWork, outcome: str, answer: Answer | None = None) -> Operation[None]:
-    """Commit, abort or prepare. ``answer``: of the first call, for who has made it."""
-    grant = unit.grant()
+def end(unit: UnitOfWork, outcome: str, asked: Asked | None = None) -> Operation[None]:
+    """Commit, abort or prepare. ``asked``: the call that does, for who has made it."""
+    grant = unit.grant() if asked is None else unit.fence
     if not unit.fence:
         # Nothing was done in it, so the broker has never heard of it.
         unit.finished = _FINISHED[outcome]
         return
     try:
-        call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths)
-        missing = understand(
-            call, *((yield call) if answer is None else answer)
-        )  # as perform: a generator less
+        if asked is None:
+            call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths)
+            missing = understand(call, *(yield call))  # as perform does: a generator less
+        else:
+            missing = understand(asked[0], *asked[1])
         while missing:
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))

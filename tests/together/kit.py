@@ -44,8 +44,8 @@ class Gate:
         await self.wait()
         return await self._call(call, *args)
 
-    async def straight(self, way: Any, differing: Any, turn: Any = None) -> Any:
-        """The same of a call without an operation; what the driver notes when one begins and ends is noted here."""
+    async def straight(self, way: Any, differing: Any, loop: Any = None) -> Any:
+        """The same of a call without an operation."""
         link = self._driver.backend.take()
         if link is None or not self._driver.backend.give(link) or way.script not in self._driver.core.forms:
             return None  # a fake has no line of its own, and the first of its kind goes the usual way
@@ -53,15 +53,8 @@ class Gate:
             self.sizes.append(1)
         if way.script == "settle":
             self.settled.append(1)
-        if turn is not None:
-            turn.under_way = True
-        try:
-            await self.wait()
-        except BaseException:
-            if turn is not None:
-                turn.ended()
-            raise
-        return await self._straight(way, differing, turn)
+        await self.wait()
+        return await self._straight(way, differing, loop)
 
     async def wait(self) -> None:
         self.waiting += 1

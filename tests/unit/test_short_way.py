@@ -120,6 +120,8 @@ class Broker:
         self.waits = waits  # asyncio
         self.log: list[Any] = []
         self.went = False
+        #: What happens between the first question and its answer.
+        self.meanwhile: Callable[[], object] = lambda: None
         self.now = 0.0
         self._driver = self
 
@@ -132,6 +134,8 @@ class Broker:
         answer = self.left.pop() if self.left else nothing
         if isinstance(answer, MqError):
             raise answer
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         return answer
 
     def straight(self, way: Way[Any], differing: Any, _turn: object = None) -> Any:
@@ -193,7 +197,8 @@ class World:
         kind: Any = AsyncLockedMessage if face == "asyncio" else LockedMessage
         self.queue = module.Queue(self.broker, self.handle)
         self.transaction = module.Transaction(self.broker, self.unit)
-        self.locks = []
+        self.locks: list[Any] = []
+        self.held: list[Any] = []
         for n in (0, 1):
             key = f"{int(EARLIER, 16) + n:016x}"
             lock = kind()
@@ -436,6 +441,73 @@ def test_who_may_not(work: Work, access: Access, face: str) -> None:
         return work(world)
 
     both(opened, found(IDS[0]), face)
+
+
+def waited(world: World) -> None:
+    world.handle.waited = True
+
+
+def settles_more(world: World) -> None:
+    world.held.append(world.locks[1])
+
+
+@FACES
+@pytest.mark.parametrize("change", [waited, closed, joined, finished, settles_more])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "one",
+        "large",
+        "two",
+        "the settled one is lost",
+        "nothing",
+        "nothing, and one is lost",
+        "goes on",
+        "too short",
+    ],
+)
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda world: world.queue.lock_many(1, 2.5, settle=world.held),
+        lambda world: world.queue.lock(2.5),
+        lambda world: world.queue.receive(2.5),
+        lambda world: world.queue.receive(2.5, transaction=world.transaction),
+    ],
+    ids=["settle", "lock", "receive", "receive in"],
+)
+def test_what_happens_while_a_read_is_made(
+    work: Work, answer: str, change: Callable[[World], None], face: str
+) -> None:
+    def meanwhile(world: World) -> Any:
+        world.held = world.locks[:1]
+        world.broker.meanwhile = lambda: change(world)
+        return work(world)
+
+    assert both(meanwhile, READS[answer], face).broker.went
+
+
+@FACES
+@pytest.mark.parametrize("change", [closed, joined, finished])
+@pytest.mark.parametrize(
+    "work, answers",
+    [
+        (lambda world: world.queue.send(b"body"), SENDS),
+        (lambda world: world.queue.send(b"body", transaction=world.transaction), SENDS),
+        (lambda world: world.locks[0].commit(), COMMITS),
+        (lambda world: world.transaction.commit(), ENDS),
+    ],
+    ids=["send", "send in", "commit", "end"],
+)
+def test_what_happens_while_a_change_is_made(
+    work: Work, answers: dict[str, Answer], change: Callable[[World], None], face: str
+) -> None:
+    def meanwhile(world: World) -> Any:
+        world.broker.meanwhile = lambda: change(world)
+        return work(world)
+
+    for answer in answers.values():
+        assert both(meanwhile, answer, face).broker.went
 
 
 ONE: list[Any] = found(IDS[0])[1]
