@@ -22,6 +22,8 @@ from mqredis.drivers.direct import REST
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
+from tests.support.faults import DropPush
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 SETTINGS = mqredis.Settings(allow_volatile=True)
@@ -313,3 +315,50 @@ def rest() -> None:
     """Let the connections rest for long enough."""
     end = monotonic() + 2 * REST
     until(lambda: monotonic() > end)
+
+
+async def test_asyncio_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) -> None:
+    name = uuid.uuid4().hex
+    with (
+        Proxy(redis_server.socket_path) as proxy,
+        mqredis.connect(redis_server.url, manager=name, settings=SETTINGS) as sender,
+    ):
+        rule = proxy.add(DropPush(), where=lambda pushed: pushed.args[-1].startswith(b"lock "), times=None)
+        sender.create_queue("q")
+        sender.create_queue("other")
+        async with mqredis.asyncio.connect(proxy.url(), manager=name, settings=SETTINGS) as reader:
+            queue, other = await reader.open("q"), await reader.open("other")
+            task = asyncio.ensure_future(queue.lock(1.5))
+            while not sender.statistics("q").waiters:
+                await other.send(b"x")
+            sender.open("q").send(b"y")
+            assert await asyncio.to_thread(rule.wait, 30)
+            for _ in range(
+                3
+            ):  # others of this process know a later history than the reply that is kept for the reader
+                await other.send(b"x")
+            assert (await task).body == b"y"
+
+
+def test_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) -> None:
+    name = uuid.uuid4().hex
+    with (
+        Proxy(redis_server.socket_path) as proxy,
+        mqredis.connect(redis_server.url, manager=name, settings=SETTINGS) as sender,
+        mqredis.connect(proxy.url(), manager=name, settings=SETTINGS) as reader,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        rule = proxy.add(DropPush(), where=lambda pushed: pushed.args[-1].startswith(b"lock "), times=None)
+        sender.create_queue("q")
+        sender.create_queue("other")
+        queue, other = reader.open("q"), reader.open("other")
+        future = pool.submit(queue.lock, 1.5)
+        while not sender.statistics("q").waiters:
+            other.send(b"x")
+        sender.open("q").send(b"y")
+        assert rule.wait(30)
+        for _ in range(
+            3
+        ):  # others of this process know a later history than the reply that is kept for the reader
+            other.send(b"x")
+        assert future.result(30).body == b"y"
