@@ -285,7 +285,7 @@ class Queue:
                     return LockedMessage._one(self, locks)
                 asked = straight.asked(ask, answer)
         locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
-        return LockedMessage._each(self, locks)[0]
+        return self._locked(locks)[0]
 
     async def lock_many(
         self,
@@ -319,7 +319,7 @@ class Queue:
             )
         finally:
             settled(earlier, settle)
-        return LockedMessage._each(self, locks)
+        return self._locked(locks)
 
     async def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None

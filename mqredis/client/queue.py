@@ -270,7 +270,7 @@ class Queue:
                     return LockedMessage._one(self, locks)
                 asked = straight.asked(ask, answer)
         locks = self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
-        return LockedMessage._each(self, locks)[0]
+        return self._locked(locks)[0]
 
     def lock_many(
         self,
@@ -304,7 +304,7 @@ class Queue:
             )
         finally:
             settled(earlier, settle)
-        return LockedMessage._each(self, locks)
+        return self._locked(locks)
 
     def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.alinks import AsyncBackend
-from mqredis.drivers.attempt import ENDED, Attempt, Spent, request
+from mqredis.drivers.attempt import ENDED, Attempt, Spent, interrupted, request
 from mqredis.drivers.known import Known
 from mqredis.drivers.session import Run
 from mqredis.drivers.wire import REDIS_ERRORS, pack_way
@@ -69,10 +69,8 @@ class AsyncFirst(Known):
             raise
         except BaseException:
             run = Run(slot)
-            attempt = Attempt(core, way.call(differing), run, began, backend.address)
-            attempt.sent = True
-            attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
-            run.slot.session.give(run.slot)
+            interrupted(core, way.call(differing), run, began, backend.address)
+            run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
             raise
         if spent is None and found[0] not in ENDED:
             session.free.append(slot)
@@ -117,9 +115,7 @@ class AsyncFirst(Known):
         except MqError:
             raise
         except BaseException:
-            attempt = Attempt(core, call, run, began, backend.address)
-            attempt.sent = True
-            attempt.abandon()
+            interrupted(core, call, run, began, backend.address)
             raise
         # Nothing ran where the session or the slot has ended: that is told again there, and mended.
         return await self._tries(call, run, spent=spent)

@@ -29,7 +29,7 @@ from mqredis.drivers.direct import AsyncEar, async_ear
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Payload, Wait, Woken
+from mqredis.steps import Answer, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -88,7 +88,7 @@ class AsyncHub:
         self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    async def wait(self, run: Run, step: Wait) -> Woken | tuple[int, Payload]:
+    async def wait(self, run: Run, step: Wait) -> Woken | Answer:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag

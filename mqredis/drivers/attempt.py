@@ -19,7 +19,7 @@ from mqredis.errors import (
     MqError,
     OutcomeUnknown,
 )
-from mqredis.steps import Call, Payload
+from mqredis.steps import Answer, Call, Payload
 
 #: How often one call may get a new session or slot before we give up.
 MAX_RENEWALS = 3
@@ -102,7 +102,7 @@ class Attempt:
     detour: tuple[str, int] | None = None
     #: run_id of the server that took the call; only for opening a session.
     server = ""
-    result: tuple[int, Payload] = (0, [])
+    result: Answer = (0, [])
 
     def __init__(
         self, core: Core, call: Call[Any], run: Run | None, now: float, where: str, ack: Ack | None = None
@@ -298,6 +298,13 @@ class Attempt:
         if self.call.changes and (self.sent or self.maybe):
             self.quarantine()
             self.sent = self.maybe = False
+
+
+def interrupted(core: Core, call: Call[Any], run: Run, began: float, where: str) -> None:
+    """The caller was cancelled or interrupted in the middle of the first try of a call."""
+    attempt = Attempt(core, call, run, began, where)
+    attempt.sent = True
+    attempt.abandon()
 
 
 def arrival(core: Core, where: str, now: float, deadline: float) -> Attempt:

@@ -11,7 +11,7 @@ from mqredis.drivers.session import Run
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
 from mqredis.operations.levels import way
-from mqredis.steps import Durable, Payload
+from mqredis.steps import Answer, Durable
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
 
 
-def carry(driver: Driver, step: Durable, run: Run) -> tuple[int, Payload]:
+def carry(driver: Driver, step: Durable, run: Run) -> Answer:
     """A call whose change has to get further than the primary's memory."""
     if step.level == Durability.MEMORY:
         return driver._call(step.call, run)
@@ -59,7 +59,7 @@ def follow(link: Link, attempt: Attempt, ack: Ack, reply: Any) -> None:
 # ---- the same for tasks --------------------------------------------------------------------------
 
 
-async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> tuple[int, Payload]:
+async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> Answer:
     """The twin."""
     if step.level == Durability.MEMORY:
         return await driver._call(step.call, run)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mqredis.drivers.acks import Ack
-from mqredis.drivers.attempt import ENDED, Attempt, Spent, request
+from mqredis.drivers.attempt import ENDED, Attempt, Spent, interrupted, request
 from mqredis.drivers.early import Early, begun
 from mqredis.drivers.known import Known
 from mqredis.drivers.links import Backend
@@ -62,10 +62,8 @@ class First(Known):
             raise
         except BaseException:
             run = Run(slot)
-            attempt = Attempt(core, way.call(differing), run, link.used, backend.address)
-            attempt.sent = True
-            attempt.abandon()  # its slot stays away, and the one that an operation would go on with comes back
-            run.slot.session.give(run.slot)
+            interrupted(core, way.call(differing), run, link.used, backend.address)
+            run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
             raise
         if spent is None and found[0] not in ENDED:
             session.free.append(slot)
@@ -110,9 +108,7 @@ class First(Known):
         except MqError:
             raise
         except BaseException:
-            attempt = Attempt(core, call, run, link.used, backend.address)
-            attempt.sent = True
-            attempt.abandon()
+            interrupted(core, call, run, link.used, backend.address)
             raise
         # Nothing ran where the session or the slot has ended: that is told again there, and mended.
         return self._tries(call, run, early=spent)

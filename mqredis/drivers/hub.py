@@ -29,7 +29,7 @@ from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Payload, Wait, Woken
+from mqredis.steps import Answer, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
@@ -95,7 +95,7 @@ class Hub:
             self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    def wait(self, run: Run, step: Wait) -> Woken | tuple[int, Payload]:
+    def wait(self, run: Run, step: Wait) -> Woken | Answer:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag
@@ -103,7 +103,7 @@ class Hub:
             flag = run.flag = self._shift.alarm()
         nap, silent = board.nap(step, run.polling)
         early: Early | None = None
-        answer: tuple[int, Payload] | None = None
+        answer: Answer | None = None
         if step.look is not None and not run.polling:
             early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
 

@@ -28,7 +28,7 @@ from mqredis.models import Durability
 from mqredis.operations.context import Standing
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Arg, Payload
+from mqredis.steps import Answer, Arg, Payload
 
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
@@ -320,7 +320,7 @@ class Core:
         """The least history that the answer to a call may have, which this run makes now."""
         return self.history if run is None or not run.listening else min(self.history, run.floor)
 
-    def accept(self, reply: Any, floor: int) -> tuple[int, Payload]:
+    def accept(self, reply: Any, floor: int) -> Answer:
         """Check a reply against what was known when its call was sent; status and payload."""
         try:
             # By place: to unpack them costs half as much again.

@@ -25,7 +25,7 @@ from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
-from mqredis.steps import Call, Command, Durable, Listen, Now, Operation, Payload, Refused, Wait
+from mqredis.steps import Answer, Call, Command, Durable, Listen, Now, Operation, Refused, Wait
 
 R = TypeVar("R")
 
@@ -200,9 +200,7 @@ class Driver(First):
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    def _carry(
-        self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True
-    ) -> tuple[int, Payload]:
+    def _carry(self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True) -> Answer:
         """All tries of a call, the first of which may have been sent before. ``patient``: unless the script has only to
         be loaded, one try is enough."""
         backend = self.backend

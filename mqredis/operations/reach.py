@@ -15,7 +15,7 @@ from mqredis.commands.common import Address, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
-from mqredis.steps import Call, Operation, Payload, perform, understand
+from mqredis.steps import Answer, Call, Operation, perform, understand
 
 R = TypeVar("R")
 #: By itself: a look into an enumeration costs as much as a call.
@@ -30,7 +30,7 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Operation[None]:
         yield from perform(queues.ensure(manager, paths))
 
 
-def reach(address: Address, call: Call[R], answer: tuple[int, Payload] | None = None) -> Operation[R]:
+def reach(address: Address, call: Call[R], answer: Answer | None = None) -> Operation[R]:
     """Run a script on the queues of ``address``, with as many others as it asks for. ``answer``: the first one, for
     who has asked before."""
     for _ in ROUNDS:

@@ -104,9 +104,11 @@ def test_an_interrupted_thread_never_mixes_up_replies(
     assert int(driver.run(read(driver.core.keys))) <= calls, "an interrupted call was carried out twice"
 
 
-def test_a_signal_while_a_call_waits_for_its_reply(
-    redis_server: RedisServer, connect: Callable[..., Driver]
-) -> None:
+def struck(
+    redis_server: RedisServer, connect: Callable[..., Driver], times: int, work: Callable[[Driver], object]
+) -> Iterator[tuple[Driver, int]]:
+    """A signal interrupts this work so often, each time exactly while its call waits for the reply."""
+
     def interrupt(*_: object) -> None:
         raise Interrupt
 
@@ -116,7 +118,7 @@ def test_a_signal_while_a_call_waits_for_its_reply(
         with Proxy(redis_server.socket_path) as proxy:
             driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
             driver.run(add(driver.core.keys))
-            for n in range(20):
+            for n in range(times):
                 rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
 
                 def strike(rule: Any = rule) -> None:
@@ -126,11 +128,18 @@ def test_a_signal_while_a_call_waits_for_its_reply(
                 thread = threading.Thread(target=strike)
                 thread.start()
                 with pytest.raises(Interrupt):
-                    driver.run(add(driver.core.keys))
+                    work(driver)
                 thread.join()
                 rule.release()
-                assert echo(driver, f"w{n}") == f"w{n}"
-            assert int(driver.run(read(driver.core.keys))) == 21
+                yield driver, n
+            assert int(driver.run(read(driver.core.keys))) == times + 1
             driver.close()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_while_a_call_waits_for_its_reply(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    for driver, n in struck(redis_server, connect, 20, lambda driver: driver.run(add(driver.core.keys))):
+        assert echo(driver, f"w{n}") == f"w{n}"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from mqredis.errors import HistoryRolledBack, ManagerNotFound, OutcomeUnknown
 from mqredis.steps import Way
 from tests.drivers.kit import FAST, add, adding, read
 from tests.drivers.proxy import Proxy
-from tests.drivers.test_interrupts import Bomb, Interrupt, echo
+from tests.drivers.test_interrupts import Bomb, Interrupt, echo, struck
 from tests.support.faults import Hold
 from tests.support.proxy import Proxy as Between
 from tests.support.server import RedisServer
@@ -219,36 +217,12 @@ def test_an_interrupt_at_any_line_mixes_up_no_replies(
 def test_a_signal_while_it_waits_for_its_reply(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
-    def interrupt(*_: object) -> None:
-        raise Interrupt
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    main = threading.get_ident()
-    try:
-        with Between(redis_server.socket_path) as proxy:
-            driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
-            driver.run(add(driver.core.keys))
-            for n in range(10):
-                rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
-
-                def strike(rule: Any = rule) -> None:
-                    if rule.wait(60):
-                        signal.pthread_kill(main, signal.SIGUSR1)
-
-                thread = threading.Thread(target=strike)
-                thread.start()
-                with pytest.raises(Interrupt):
-                    go(driver)
-                thread.join()
-                rule.release()
-                assert driver.unknown[n:] == [f"{driver.session}.{n}:{1 if n else 2}"]
-                assert [slot.name for slot in free(driver)] == [f"{driver.session}.{n + 1}"], (
-                    "but for one all are away"
-                )
-                assert echo(driver, f"w{n}") == f"w{n}"
-            assert int(driver.run(read(driver.core.keys))) == 11
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    for driver, n in struck(redis_server, connect, 10, go):
+        assert driver.unknown[n:] == [f"{driver.session}.{n}:{1 if n else 2}"]
+        assert [slot.name for slot in free(driver)] == [f"{driver.session}.{n + 1}"], (
+            "but for one all are away"
+        )
+        assert echo(driver, f"w{n}") == f"w{n}"
 
 
 async def test_a_task_that_is_cancelled_while_it_waits(
