@@ -11,7 +11,7 @@
 --- require "lib/queue"
 --- require "lib/due"
 -- With what each call reads of meta (frame.read), so that it is no command more. A slot's own is no token here.
-local fields = { "brief", "counts", "", "" }
+local fields = { "brief", "counts", "" }
 for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))
 local reply = frame.open(false, meta, redis.call("TIME"))
@@ -24,8 +24,8 @@ for n = 1, (#KEYS - 2) / 8 do
   reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.a) > 0) and "1" or "0"
   reply[#reply + 1] = soon
 end
-for n = 5, #fields do
+for n = 4, #fields do
   -- Only who rings calls in the name of a slot that waits (lib/hand).
-  reply[#reply + 1] = meta[n] and string.match(meta[n], "^%d+") ~= ARGV[n * 2 - 6] and "1" or "0"
+  reply[#reply + 1] = meta[n] and string.match(meta[n], "^%d+") ~= ARGV[n * 2 - 4] and "1" or "0"
 end
 return frame.close(reply)

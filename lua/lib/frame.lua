@@ -18,7 +18,7 @@
 local frame = {
   changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  owner = "", enlist = nil, handed = nil, handover = nil, memo = { size = 0 },
+  enlist = nil, handed = nil, handover = nil, memo = { size = 0 },
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
@@ -35,13 +35,12 @@ end
 
 -- What each call reads of meta, and the time. `waits`: the call is a look of a waiting reader, for wake.handed.
 function frame.read(waits)
-  frame.owner = string.match(ARGV[1], "^(%d+)%.%d+$") or ""
   local meta
   if waits then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1], ARGV[1] .. "!")
-    frame.handed = meta[5]
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], ARGV[1] .. "!")
+    frame.handed = meta[4]
   else
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", frame.owner, ARGV[1])
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1])
   end
   return meta, redis.call("TIME")
 end
@@ -61,7 +60,7 @@ function frame.open(waits, meta, time)
   if known.limited then
     frame.throttled, frame.quota_messages, frame.quota_bytes = known.throttled, known.messages, known.bytes
   end
-  if ARGV[2] ~= "" then return frame.token(meta[3], meta[4]) end
+  if ARGV[2] ~= "" then return frame.token(meta[3]) end
 end
 
 -- A brief taken apart; or the reply that says what is wrong.
@@ -89,10 +88,17 @@ function frame.brief()
   redis.call("HSET", KEYS[1], "brief", frame.tell())
 end
 
--- Is the call of this token to run? Nothing if so, else the reply. What meta keeps: `known` of its session, `slot`.
-function frame.token(known, slot)
-  if not known then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
+-- The number of this call's session.
+function frame.owner()
+  return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
+end
+
+-- Is the call of this token to run? Nothing if so, else the reply. `slot`: what meta keeps of it. A session goes with all
+-- its slots, so only one that kept nothing yet has to ask for its session.
+function frame.token(slot)
   if not slot then
+    local known = redis.call("HGET", KEYS[1], frame.owner())
+    if not known then return { status.SESSION_EXPIRED, frame.incarnation, frame.history } end
     frame.enlist = frame.highest(known, ARGV[1])
     return
   end
@@ -187,6 +193,6 @@ function frame.close(reply, upto, ids)
   else
     redis.call("HSET", KEYS[1], ARGV[1], kept)
   end
-  if frame.enlist then redis.call("HSET", KEYS[1], frame.owner, frame.enlist) end
+  if frame.enlist then redis.call("HSET", KEYS[1], frame.owner(), frame.enlist) end
   return reply
 end

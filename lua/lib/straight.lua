@@ -25,8 +25,8 @@ end
 -- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
 -- not for this way. `flags`: those that the queue has.
 function straight.look(meta, time, p, flags)
-  local slot, sequence, match = meta[4], ARGV[2], string.match
-  if not slot or not meta[3] then return end
+  local slot, sequence, match = meta[3], ARGV[2], string.match
+  if not slot then return end
   local last = match(slot, "^%d+")
   if #sequence < #last or (#sequence == #last and sequence <= last) then return end
   local known = frame.memo[meta[1]] or frame.learn(meta[1])

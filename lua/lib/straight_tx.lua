@@ -14,7 +14,7 @@ function straight_tx.open(id, fence, now, history)
   local text, format = redis.call("HGET", KEYS[2], id), string.format
   if string.byte(fence) == 43 then
     if text then return end
-    return format("%d", now + fence), format("%d", history), "1", frame.owner
+    return format("%d", now + fence), format("%d", history), "1", frame.owner()
   end
   local deadline, granted, count, session = string.match(text or "", "^(%d+) (%d+) (%d%d?) (%S+)$")
   if granted ~= fence or deadline + 0 <= now then return end

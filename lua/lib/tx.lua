@@ -18,7 +18,7 @@ function tx.open(id, fence)
       stale = last + 0
     end
     return { id = id, stale = stale, deadline = string.format("%d", frame.now + fence), count = 0,
-      fence = string.format("%d", frame.history + 1), session = frame.owner }
+      fence = string.format("%d", frame.history + 1), session = frame.owner() }
   end
   if not text then return nil, status.TRANSACTION_SEQUENCE end
   local deadline, granted, count, session = string.match(text, "^(%d+) (%d+) (%d+) (%S+)$")
