@@ -2,8 +2,8 @@
 
 ``EVALSHA`` makes all closures and tables of a bundle anew in each call. A library makes them once, so two things are
 added to the same text: KEYS and ARGV are locals that each call sets, and the state that modules keep in their tables
-is set back before each call, but for what they remember of texts. The name holds the hash of the text, so that versions
-live side by side.
+is set back before the next call, but for what they remember of texts. The name holds the hash of the text, so that
+versions live side by side.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
         "end",
         "local function run(keys, args)",
         "KEYS, ARGV, call = keys, args, redis.call",
-        *_state(lines),
+        *_opened(_state(lines), lines[own:]),
         "return main()",
         "end",
     ]
@@ -50,6 +50,14 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
     title = f"mqredis_{hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]}_{name}"
     end = f"redis.register_function{{function_name='{title}', callback=run, flags={{{flags}}}}}"
     return title, f"#!lua name={title}\n{text}\n{end}\n"
+
+
+def _opened(state: list[str], entry: list[str]) -> list[str]:
+    """Set back only after a call that came so far as to open its frame: what goes a short way before that leaves
+    nothing behind (lua/lib/frame)."""
+    if not state or not any("frame.open(" in line.partition("--")[0] for line in entry):
+        return state
+    return ["if frame.opened then", *state, "end"]
 
 
 def _lazily(lines: list[str]) -> int:

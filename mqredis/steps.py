@@ -54,17 +54,20 @@ class Way(Generic[T]):
     Made from one of them, whatever it has there. A driver keeps it packed (docs/decisions/0041).
     """
 
-    __slots__ = ("after", "before", "form", "head", "keys", "parse", "script", "words")
+    __slots__ = ("count", "form", "keys", "packed", "parse", "rings", "script", "words")
 
     def __init__(self, call: Call[T], at: int, count: int) -> None:
         self.script = call.script
         self.keys = call.keys
         self.parse = call.parse
+        self.count = count
         #: What comes before the arguments that differ, and what comes behind them.
         self.words = tuple(call.args[:at]), tuple(call.args[at + count :])
-        #: The form of the script that it is packed for, and its three parts: up to the token, and as ``words``.
+        #: The form of the script that it is packed for, and the request with places for all that differs.
         self.form: object = None
-        self.head = self.before = self.after = b""
+        self.packed = b""
+        #: May it wake a reader?
+        self.rings = call.script == "send"
 
     def call(self, differing: Sequence[bytes]) -> Call[T]:
         """The whole call. It changes something: those that do not need no short way."""

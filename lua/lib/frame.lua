@@ -15,8 +15,10 @@
 --
 -- Most calls want the same few of meta's properties, and each costs a search: "brief" holds them in one text, "schema
 -- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls frame.brief().
+-- Who changes what stands in the tables of the modules does so behind frame.open: what a function of the server finds
+-- there the next time is set back only then (mqredis/functions.py). But for frame.read, which sets what it says each time.
 local frame = {
-  changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
+  opened = false, changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
   enlist = nil, handed = nil, handover = nil, memo = { size = 0 },
 }
@@ -38,10 +40,10 @@ function frame.read(waits)
   local meta
   if waits then
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], ARGV[1] .. "!")
-    frame.handed = meta[4]
   else
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1])
   end
+  frame.handed = meta[4]
   return meta, redis.call("TIME")
 end
 
@@ -49,6 +51,7 @@ end
 -- names messages that the entry script has to read again. seq, messages and bytes stay text until they change. What
 -- frame.read answers may be given.
 function frame.open(waits, meta, time)
+  frame.opened = true
   if not meta then meta, time = frame.read(waits) end
   local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock then return known end

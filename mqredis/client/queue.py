@@ -265,9 +265,9 @@ class Queue:
         if lease is None and tag is None and match is None and selector is None:
             ask = straight.locking(handle, 1, timeout, ())
             if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
-                locks = straight.locked(handle, answer, (), time.monotonic())
-                if locks is not None:
-                    return LockedMessage._one(self, locks)
+                now = time.monotonic()
+                if (one := straight.locked(handle, answer, ())) is not None:
+                    return LockedMessage._one(self, now, one)
                 asked = straight.asked(ask, answer)
         locks = self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
         return self._locked(locks)[0]
@@ -293,9 +293,9 @@ class Queue:
             settle = tuple(settle) if type(settle) is list else settle
             ask = straight.locking(handle, max, timeout, settle)
             if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
-                locks = straight.locked(handle, answer, settle, time.monotonic())
-                if locks is not None:
-                    return [LockedMessage._one(self, locks)]
+                now = time.monotonic()
+                if (one := straight.locked(handle, answer, settle)) is not None:
+                    return [LockedMessage._one(self, now, one)]
                 asked = straight.asked(ask, answer)
         earlier = settling(handle, settle)
         try:

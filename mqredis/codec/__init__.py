@@ -5,7 +5,19 @@ A record is text up to the first NUL, so a script finds a field with a plain sea
 
 from __future__ import annotations
 
-from mqredis.codec.decode import Raw, Rows, Sound, alone, decode, decode_each, made, made_each, rows, sound
+from mqredis.codec.decode import (
+    Raw,
+    Rows,
+    Sound,
+    alone,
+    decode,
+    decode_each,
+    made,
+    made_each,
+    rows,
+    sound,
+    sound_alone,
+)
 from mqredis.codec.encode import (
     DEFAULT_CONTENT_TYPE,
     INLINE_BODY_BYTES,
@@ -43,6 +55,7 @@ __all__ = [
     "milliseconds",
     "rows",
     "sound",
+    "sound_alone",
     "time_at",
     "token",
     "unescape",

@@ -43,6 +43,8 @@ _RECORD = (
     + rb")*+\0"
 )
 _SOUND = re.compile(_RECORD).match
+#: The same behind fence, end of the lease, lookup id and state.
+_READ = re.compile(rb"\d{0,19}+ \d{0,19}+ [\da-f]{16} (?:\d++ \d++ \d++ \d{1,15}+)?+ " + _RECORD).match
 _MARK = b"\0"
 #: The same of many, one after the other without their bodies.
 _ALL_SOUND = re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
@@ -141,6 +143,18 @@ def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
     except (TypeError, ValueError) as error:
         where = lookup_id[:16].decode("ascii", "backslashreplace")
         raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
+
+
+def sound_alone(fence: bytes, deadline: bytes, lookup_id: bytes, state: bytes, record: bytes) -> Sound | None:
+    """The same with the fence and the end of the lease under which it was read; None: any of it is damaged. Raises
+    TypeError if it is no text."""
+    if _READ(b" ".join((fence, deadline, lookup_id, state, record))) is None:
+        return None
+    head, _, body = record.partition(_MARK)
+    try:
+        return int(lookup_id, 16), state, head.decode(), body
+    except UnicodeDecodeError:
+        return None
 
 
 def rows(raw: Sequence[Raw]) -> Rows:

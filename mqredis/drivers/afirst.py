@@ -35,8 +35,10 @@ class AsyncFirst(Known):
         No operation runs for it, so nobody holds its slot between two calls.
         """
         core, backend = self.core, self.backend
-        session, form = core.session, core.forms.get(way.script)
-        if session is None or form is None or (loop or asyncio.get_running_loop()) is not self._loop:
+        session = core.session
+        if session is None or (form := core.forms.get(way.script)) is None:
+            return None
+        if (loop or asyncio.get_running_loop()) is not self._loop:
             return None
         try:
             slot = session.free.pop()  # as session.take, without its call
@@ -48,11 +50,11 @@ class AsyncFirst(Known):
             if link is not None:
                 await backend.release(link)
             return None
-        spent: Spent | None = None
         floor, began = core.history, time.monotonic()
+        spent: Spent | None = None
         try:
             try:
-                reply = await (link.behind(packed) if way.script == "send" else link.exchange(packed))
+                reply = await (link.behind(packed) if way.rings else link.exchange(packed))
             except REDIS_ERRORS as error:
                 spent = Spent(link, error, floor, began)
             except BaseException:
@@ -64,6 +66,8 @@ class AsyncFirst(Known):
                 found = core.accept(reply, floor)
                 if found[0] not in ENDED:
                     slot.last += 1
+                    session.free.append(slot)
+                    return found
         except MqError:
             session.give(slot)
             raise
@@ -72,9 +76,6 @@ class AsyncFirst(Known):
             interrupted(core, way.call(differing), run, began, backend.address)
             run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
             raise
-        if spent is None and found[0] not in ENDED:
-            session.free.append(slot)
-            return found
         run = Run(slot)
         try:
             return await self._tries(way.call(differing), run, spent=spent)

@@ -62,13 +62,15 @@ class Direct:
             for part in request:
                 self.send(part)
             # What is asked now cannot be here yet; the second reply of an earlier request can.
-            reply = False if request else self._gets()
-            while reply is False:  # which no reply is
-                count = self._recv(self._buffer)
-                if not count:
-                    raise rx.ConnectionError("the server closed the connection")
-                self._feed(self._buffer, 0, count)
-                reply = self._gets()
+            if request or (reply := self._gets()) is False:  # which no reply is
+                buffer = self._buffer
+                while True:
+                    count = self._recv(buffer)
+                    if not count:
+                        raise rx.ConnectionError("the server closed the connection")
+                    self._feed(buffer, 0, count)
+                    if (reply := self._gets()) is not False:
+                        break
         except (TimeoutError, BlockingIOError):
             raise rx.TimeoutError(_SILENT) from None
         if type(reply) is not list and isinstance(reply, Exception):

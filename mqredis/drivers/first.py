@@ -31,8 +31,8 @@ class First(Known):
         No operation runs for it, so nobody holds its slot between two calls.
         """
         core, backend = self.core, self.backend
-        session, form = core.session, core.forms.get(way.script)
-        if session is None or form is None:
+        session = core.session
+        if session is None or (form := core.forms.get(way.script)) is None:
             return None
         try:
             slot = session.free.pop()  # as session.take, without its call
@@ -44,12 +44,11 @@ class First(Known):
             if link is not None:
                 backend.release(link)
             return None
-        spent: Spent | None = None
         floor = core.history
+        spent: Spent | None = None
         try:
             try:
-                rings = link.rested and way.script == "send"
-                reply = link.behind(packed) if rings else link.exchange(packed)
+                reply = link.behind(packed) if way.rings and link.rested else link.exchange(packed)
             except BaseException as error:  # noqa: BLE001 - raised again among the tries
                 spent = Spent(link, error, floor, link.used)
             else:
@@ -57,6 +56,8 @@ class First(Known):
                 found = core.accept(reply, floor)
                 if found[0] not in ENDED:
                     slot.last += 1
+                    session.free.append(slot)
+                    return found
         except MqError:
             session.give(slot)
             raise
@@ -65,9 +66,6 @@ class First(Known):
             interrupted(core, way.call(differing), run, link.used, backend.address)
             run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
             raise
-        if spent is None and found[0] not in ENDED:
-            session.free.append(slot)
-            return found
         return self._again(way.call(differing), Run(slot), spent)
 
     def _again(self, call: Call[Any], run: Run, spent: Spent | None) -> Answer:

@@ -153,7 +153,7 @@ class Backend:
 
     def release(self, link: Link) -> None:
         """Give a healthy link back: its reply has been read to the end."""
-        if link.epoch != self._epoch or self._closed:
+        if link.epoch != self._epoch:  # as when it was closed
             self.discard(link)
             return
         self._idle.append(link)

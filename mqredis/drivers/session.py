@@ -324,7 +324,17 @@ class Core:
         """Check a reply against what was known when its call was sent; status and payload."""
         try:
             # By place: to unpack them costs half as much again.
-            status, incarnation, known, payload = reply[0], reply[1], reply[2], reply[3:]
+            status, incarnation, known = reply[0], reply[1], reply[2]
+            if (
+                incarnation == self._incarnation
+                and type(known) is int
+                and known >= floor
+                and type(status) is int
+            ):  # as mostly
+                if known > self.history:
+                    self.history = known
+                return status, reply[3:]
+            payload = reply[3:]
             if type(status) is not int:
                 status = int(status)
             if incarnation == self._incarnation:

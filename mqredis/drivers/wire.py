@@ -108,25 +108,24 @@ def pack_way(way: Way[Any], form: Form, slot: bytes, number: int, differing: Seq
     """The same of a call of which little differs from the last one of its kind, none of it large."""
     if way.form is not form:
         before, after = (b"".join([bulk(_octets(word)) for word in words]) for words in way.words)
-        count = len(way.keys) + 5 + len(differing) + sum(map(len, way.words))
-        way.head, way.before, way.after = b"*%d\r\n" % count + _head(way.keys, form), before, after
+        count = len(way.keys) + 5 + way.count + sum(map(len, way.words))
+        head = b"*%d\r\n" % count + _head(way.keys, form)
+        head, before, after = (part.replace(b"%", b"%%") for part in (head, before, after))
+        way.packed = head + b"%b%b%b\r\n" + before + b"%b%b\r\n" * way.count + after
         way.form = form
-    sequence = b"%d\r\n" % number
-    if (
-        len(differing) == 2 and len(one := differing[0]) < _KEPT and len(two := differing[1]) < _KEPT
-    ):  # as most
-        return b"".join(
-            (
-                way.head, slot, SIZES[len(sequence) - 2], sequence, way.before,
-                SIZES[len(one)], one, b"\r\n", SIZES[len(two)], two, b"\r\n", way.after,
-            )
-        )  # fmt: skip
-    parts = [way.head, slot, SIZES[len(sequence) - 2], sequence, way.before]
+    sequence = b"%d" % number
+    with_size = slot, SIZES[len(sequence)], sequence
+    try:
+        if len(differing) == 2:  # as most
+            one, two = differing
+            return way.packed % (*with_size, SIZES[len(one)], one, SIZES[len(two)], two)
+    except IndexError:  # one of them is longer
+        pass
+    parts: list[bytes] = []
     for data in differing:
         size = len(data)
-        parts += (SIZES[size] if size < _KEPT else b"$%d\r\n" % size, data, b"\r\n")
-    parts.append(way.after)
-    return b"".join(parts)
+        parts += (SIZES[size] if size < _KEPT else b"$%d\r\n" % size, data)
+    return way.packed % (*with_size, *parts)
 
 
 def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:

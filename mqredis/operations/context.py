@@ -23,7 +23,6 @@ from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
 from mqredis.settings import Settings
-from mqredis.steps import Way
 
 
 @dataclass(slots=True)
@@ -168,8 +167,6 @@ class Handle:
     #: Of locked messages that were joined from segments: the ids of all, by the first one.
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
-    #: Of the calls that most need, by name (``straight``).
-    ways: dict[str, Way[Any]] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -185,6 +182,11 @@ class Handle:
     def transactional(self) -> bool:
         """Does the queue hold transactional messages?"""
         return "t" in self.flags
+
+    def close(self) -> None:
+        """Nothing more goes through it."""
+        self.closed = True
+        self.address.ways.clear()  # the journal of cancellations keeps the handle for a while
 
     def need(self, use: str) -> None:
         """Raise unless the handle is open and was opened for this use."""

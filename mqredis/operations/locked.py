@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from mqredis import codec
+from mqredis.commands.read import Sole
 from mqredis.models import Message
 from mqredis.operations.context import UnitOfWork
 from mqredis.operations.receive import Locks
@@ -67,15 +68,16 @@ class Locked:
         return each
 
     @classmethod
-    def _one(cls, queue: object, locks: Locks) -> Self:
-        """The same of one message."""
-        locks.queue = queue
+    def _one(cls, queue: Any, now: float, sole: Sole) -> Self:
+        """The one message that a call has locked, which was answered at this monotonic time."""
+        fence, lease, key, found = sole
+        grant = Locks(queue._handle, (), (), fence, now, lease)
+        grant.queue = queue
         lock = cls()
-        lock._grant = locks
-        lock._key = locks.keys[0]
-        lock._found = found = locks.found[0]
+        lock._grant = grant
+        lock._key = key
+        lock._found = found
         lock.lookup_id, _, _, lock.body = found
-        locks.keys = locks.found = ()
         return lock
 
     @classmethod

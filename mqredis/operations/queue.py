@@ -195,8 +195,7 @@ def close_handle(handle: Handle) -> Operation[None]:
     """Close a handle: its locks are given back. The face has ended its waits before."""
     if handle.closed:
         return
-    handle.closed = True
-    handle.ways.clear()  # the journal of cancellations keeps the handle for a while
+    handle.close()
     if handle.elements:
         for element in handle.elements:
             yield from close_handle(element)

@@ -72,7 +72,7 @@ def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier |
 
 def discard(context: Context, handle: Handle) -> Operation[None]:
     """Delete a reply queue: a late reply finds no queue."""
-    handle.closed = True
+    handle.close()
     try:
         yield from queue.delete(context, handle.path)
     except QueueNotFound:

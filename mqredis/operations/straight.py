@@ -16,7 +16,6 @@ from mqredis.commands import send as commands
 from mqredis.commands.common import OK
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.operations.receive import Locks
 from mqredis.operations.send import Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.transaction import ended
@@ -51,32 +50,40 @@ def _commit(handle: Handle) -> Call[read.Settled]:
     return read.settle(handle.address, (("c", "", ""),), handle.context.lease_ms)
 
 
-#: By name: a call of it, and where those arguments are that differ.
-WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int]] = {
-    "lock": (_lock, 0, 0),
-    "next": (_next, 11, 2),
-    "take": (_take, 0, 0),
-    "take in": (_take_in, 3, 2),
-    "send": (_send, 3, 2),
-    "send in": (_send, 1, 4),
-    "commit": (_commit, 3, 2),
+#: By name: a call of it, where those arguments are that differ, and whether it reads.
+WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
+    "lock": (_lock, 0, 0, True),
+    "next": (_next, 11, 2, True),
+    "take": (_take, 0, 0, True),
+    "take in": (_take_in, 3, 2, True),
+    "send": (_send, 3, 2, False),
+    "send in": (_send, 1, 4, False),
+    "commit": (_commit, 3, 2, False),
 }
 
 
-def _way(handle: Handle, name: str) -> Way[Any]:
-    way = handle.ways.get(name)
-    if way is None or way.keys is not handle.address.call:
-        make, at, count = WAYS[name]
-        way = handle.ways[name] = Way(make(handle), at, count)
+def _way(handle: Handle, name: str) -> Way[Any] | None:
+    """A new way, which is there as long as the handle is open and names the same queues: whoever finds it asks for
+    nothing that is sure until then. None: such calls go through their operation here. Raises what these would raise."""
+    make, at, count, reads = WAYS[name]
+    if reads:
+        handle.need("receive")
+        if handle.selector is not None or handle.context.sealer is not None:
+            return None
+    ways = handle.address.ways
+    way = ways[name] = Way(make(handle), at, count)
+    if handle.closed:  # by another thread, which has cleared them before
+        ways.clear()
+        return None
     return way
 
 
-def _reads(handle: Handle, timeout: Any) -> bool:
-    """Does a read begin with a look for whatever comes first? Raises what it would raise before."""
-    handle.need("receive")
-    if handle.parts or handle.selector is not None or handle.context.sealer is not None:
-        return False
-    return (type(timeout) is int and timeout == 0) or first(handle, timeout, None)
+def _reads(handle: Handle, name: str, timeout: Any) -> Way[Any] | None:
+    """The way of a read that begins with a look for whatever comes first. Raises what it would raise before."""
+    way = handle.address.ways.get(name) or _way(handle, name)
+    if way is None or handle.parts:
+        return None
+    return way if (type(timeout) is int and timeout == 0) or first(handle, timeout, None) else None
 
 
 def asked(ask: Ask, answer: Answer) -> Asked:
@@ -90,50 +97,47 @@ def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) 
     if type(count) is not int or type(settle) is not tuple:
         return None
     if not settle:
-        return (_way(handle, "lock"), ()) if _reads(handle, timeout) else None
-    lock = settle[0]
-    grant = getattr(lock, "_grant", None)
-    if len(settle) > 1 or grant is None or grant.handle is not handle or grant.unit is not None:
+        way = _reads(handle, "lock", timeout)
+        return None if way is None else (way, ())
+    try:
+        (lock,) = settle
+        grant = lock._grant
+    except (AttributeError, ValueError):
         return None
-    if not _reads(handle, timeout):
+    if grant.handle is not handle or grant.unit is not None:
         return None
-    return _way(handle, "next"), (grant.fence.encode(), lock._key.encode())
+    way = _reads(handle, "next", timeout)
+    return None if way is None else (way, (grant.fence.encode(), lock._key.encode()))
 
 
-def locked(handle: Handle, answer: Answer, settle: Sequence[Any], now: float) -> Locks | None:
-    """What was locked, at this monotonic time."""
-    if answer[0] != OK or (one := read.alone(answer[1])) is None:
+def locked(handle: Handle, answer: Answer, settle: Sequence[Any]) -> read.Sole | None:
+    """What was locked."""
+    if answer[0] != OK or (one := read.sole(answer[1])) is None:
         return None
-    fence, deadline, now_ms, lookup_id, state, record = one
     for lock in settle:
         forget(handle, "c", lock._grant.fence, lock._key)
         lock._settled = True
-    key = lookup_id.decode()
-    handle.locks[key] = fence
-    found = codec.alone(handle.address.path, lookup_id, state, record)
-    return Locks(handle, (found,), (key,), fence, now, (deadline, now_ms))
+    handle.locks[one[2]] = one[0]
+    return one
 
 
 def taking(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Ask | None:
     """Take the first message, perhaps in a transaction."""
-    if not _reads(handle, timeout):
-        return None
-    if unit is None:
-        return _way(handle, "take"), ()
+    way = _reads(handle, "take" if unit is None else "take in", timeout)
+    if way is None or unit is None:
+        return None if way is None else (way, ())
     owner, grant = owner_of(handle, unit)
-    return _way(handle, "take in"), (owner.encode(), grant.encode())
+    return way, (owner.encode(), grant.encode())
 
 
 def taken(handle: Handle, answer: Answer, unit: UnitOfWork | None) -> Message | None:
     """What was taken."""
-    if answer[0] != OK or (one := read.alone(answer[1])) is None:
+    if answer[0] != OK or (one := read.sole(answer[1])) is None:
         return None
-    fence, _, _, lookup_id, state, record = one
+    fence, _, _, found = one
     if unit is not None:
         unit.touched(fence, handle)
-    return codec.decode(
-        handle.address.path, handle.context.incarnation, lookup_id, state, record, unit is None
-    )
+    return codec.made(handle.address.path, handle.context.incarnation, found, unit is None)
 
 
 def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask | None:
@@ -141,10 +145,14 @@ def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask 
     line, large = prepared[1]
     if large is not None:
         return None
+    name = "send" if unit is None else "send in"
+    way = handle.address.ways.get(name) or _way(handle, name)
+    if way is None:
+        return None
     if unit is None:
-        return _way(handle, "send"), (line[:1], line[1:])
+        return way, (line[:1], line[1:])
     owner, grant = owner_of(handle, unit)
-    return _way(handle, "send in"), (owner.encode(), grant.encode(), line[:1], line[1:])
+    return way, (owner.encode(), grant.encode(), line[:1], line[1:])
 
 
 def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | None) -> Sent | None:
@@ -156,9 +164,10 @@ def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | N
 
 def settling(handle: Handle, fence: str, key: str) -> Ask | None:
     """Commit one lock."""
-    if handle.closed or handle.parts:
+    if handle.parts:
         return None
-    return _way(handle, "commit"), (fence.encode(), key.encode())
+    way = handle.address.ways.get("commit") or _way(handle, "commit")
+    return None if way is None else (way, (fence.encode(), key.encode()))
 
 
 def settled(handle: Handle, answer: Answer, fence: str, key: str) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands import send as commands
 from mqredis.commands.common import Address
 from mqredis.drivers.wire import pack, pack_way
-from mqredis.errors import OutcomeUnknown
+from mqredis.errors import InvalidHandle, InvariantBroken, OutcomeUnknown
 from mqredis.models import Access, Match
 from mqredis.operations import straight
+from mqredis.operations.context import Handle
 from mqredis.scripts import Form
 from mqredis.selector import parse
 from mqredis.steps import Call, Way
@@ -26,6 +29,7 @@ from tests.unit.short_way import (
     IDS,
     KEYS,
     READS,
+    RECORD,
     SENDS,
     Answer,
     Work,
@@ -132,7 +136,7 @@ def test_what_is_unusual_goes_the_usual_way(work: str, face: str) -> None:
 
 
 def closed(world: World) -> None:
-    world.handle.closed = True
+    world.handle.close()
 
 
 def joined(world: World) -> None:
@@ -149,7 +153,7 @@ def selects(world: World) -> None:
 
 def several(world: World) -> None:
     world.handle.elements = tuple(
-        dataclasses.replace(world.handle, address=Address(KEYS, path, "1"), ways={}) for path in ("a", "b")
+        dataclasses.replace(world.handle, address=Address(KEYS, path, "1")) for path in ("a", "b")
     )
 
 
@@ -159,7 +163,7 @@ def seals(world: World) -> None:
 
 def another(world: World) -> None:
     """The locks are of another handle of the same queue."""
-    handle = dataclasses.replace(world.handle, locks={}, ways={})
+    handle = dataclasses.replace(world.handle, address=Address(KEYS, "q", "1"), locks={})
     for lock in world.locks:
         lock._grant = SimpleNamespace(**{**vars(lock._grant), "handle": handle})
 
@@ -187,11 +191,7 @@ def unknown(world: World) -> None:
     world.unit.fence = ""
 
 
-@FACES
-@pytest.mark.parametrize(
-    "change", [closed, joined, brought, selects, several, seals, another, of_a_transaction, finished, unknown]
-)
-@pytest.mark.parametrize(
+EACH = pytest.mark.parametrize(
     "work",
     [
         lambda world: world.queue.lock_many(1, 0, settle=world.locks[:1]),
@@ -203,14 +203,48 @@ def unknown(world: World) -> None:
     ],
     ids=["lock", "receive", "send", "send in", "commit", "end"],
 )
+
+
+@FACES
+@pytest.mark.parametrize(
+    "change", [closed, joined, brought, several, another, of_a_transaction, finished, unknown]
+)
+@EACH
 def test_what_changes_once_the_way_is_known(work: Work, change: Callable[[World], None], face: str) -> None:
     def twice(world: World) -> Any:
-        for name, (make, at, count) in straight.WAYS.items():
-            world.handle.ways[name] = Way(make(world.handle), at, count)
+        for name in straight.WAYS:
+            assert straight._way(world.handle, name) is not None
         change(world)
         return work(world)
 
     both(twice, found(IDS[0]), face)
+
+
+@FACES
+@pytest.mark.parametrize("opens", [selects, seals])
+@EACH
+def test_what_is_so_from_the_start(work: Work, opens: Callable[[World], None], face: str) -> None:
+    def opened(world: World) -> Any:
+        opens(world)
+        return work(world)
+
+    both(opened, found(IDS[0]), face)
+
+
+def test_a_handle_that_is_closed_while_a_way_is_made_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(READS["one"], "client", True)
+    make, *others = straight.WAYS["lock"]
+
+    def late(handle: Handle) -> Any:
+        call = make(handle)
+        handle.close()
+        return call
+
+    monkeypatch.setitem(straight.WAYS, "lock", (late, *others))
+    assert straight._way(world.handle, "lock") is None
+    assert not world.handle.address.ways
+    with pytest.raises(InvalidHandle):
+        straight._way(world.handle, "lock")
 
 
 @FACES
@@ -331,3 +365,42 @@ def test_it_is_packed_as_the_whole_call_is(count: int, size: int) -> None:
             call = way.call(differing)
             whole = b"".join(pack(call.keys, form, token, call.args, call.fixed, call.ending))
             assert pack_way(way, form, b"$3\r\n1.1\r\n", number, differing) == whole
+
+
+def _usual(payload: Any) -> Any:
+    """What operations make of it, element by element."""
+    if (one := read.alone(payload)) is None or (one[0] and not one[0].isdigit()):
+        return None
+    fence, deadline, now_ms, lookup_id, state, record = one
+    try:
+        found = codec.alone("q", lookup_id, state, record)
+    except InvariantBroken:
+        return None
+    return fence, (deadline, now_ms), lookup_id.decode(), found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_message_is_looked_at_whole_as_it_is_by_its_parts(seed: int) -> None:
+    chance = random.Random(seed)
+    good: list[Any] = [b"16", b"1795414161337", 1795414131337, 0, IDS[0], b"1 0 0 0", RECORD]
+    assert read.sole(good) == _usual(good) is not None
+    sound = 0
+    for _ in range(4_000):
+        payload: list[Any] = [*good]
+        at = chance.choice([0, 1, 4, 5, 6, 6])
+        text = bytearray(payload[at])
+        for _ in range(chance.randint(1, 2)):
+            where = chance.randrange(len(text) + 1)
+            text[where : where + chance.randint(0, 2)] = bytes(
+                chance.choices(b"0123456789abcdef,+- hp\0\1\2\3\4\x80\xff", k=chance.randint(0, 2))
+            )
+        payload[at] = bytes(text)
+        found = read.sole(payload)
+        assert found == _usual(payload), payload
+        sound += found is not None
+    assert 200 < sound < 3_800
+
+
+@pytest.mark.parametrize("payload", [answer[1] for answer in READS.values()], ids=READS)
+def test_a_reply_of_another_kind_is_not_one_message(payload: Any) -> None:
+    assert read.sole(payload) == _usual(payload)
