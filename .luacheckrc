@@ -4,7 +4,8 @@
 
 stds.broker = {
    read_globals = {
-      "KEYS", "ARGV",
+      "KEYS",
+      ARGV = { other_fields = true, read_only = false }, -- receive puts there what a call has left out
       redis = {
          fields = {
             "call", "pcall", "error_reply", "status_reply", "log",

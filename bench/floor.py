@@ -22,20 +22,29 @@ def queue_keys(queue: str) -> list[str]:
 KEYS = [f"{_PLACE}{part}" for part in ("meta", "txs")] + queue_keys("bench")
 TARGET_KEYS = KEYS[:2] + queue_keys("target")
 BELL = f"{_PLACE}bell:1"
-#: A token: slot and number of the call, number of the session.
+#: A token: slot and number of the call; and the generation of the queue.
 TOKEN = ("1.1", "17", "1")
 
 #: What a send reads, and writes beside its message: ``k`` are the KEYS.
 _COMMON = """
 local call
-local function begin(k)
+-- `settles`: locks that are one text; `locks`: the next ones.
+local function begin(k, settles)
     call = redis.call
-    call("HMGET", k[1], "brief", "counts", "1", "1.1")
+    call("HMGET", k[1], "brief", "counts", "1.1")
     call("TIME")
-    call("HMGET", k[3], "brief", "counts")
+    if settles then
+        call("HMGET", k[3], "brief", "counts", "lock:17")
+    else
+        call("HMGET", k[3], "brief", "counts")
+    end
 end
-local function finish(k, reply)
-    call("HSET", k[3], "counts", "1001 300001 17 -1 0 0")
+local function finish(k, reply, locks)
+    if locks then
+        call("HSET", k[3], "counts", "1001 300001 17 -1 0 0", "lock:17", locks)
+    else
+        call("HSET", k[3], "counts", "1001 300001 17 -1 0 0")
+    end
     call("HSET", k[1], "counts", "1001 1001 1001 300001", "1.1", reply)
 end
 """
@@ -66,42 +75,27 @@ local function put(k, argv, from, time)
     return ids, places
 end
 
--- Take so many of what is available: their ids, their records, what is written about each.
-local function lock(k, size, state)
+-- Take so many off what is available, to be locked by one text: their ids, their records, and that text.
+local function lock(k, size)
     local ids = call("ZRANGE", k[4], "0", size - 1)
     if #ids == 0 then
         return ids, ids
     end
     local records = call("HMGET", k[6], unpack(ids))
-    if #ids > 1 then  -- one text for all
+    if #ids > 1 then
         call("HLEN", k[7])
         call("ZCARD", k[5])
         call("ZREMRANGEBYRANK", k[4], "0", #ids - 1)
-        call("HSET", k[3], "lock:17", LOCKS .. table.concat(ids))
-        return ids, records
-    end
-    call("HMGET", k[7], unpack(ids))
-    local states, leases = {}, {}
-    for n = 1, #ids do
-        local new, at = ids[n], 2 * n - 1
-        states[at], states[at + 1], leases[at], leases[at + 1] = new, state, UNTIL, new
-    end
-    call("ZREM", k[4], unpack(ids))
-    call("ZADD", k[5], unpack(leases))
-    call("HSET", k[7], unpack(states))
-    return ids, records
-end
-
--- What was locked together is read, and goes.
-local function remove(k, ids)
-    if #ids > 1 then
-        call("HGET", k[3], "lock:17")
-        call("HDEL", k[3], "lock:17")
     else
         call("HMGET", k[7], ids[1])
-        call("ZREM", k[5], ids[1])
-        call("HDEL", k[7], ids[1])
+        call("ZREM", k[4], ids[1])
     end
+    return ids, records, LOCKS .. table.concat(ids)
+end
+
+-- What was locked so goes.
+local function remove(k, ids)
+    call("HDEL", k[3], "lock:17")
     call("HDEL", k[6], unpack(ids))
 end
 
@@ -116,15 +110,16 @@ end
 
 -- Lock so many; settle first what was locked before. Answers ids and records.
 local function take(k, size, settles)
-    begin(k)
-    if settles and first <= last then
+    settles = settles and first <= last
+    begin(k, settles)
+    if settles then
         local ids = held[first]
         held[first], first = nil, first + 1
         remove(k, ids)
     end
-    local ids, records = {}, {}
+    local ids, records, locks = {}, {}, nil
     if size > 0 then
-        ids, records = lock(k, size, STATE)
+        ids, records, locks = lock(k, size)
     end
     if #ids > 0 then
         last = last + 1
@@ -133,7 +128,7 @@ local function take(k, size, settles)
         call("ZADD", k[9], "1", "D")
     end
     local text = table.concat(ids)
-    finish(k, REPLY .. text)
+    finish(k, REPLY .. text, locks)
     return text, records
 end
 """
@@ -201,10 +196,15 @@ end
 local function tx_receive(k, argv)
     begin(k)
     call("HGET", k[2], "t1.1")
-    local ids, records = lock(k, 1, STATE)
-    call("HSET", k[2], "t1.1:1", "R bench " .. ids[1], "t1.1", "1763676030000 17 1 1")
-    finish(k, REPLY .. ids[1])
-    return { 0, argv[2], ids[1], records[1] }
+    local id = call("ZRANGE", k[4], "0", "0")[1]
+    local record = call("HGET", k[6], id)
+    call("HGET", k[7], id)
+    call("ZREM", k[4], id)
+    call("ZADD", k[5], UNTIL, id)
+    call("HSET", k[7], id, STATE)
+    call("HSET", k[2], "t1.1:1", "R bench " .. id, "t1.1", "1763676030000 17 1 1")
+    finish(k, REPLY .. id)
+    return { 0, argv[2], id, record }
 end
 
 local function tx_send(k, argv)
@@ -220,7 +220,11 @@ local function tx_commit(k, argv)
     begin(k)
     call("HMGET", k[11], "brief", "counts")
     local log = call("HMGET", k[2], "t1.1", "t1.1:1", "t1.1:2")
-    remove(k, { log[2]:sub(9) })
+    local id = log[2]:sub(9)
+    call("HGET", k[7], id)
+    call("ZREM", k[5], id)
+    call("HDEL", k[7], id)
+    call("HDEL", k[6], id)
     call("ZADD", k[12], "0", log[3]:sub(10))
     call("HDEL", k[2], "t1.1", "t1.1:1", "t1.1:2")
     call("HSET", k[11], "counts", "1001 300001 17 -1 0 0")
@@ -251,7 +255,12 @@ local function send(k, argv)
 end
 
 local function receive(k, argv)
-    local text, records = take(k, tonumber(argv[5]), argv[12] ~= "0")
+    local text, records
+    if argv[4] == "next" then
+        text, records = take(k, 1, true)
+    else
+        text, records = take(k, tonumber(argv[5]), argv[12] == "1")
+    end
     return { 0, "%(incarnation)s", HISTORY, "17", UNTIL, NOW, 0, hex(text), WHAT, unpack(records) }
 end
 
@@ -286,7 +295,7 @@ def setting(keys: Sequence[str] = (*KEYS, *TARGET_KEYS[2:])) -> list[list[str | 
     """Commands that put there what the functions read. A long element in what stays short keeps it out of the compact
     form, which is searched from its front."""
     commands: list[list[str | bytes]] = [
-        ["HSET", keys[0], "brief", "1", "counts", "1 1 1 1", "1", "60000 4", "1.1", "x" * 65],
+        ["HSET", keys[0], "brief", "1", "counts", "1 1 1 1", "1.1", "x" * 65],
     ]
     for at in range(2, len(keys), len(_PARTS)):
         properties, _, locked, _, states = keys[at : at + 5]

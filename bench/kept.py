@@ -45,18 +45,18 @@ end
 """
 
 #: How each of them begins, as text, since a call of a Lua function costs 300 instructions: the token, what manager and
-#: queue ask for, the counts taken apart.
+#: queue ask for, the counts taken apart. ``fence``: of the locks that it commits.
 _BEGIN = """
     if not call then
         ready()
     end
     local slot, sequence = argv[1], argv[2]
-    local meta, time = call("HMGET", k[1], "brief", "counts", match(slot, "^%d+"), slot), call("TIME")
-    local p = call("HMGET", k[3], "brief", "counts")
-    if not meta[3] or not meta[4] then
+    local meta, time = call("HMGET", k[1], "brief", "counts", slot), call("TIME")
+    local p = fence and call("HMGET", k[3], "brief", "counts", "lock:" .. fence) or call("HMGET", k[3], "brief", "counts")
+    if not meta[3] then
         return other()
     end
-    local last = match(meta[4], "^%d+")
+    local last = match(meta[3], "^%d+")
     if #sequence < #last or (#sequence == #last and sequence <= last) then
         return other()
     end
@@ -98,6 +98,8 @@ local function ids_of(text)
     end
     return ids
 end
+
+local fence -- of what a send commits: of nothing
 
 local function send_batch(k, argv)
 """
@@ -153,12 +155,12 @@ local function send_batch(k, argv)
 end
 
 local function receive_batch(k, argv)
+    local left, fence = argv[15], argv[14]
 """
     + _BEGIN
     + """
-    local left, fence = argv[15], argv[14]
     if
-        argv[4] ~= "lock" or argv[8] ~= "" or argv[9] ~= "" or argv[11] ~= "" or argv[16]
+        argv[4] ~= "lock" or (argv[8] and (argv[8] ~= "" or argv[9] ~= "" or argv[11] ~= "")) or argv[16]
         or (left and argv[13] ~= "c") or call("HLEN", k[7]) ~= call("ZCARD", k[5])
     then
         return other()
@@ -169,14 +171,8 @@ local function receive_batch(k, argv)
         return other()
     end
     local leaving, less = nil, 0
-    if left and #left == 16 then
-        local size, granted = match(call("HGET", k[7], left) or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
-        if granted ~= fence then
-            return other()
-        end
-        leaving, less = { left }, size + 0
-    elseif left then
-        local packed = marks ~= "0" and marks ~= "1" and call("HGET", k[3], "lock:" .. fence)
+    if left then
+        local packed = marks ~= "0" and marks ~= "1" and p[3]
         local bytes, at = match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
         if not bytes or #packed ~= at + #left - 1 or not find(packed, left, at, true) then
             return other()
@@ -200,12 +196,7 @@ local function receive_batch(k, argv)
         return other()
     end
     if left then
-        if leaving[2] then
-            call("HDEL", k[3], "lock:" .. fence)
-        else
-            call("ZREM", k[5], left)
-            call("HDEL", k[7], left)
-        end
+        call("HDEL", k[3], "lock:" .. fence)
         call("HDEL", k[6], unpack(leaving))
         local many = #leaving
         here, held, gone, messages, bytes = here - many, held - less, gone + many, messages - many, bytes - less
@@ -258,17 +249,17 @@ local function send(k, argv)
 end
 
 local function receive(k, argv)
-    if argv[5] ~= "1" then
-        return receive_batch(k, argv)
+    local lease, fence, left = argv[5], argv[6], argv[7]
+    if argv[4] ~= "next" then
+        if argv[5] ~= "1" then
+            return receive_batch(k, argv)
+        end
+        lease, fence, left = argv[7], nil, nil
     end
 """
     + _BEGIN
     + """
-    local left = argv[15]
-    if
-        argv[4] ~= "lock" or argv[8] ~= "" or argv[9] ~= "" or argv[11] ~= ""
-        or (left and (argv[13] ~= "c" or #left ~= 16))
-    then
+    if (argv[4] ~= "lock" and not left) or argv[8] then
         return other()
     end
     local id = call("ZRANGE", k[4], "0", "0")[1]
@@ -278,24 +269,25 @@ local function receive(k, argv)
         return other()
     end
     if left then
-        local size, fence = match(call("HGET", k[7], left) or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
-        if fence ~= argv[14] then
+        local packed = marks ~= "0" and marks ~= "1" and p[3]
+        local size, ids = match(packed or "", "^%d+ (%d+) %d+ %S+ (%x+)$")
+        if ids ~= left then
             return other()
         end
-        call("ZREM", k[5], left)
-        call("HDEL", k[7], left)
+        call("HDEL", k[3], "lock:" .. fence)
         call("HDEL", k[6], left)
         here, held, gone, messages, bytes = here - 1, held - size, gone + 1, messages - 1, bytes - size
+    elseif marks + 0 < 64 then
+        marks = format("%d", marks + 2)
+    else
+        return other()
     end
-    local deadline = format("%d", now + argv[7])
+    local deadline, size = format("%d", now + lease), format("%d", #record)
     call("ZREM", k[4], id)
-    call("ZADD", k[5], deadline, id)
-    call("HSET", k[7], id, format("1 0 0 0 %d LN ", #record) .. slot .. " " .. number)
     local sooner = due == "-1" or deadline + 0 < due + 0
-    if left or sooner then
-        call("HSET", k[3], "counts",
-            format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting .. " " .. marks)
-    end
+    call("HSET", k[3], "counts",
+        format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting .. " " .. marks,
+        "lock:" .. number, deadline .. " " .. size .. " " .. size .. " " .. slot .. " " .. id)
     call("HSET", k[1], "counts", number .. " " .. seq .. format(" %d %d", messages, bytes), slot,
         sequence .. " " .. stamp .. " " .. id .. " 0 " .. number .. format(" %d:", #number) .. number
             .. "13:" .. deadline .. "13:" .. stamp .. "1:0")

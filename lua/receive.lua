@@ -5,11 +5,11 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] mode  take | lock | tx
+-- ARGV[4] mode  take | lock | tx; or "next", behind which only a lease in ms, a fence and an id are: lock one, commit that
 -- ARGV[5] count  messages at most
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
--- ARGV[8] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
+-- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake, lib/hand)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (lib/filter)
@@ -45,17 +45,30 @@
 --- require "lib/hand"
 --- require lazy "lib/search"
 --- require lazy "lib/turn"
+-- What was left out, as the long way wants it.
+local function unfold()
+  if ARGV[8] then return end
+  ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12] = "", "", "", "", "0"
+  if ARGV[4] == "next" then
+    ARGV[12], ARGV[13], ARGV[14], ARGV[15] = "1", "c", ARGV[6], ARGV[7]
+    ARGV[4], ARGV[5], ARGV[6], ARGV[7] = "lock", "1", "", ARGV[5]
+  end
+end
+
 local reply, meta, time, p, read
 if ARGV[4] == "tx" then
   straight_tx.load()
   reply, meta, time, p = straight_tx.receive()
-elseif ARGV[5] == "1" and #(ARGV[15] or "") <= 16 then
+elseif ARGV[4] == "next" or ARGV[5] == "1" and #(ARGV[15] or "") <= 16 then
   reply, meta, time, p = straight.receive()
 else
+  unfold()
   straight_locks.load()
   reply, meta, time, p, read = straight_locks.all()
 end
-reply = reply or frame.open(ARGV[9] ~= "", meta, time)
+if reply then return reply end
+unfold()
+reply = frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, p)
 if frame.again then

@@ -15,7 +15,7 @@ from pathlib import Path
 from mqredis import functions
 from mqredis.bundles import Files, ScriptError
 
-_HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+\+?\]|RETURNS|FLAGS)\s*(.*)$")
+_HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 _WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
 
 
@@ -27,7 +27,9 @@ class Header:
     spec: str
     keys: str  # "message" or "admin": which of the manager's keys come first
     queues: tuple[str, ...]  # one description per queue group; the last may end in "+" for any number
-    argv: tuple[tuple[str, str], ...]  # name, description: from ARGV[3] on
+    argv: tuple[
+        tuple[str, str], ...
+    ]  # name, description: from ARGV[3] on; "+": any number, "?": may end before it
     returns: tuple[str, ...]  # status names
     allow_oom: bool
 
@@ -155,7 +157,7 @@ def _header(lines: list[str]) -> Header:
     for key, value in rows:
         if key.startswith("ARGV"):
             word, _, rest = value.partition(" ")
-            argv.append((word + ("+" if "+" in key else ""), rest.strip()))
+            argv.append((word + key[-2] if key[-2] in "+?" else word, rest.strip()))
     flags = " ".join(value for key, value in rows if key == "FLAGS")
     return Header(
         about=" ".join(about),

@@ -9,7 +9,7 @@ from pathlib import Path
 from mqredis import scripts
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
-_ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+\+?\]|RETURNS|FLAGS)\s*(.*)$")
+_ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 HEAD = """# Scripts
 
 One script is one event and runs as one atomic step. This page is generated from the headers in `lua/`
@@ -18,7 +18,7 @@ they return and the keys they touch.
 
 KEYS is `message` (`meta txs`, then eight keys per queue) or `admin` (`meta txs queues handles idle`,
 then eight keys per queue); [Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
-and sequence, the latter empty where nothing is changed. Every reply begins with status, incarnation and history
+and sequence, the latter empty where nothing is changed; a call may end before one that is marked `?`. Every reply begins with status, incarnation and history
 number. Any script may also answer SESSION_EXPIRED, TOKEN_REUSED, MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom`
 scripts run on a server that is at its memory limit.
 """

@@ -90,8 +90,11 @@ class Speaker:
         """A lock of so many up to the number of its token, and from there to what it settles: fence and ids."""
         key = "receive", size, settles
         if key not in self._plain:
-            settled = (b"1", b"c") if settles else (b"0",)
-            arguments = (b"lock", b"%d" % size, b"", b"30000", b"", b"", b"", b"", *settled)
+            if settles and size == 1:
+                arguments: tuple[bytes, ...] = b"next", b"30000"
+            else:
+                settled = (b"", b"", b"", b"", b"1", b"c") if settles else ()
+                arguments = b"lock", b"%d" % size, b"", b"30000", *settled
             words = self._generation(self._bench), *arguments
             self._plain[key] = self._cut("receive", ("bench",), words, 2 if settles else 0)
         return self._plain[key]
@@ -129,7 +132,7 @@ class Speaker:
         """Id of a new transaction, and the request that receives in it."""
         self._transactions += 1
         owner = f"t{self.slot.name}.{self._transactions}".encode()
-        arguments = b"tx", b"1", owner, b"+30000", b"", b"", b"", b"", b"0"
+        arguments = b"tx", b"1", owner, b"+30000"
         return owner, self._request("receive", ("bench",), self._generation(self._bench), *arguments)
 
     def forward(self, target: Queue, owner: bytes, fence: bytes, record: bytes) -> bytes:

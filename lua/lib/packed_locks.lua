@@ -1,15 +1,15 @@
 --- require "lib/many"
 --- require "lib/record"
--- Messages that one call of a reader has locked, as one text (docs/decisions/0037).
+-- What one call of a reader has locked, as one text (docs/decisions/0037).
 --
 --   q.q  "lock:<fence>"  "deadline bytes size slot ids": size of each message, 0 if they differ; 16 digits each id
 --   q.q  "counts"        its marks (lib/queue) say how many of these there are
 --
 -- Such messages are Locked with kind L like any other, delivered once; they have no state and are not in q.l. Only
--- lib/straight_locks writes these texts, and takes away whole ones; of the other short ways, one that settles a part unpacks
--- that one. Whoever opens the queue (queue.open) unpacks all of them first, so nobody else has to know of them. That takes
--- time, 1.5 microseconds a message, so there are at most so many in a queue; of others each message stands by itself.
-local packed_locks = { most = 32 }
+-- lib/straight and lib/straight_locks write these texts, and take away whole ones; who settles a part there unpacks that one.
+-- Whoever opens the queue (queue.open) unpacks all of them first, so nobody else has to know of them. That takes time, 1.5
+-- microseconds a message, so there are at most so many in a queue (straight.most); of others each message stands by itself.
+local packed_locks = {}
 
 function packed_locks.text(deadline, bytes, size, slot, ids)
   return string.format("%s %d %d %s ", deadline, bytes, size, slot) .. ids

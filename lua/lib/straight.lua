@@ -10,8 +10,9 @@
 -- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's fields.
 -- Texts are put together by "..", which costs a fifth of what format takes for each; numbers by format, which knows those
 -- beyond 14 digits.
--- size: the lengths of these, as texts.
+-- size: the lengths of these, as texts. most: texts of locks in a queue.
 local straight = {
+  most = 32,
   size = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" },
 }
 
@@ -99,51 +100,74 @@ function straight.hook(marks)
   return marks % 2 == 0 and string.format("%d", marks + 1) or marks
 end
 
+-- The marks that it has with one more text of locks; nothing if it has as many as it may have (lib/packed_locks).
+function straight.more(marks)
+  if marks + 0 < 2 * straight.most then return string.format("%d", marks + 2) end
+end
+
 -- Those that are packed under this fence stand by themselves from here on. Returns the marks that the queue has then.
 function straight.unpack(fence, marks)
   packed_locks.load()
   return string.format("%d", marks - 2 * packed_locks.unpack(2, fence))
 end
 
--- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; and the marks.
-function straight.held(lid, fence, marks)
-  local size = settle.size(redis.call("HGET", KEYS[7], lid), fence)
-  if size or marks == "0" or marks == "1" then return size, marks end
-  marks = straight.unpack(fence, marks)
-  return settle.size(redis.call("HGET", KEYS[7], lid), fence), marks
+-- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; the marks that the queue
+-- has then; and whether it is all of the text that is packed under this fence.
+function straight.held(lid, fence, packed, marks)
+  if packed and marks ~= "0" and marks ~= "1" then
+    local bytes, ids = string.match(packed, "^%d+ (%d+) %d+ %S+ (%x+)$")
+    if ids == lid then return bytes, string.format("%d", marks - 2), true end
+    marks = straight.unpack(fence, marks)
+  end
+  return settle.size(redis.call("HGET", KEYS[7], lid), fence), marks, false
 end
 
--- Take it away, and its lock and state.
-function straight.drop(lid)
-  redis.call("ZREM", KEYS[5], lid)
-  redis.call("HDEL", KEYS[7], lid)
+-- Take it away, and its lock.
+function straight.drop(lid, fence, whole)
+  if whole then
+    redis.call("HDEL", KEYS[3], "lock:" .. fence)
+  else
+    redis.call("ZREM", KEYS[5], lid)
+    redis.call("HDEL", KEYS[7], lid)
+  end
   redis.call("HDEL", KEYS[6], lid)
+end
+
+-- What a call of receive wants: lease, waiter, its ticket, and of a lock that it commits fence and id. Nothing if it is not
+-- for this way.
+function straight.wish()
+  local mode, waiter, left = ARGV[4], ARGV[9], ARGV[15]
+  if KEYS[11] then return end
+  if mode == "next" then return ARGV[5], "", "", ARGV[6], ARGV[7] end
+  if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") then return end
+  if not ARGV[8] then return ARGV[7], "", "" end
+  if ARGV[8] == "" and ARGV[11] == ""
+    and (ARGV[12] == "0" or (ARGV[12] == "1" and ARGV[13] == "c" and #left == 16)) then
+    return ARGV[7], waiter, ARGV[10], ARGV[14], left
+  end
 end
 
 -- Lock or take the first message, or that which the reader was rung for; commit a lock on the way. As straight_send.one.
 function straight.receive()
-  local mode, waiter, left = ARGV[4], ARGV[9], ARGV[15]
-  if ARGV[5] ~= "1" or (mode ~= "lock" and mode ~= "take") or ARGV[8] ~= "" or ARGV[11] ~= ""
-    or KEYS[11] or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c" or #left ~= 16)) then
-    return
-  end
-  local meta, time, p = straight.read(waiter ~= "")
+  local lease, waiter, ticket, under, left = straight.wish()
+  if not lease then return end
+  local meta, time, p = straight.read(waiter ~= "", under)
   local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
-  local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
+  local hint = frame.handed and ticket ~= "" and string.match(frame.handed, "^h (%x+)$")
   if not known or (frame.handed and not hint) then return nil, meta, time, p end
   local lid, rec, kind = straight.first(hint)
-  local less
-  if lid and left then less, marks = straight.held(left, ARGV[14], marks) end
+  local less, after, whole
+  if lid and left then less, after, whole = straight.held(left, under, p[3], marks) end
   local mine = lid and (less or not left) and straight.take(own, hint, waiter, lid, rec, kind)
   if not mine then return nil, meta, time, p end
   if left then
-    straight.drop(left)
+    straight.drop(left, under, whole)
     here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
   end
   local format, size = string.format, #rec
   local stamp, number = format("%d", now), format("%d", history)
-  if mode == "take" then
+  if ARGV[4] == "take" then
     redis.call("HDEL", KEYS[6], lid)
     straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
     -- The record holds a zero, and format would end it there.
@@ -151,11 +175,19 @@ function straight.receive()
       format("%s %s - 0 %s 0:0:%d:%s1:016:%s0:%d:", ARGV[2], stamp, number, #stamp, stamp, lid, size) .. rec)
     return { status.OK, known.incarnation, history, "", "", now, 0, lid, "", rec }
   end
-  local deadline = format("%d", now + ARGV[7])
-  redis.call("ZADD", KEYS[5], deadline, lid)
-  redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
-  local sooner = soon == "-1" or deadline + 0 < soon + 0
-  if left or sooner then straight.count(here, held, gone, sooner and deadline or soon, waiting, marks) end
+  local deadline = format("%d", now + lease)
+  if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
+  -- One text goes and another comes: there are as many as before.
+  after = whole and marks or straight.more(after or marks)
+  if after then
+    size = format("%d", size)
+    straight.count(here, held, gone, soon, waiting, after, "lock:" .. number,
+      deadline .. " " .. size .. " " .. size .. " " .. ARGV[1] .. " " .. lid)
+  else
+    redis.call("ZADD", KEYS[5], deadline, lid)
+    redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
+    straight.count(here, held, gone, soon, waiting, marks)
+  end
   local kept = straight.granted(stamp, lid, number, number, deadline)
   if left then
     straight.keep(history, seq, messages, bytes, kept)
@@ -169,13 +201,13 @@ end
 function straight.settle()
   local lid = ARGV[7]
   if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end
-  local meta, time, p = straight.read()
+  local meta, time, p = straight.read(false, ARGV[6])
   local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "")
-  local size
-  if known then size, marks = straight.held(lid, ARGV[6], marks) end
+  local size, whole
+  if known then size, marks, whole = straight.held(lid, ARGV[6], p[3], marks) end
   if not size then return nil, meta, time, p end
-  straight.drop(lid)
+  straight.drop(lid, ARGV[6], whole)
   straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
   local stamp, number = string.format("%d", now), string.format("%d", history)
   straight.keep(history, seq, messages - 1, bytes - size,

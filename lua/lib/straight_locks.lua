@@ -125,12 +125,14 @@ function straight_locks.all()
   local text = table.concat(ids)
   local sooner = soon == "-1" or deadline + 0 < soon + 0
   packed_locks.load()
-  if #ids == 1 or marks + 0 >= 2 * packed_locks.most then
-    packed_locks.apart(2, number, deadline, format("%d", each), ARGV[1], text)
-    straight.count(here, held, gone, sooner and deadline or soon, waiting, marks)
-  else
-    straight.count(here, held, gone, sooner and deadline or soon, waiting, format("%d", marks + 2),
+  if sooner then soon = deadline end
+  local more = straight.more(marks)
+  if more then
+    straight.count(here, held, gone, soon, waiting, more,
       "lock:" .. number, packed_locks.text(deadline, size, each, ARGV[1], text))
+  else
+    packed_locks.apart(2, number, deadline, format("%d", each), ARGV[1], text)
+    straight.count(here, held, gone, soon, waiting, marks)
   end
   straight.keep(history, seq, messages, bytes,
     straight.granted(stamp, table.concat(ids, ","), number, number, deadline))

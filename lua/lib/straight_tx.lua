@@ -73,8 +73,10 @@ end
 
 -- Receive the first message, or that which the reader was rung for. As straight_tx.send.
 function straight_tx.receive()
-  local id, waiter = ARGV[6], ARGV[9]
-  if ARGV[5] ~= "1" or ARGV[8] ~= "" or ARGV[11] ~= "" or ARGV[12] ~= "0" or KEYS[11] then return end
+  local id, waiter = ARGV[6], ARGV[9] or ""
+  if ARGV[5] ~= "1" or KEYS[11] or (ARGV[8] and (ARGV[8] ~= "" or ARGV[11] ~= "" or ARGV[12] ~= "0")) then
+    return
+  end
   local meta, time, p = straight.read(waiter ~= "")
   local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
     straight.look(meta, time, p, "t")

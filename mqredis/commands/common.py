@@ -14,7 +14,8 @@ from mqredis.steps import Way
 
 #: How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
-#: Of ids.
+#: Characters of a lookup id, and its digits.
+ID = 16
 DIGITS = b"0123456789abcdef"
 
 

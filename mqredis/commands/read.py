@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from mqredis.codec import Raw, Rows, Sound, sound_alone
-from mqredis.commands.common import DIGITS, OK, Address, check, joined, number, text
+from mqredis.commands.common import DIGITS, ID, OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -185,22 +185,25 @@ def receive(
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
     many = "1" if count == 1 else str(count)
     args: tuple[Arg, ...]
-    ending = 0
-    if not settle:
-        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, "0")
-        fixed, ending = (3, 5) if owner else (10, 0)
+    fixed = 0
+    if cursor or member or match or len(settle) > 3:
+        runs = str(len(settle) // 3)
+        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, runs, *settle)
+    elif not settle:  # what is empty at the end is left out
+        args = (queue.generation, mode, many, owner, grant)
+        fixed = 3 if owner else 5
+    elif mode == "lock" and count == 1 and settle[0] == "c" and len(settle[2]) == ID:
+        args = (queue.generation, "next", grant, settle[1], settle[2])
+        fixed = 3
     else:
-        each = "1" if len(settle) == 3 else str(len(settle) // 3)
-        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, each, *settle)
-        fixed = 11 if each == "1" and settle[0] == "c" else 9  # most settle the last, with a commit
-    if cursor or member or match:
-        fixed = ending = 0
-    return Call("receive", queue.call, args, _parse_receive, True, fixed, ending)
+        args = (queue.generation, mode, many, owner, grant, "", "", "", b"", "1", *settle)
+        fixed = 11 if settle[0] == "c" else 9  # most settle the last, with a commit
+    return Call("receive", queue.call, args, _parse_receive, True, fixed)
 
 
 def settles(args: Sequence[Arg]) -> bool:
     """Do the arguments of receive bring settlements?"""
-    return args[9] != "0"
+    return args[1] == "next" or (len(args) > 9 and args[9] != "0")
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import DIGITS, OK, Address, check, joined
+from mqredis.commands.common import DIGITS, ID, OK, Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
 BATCH = 256
-#: Characters of a lookup id.
-ID = 16
 
 
 @dataclass(slots=True)

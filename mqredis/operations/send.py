@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mqredis import codec
 from mqredis.commands import send as commands
-from mqredis.commands.common import OK
+from mqredis.commands.common import ID, OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
 from mqredis.models import Identifier, Journal, Outgoing, Sent, plain
 from mqredis.operations import checks
@@ -209,8 +209,8 @@ def _put(
     accepted = yield from reach(handle.address, call)
     if unit:
         unit.touched(accepted.fence, handle)
-    if len(accepted.ids) != len(names) * commands.ID:
-        count = len(accepted.ids) // commands.ID
+    if len(accepted.ids) != len(names) * ID:
+        count = len(accepted.ids) // ID
         raise InvariantBroken(f"send answered {count} ids for {len(names)} messages")
     return _answers(names, handle.context.incarnation, accepted.ids)
 
@@ -286,14 +286,14 @@ def _answers(names: Sequence[Names], incarnation: str, ids: str) -> list[Sent]:
         model = new(Sent)  # as ``lazy``, without a call for each
         put(model, {PENDING: (_whole, _one, asked, incarnation, ids, at)})
         sent.append(model)
-        at += commands.ID
+        at += ID
     return sent
 
 
 def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:
     """What a send answers about a message."""
     (message_id, group_id), incarnation, ids, at = pending[2:]
-    lookup_id = ids[at : at + commands.ID]
+    lookup_id = ids[at : at + ID]
     return {
         "lookup_id": int(lookup_id, 16),
         "message_id": codec.generated_id(lookup_id) if message_id is None else message_id,

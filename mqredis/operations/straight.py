@@ -13,7 +13,7 @@ from typing import Any
 from mqredis import codec
 from mqredis.commands import read, transactions
 from mqredis.commands import send as commands
-from mqredis.commands.common import OK
+from mqredis.commands.common import ID, OK
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.send import Prepared, sent
@@ -31,7 +31,7 @@ def _lock(handle: Handle) -> Call[read.Found]:
 
 
 def _next(handle: Handle) -> Call[read.Found]:
-    return read.receive(handle.address, "lock", 1, "", handle.context.lease, settle=("c", "", ""))
+    return read.receive(handle.address, "lock", 1, "", handle.context.lease, settle=("c", "", "0" * ID))
 
 
 def _take(handle: Handle) -> Call[read.Found]:
@@ -53,7 +53,7 @@ def _commit(handle: Handle) -> Call[read.Settled]:
 #: By name: a call of it, where those arguments are that differ, and whether it reads.
 WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
     "lock": (_lock, 0, 0, True),
-    "next": (_next, 11, 2, True),
+    "next": (_next, 3, 2, True),
     "take": (_take, 0, 0, True),
     "take in": (_take_in, 3, 2, True),
     "send": (_send, 3, 2, False),

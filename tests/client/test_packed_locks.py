@@ -19,7 +19,7 @@ Held = list[mqredis.LockedMessage]
 
 @dataclass
 class Kit:
-    """Five messages, of which the first three were locked by one call."""
+    """Five messages, of which the first three were locked, by one call or by one each."""
 
     queue: mqredis.Queue
     raw: Any
@@ -49,7 +49,8 @@ class Kit:
 
 
 @pytest.fixture
-def kit(backend: Backend) -> Iterator[Kit]:
+def kit(backend: Backend, request: pytest.FixtureRequest) -> Iterator[Kit]:
+    apart = getattr(request, "param", "together") == "apart"
     with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
         qm.create_queue("q")
         with qm.open("q") as queue:
@@ -58,10 +59,14 @@ def kit(backend: Backend) -> Iterator[Kit]:
             queue.send_many(
                 [mqredis.Outgoing(body=b"%d" % n, correlation_id=str(n % 2)) for n in range(1, 6)]
             )
-            kit = Kit(queue, backend.client(), queue.lock_many(3))
-            assert kit.packed() == [3]
+            held = [queue.lock(0) for _ in range(3)] if apart else queue.lock_many(3)
+            kit = Kit(queue, backend.client(), held)
+            assert kit.packed() == ([1, 1, 1] if apart else [3])
             yield kit
             assert qm.doctor().healthy
+
+
+BOTH = pytest.mark.parametrize("kit", ["together", "apart"], indirect=True)
 
 
 def test_it_goes_as_it_came(kit: Kit) -> None:
@@ -92,6 +97,7 @@ def test_sends_and_single_readers_leave_it_as_it_is(kit: Kit) -> None:
     assert kit.queue.receive(0).body == b"4"
     with kit.queue.lock(0) as lock:
         assert lock.body == b"5"
+        assert kit.packed() == [3, 1]
     second = kit.queue.lock_many(2)
     assert kit.packed() == [3, 2]
     kit.queue.lock_many(1, settle=kit.held)
@@ -159,6 +165,7 @@ def _move(kit: Kit) -> bytes:
     return b"5"
 
 
+@BOTH
 @pytest.mark.parametrize(
     "act",
     [_commit, _commit_some, _commit_backwards, _abort, _reject, _extend, _purge, _look, _match, _move],
@@ -178,12 +185,14 @@ def test_any_other_call_finds_the_locks_one_by_one(kit: Kit, act: Callable[[Kit]
     assert kit.queue._manager.queue_info("q").messages == len(left)
 
 
+@BOTH
 def test_closing_gives_them_back(kit: Kit) -> None:
     kit.queue.close()
     with kit.queue._manager.open("q") as queue:
         assert [message.body for message in queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
 
 
+@BOTH
 @pytest.mark.parametrize(
     "fence, named, lost",
     [("", 3, 0), ("1", 3, 3), ("", 2, 0), ("", 4, 1)],
@@ -210,31 +219,60 @@ def test_a_text_that_the_queue_does_not_count_is_nobodys(kit: Kit) -> None:
     assert kit.queue._manager.doctor(repair=True).findings
 
 
-@pytest.mark.parametrize("one", [True, False], ids=["by itself", "too many texts"])
-def test_not_everything_is_packed(kit: Kit, one: bool) -> None:
-    """One message is as well locked by itself; and who opens the queue must not have to unpack any number of texts."""
-    if one:
-        kit.queue.receive(0)
-        assert [lock.body for lock in kit.queue.lock_many(2)] == [b"5"]
-        assert kit.packed() == [3]
-        return
+@pytest.mark.parametrize("size", [1, 2])
+def test_there_are_only_so_many_texts(kit: Kit, size: int) -> None:
+    """Who opens the queue must not have to unpack any number of them."""
     kit.queue.lock_many(2)
-    kit.queue.send_many([b"x"] * 81)
-    batches = [kit.queue.lock_many(2) for _ in range(40)]
-    assert sorted(kit.packed()) == [2] * 31 + [3]
-    batches[0] = kit.queue.lock_many(1, settle=batches[0])
-    assert len(kit.packed()) == 31
+    kit.queue.send_many([b"x"] * 90)
+    batches = [kit.queue.lock_many(size) for _ in range(40)]
+    assert sorted(kit.packed()) == sorted([3, 2] + [size] * 30)
+    assert kit.raw.zcard(kit.key("l")) == 10 * size, "each by itself"
+    for _ in range(3):  # one goes and one comes, whether it was a text or not
+        for at in (0, 39):
+            batches[at] = kit.queue.lock_many(1, settle=batches[at])
+            assert len(kit.packed()) == 32
     for batch in batches:
         assert kit.commit(batch) == 0
     assert sorted(kit.packed()) == [2, 3]
 
 
+def test_one_that_is_left_is_packed_as_well(kit: Kit) -> None:
+    kit.queue.receive(0)
+    (last,) = kit.queue.lock_many(2)
+    assert (last.body, kit.packed()) == (b"5", [3, 1])
+
+
+def test_a_lock_that_was_lost_is_not_ended_by_the_next(kit: Kit) -> None:
+    """It is somebody else's by now: the text under the old fence is gone."""
+    lock = kit.queue.lock(0)
+    kit.queue._run(settle.settle(kit.queue._handle, [("a", lock.fence, lock._key)]))
+    with kit.queue._manager.open("q") as other:
+        again = other.lock(0)
+        assert (again.body, kit.packed()) == (b"4", [])
+        (last,) = kit.queue.lock_many(1, 0, settle=[lock])
+        assert (last.body, lock.settled) == (b"5", False)
+        with pytest.raises(mqredis.LockLost):
+            lock.commit()
+        again.commit()
+        last.commit()
+    assert kit.queue._manager.queue_info("q").messages == 3
+
+
+def test_whose_text_names_another_ends_nothing(kit: Kit) -> None:
+    """A fence with the id of a message that was locked under another one."""
+    one, two = kit.queue.lock(0), kit.queue.lock(0)
+    assert kit.commit([two], one.fence) == 1
+    assert kit.commit([one, two]) == 0
+
+
+@BOTH
 def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
     """Whoever comes by then: it says when to look at it, as any lock."""
-    key, ((name, text),) = kit.key("q"), kit.texts().items()
-    due = text.split(b" ", 1)[0]
-    assert kit.raw.hget(key, "counts").split(b" ")[QUEUE_COUNTS.index("due")] == due
-    kit.raw.hset(key, name, text.replace(due, b"1000", 1))
+    key, dues = kit.key("q"), {}
+    for name, text in kit.texts().items():
+        dues[name] = text.split(b" ", 1)[0]
+        kit.raw.hset(key, name, text.replace(dues[name], b"1000", 1))
+    assert kit.raw.hget(key, "counts").split(b" ")[QUEUE_COUNTS.index("due")] == min(dues.values())
     set_count(kit.raw, key, "due", 1000)
     assert [message.body for message in kit.queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
     with pytest.raises(mqredis.LockLost):

@@ -130,7 +130,7 @@ def test_lock_next_and_settle_the_last_in_one_round_trip(
     def step() -> None:
         held[:] = queue.lock_many(1, 0, settle=held)
 
-    assert _cost(redis_server, step) == (1, 15)
+    assert _cost(redis_server, step) == (1, 11)
 
 
 def test_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -309,10 +309,10 @@ def test_who_ends_one_of_several_locks_unpacks_these_alone(
         ends = iter(locks)
         return _cost(redis_server, lambda: next(ends).commit(), times=len(locks) - 1)
 
-    # What each call reads and writes, and of the message its state, which tells that it is locked, its lock and itself.
-    assert commits(singles) == (1, 9)
+    # What each call reads and writes, and of the message itself and its lock.
+    assert commits(singles) == (1, 7)
     # Of several, besides: the text is read, becomes elements and states, and goes; then the state is there.
-    assert commits([pairs[0][0], pairs[1][0]]) == (1, 14)
+    assert commits([pairs[0][0], pairs[1][0]]) == (1, 13)
     assert commits([pairs[0][1], pairs[1][1]]) == (1, 9)
 
 
