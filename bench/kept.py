@@ -52,7 +52,8 @@ _BEGIN = """
     end
     local slot, sequence = argv[1], argv[2]
     local meta, time = call("HMGET", k[1], "brief", "counts", slot), call("TIME")
-    local p = fence and call("HMGET", k[3], "brief", "counts", "lock:" .. fence) or call("HMGET", k[3], "brief", "counts")
+    local p = fence and call("HMGET", k[3], "brief", "counts", "lock:" .. fence)
+        or call("HMGET", k[3], "brief", "counts")
     if not meta[3] then
         return other()
     end
