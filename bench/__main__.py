@@ -19,7 +19,7 @@ from typing import Any
 from bench import cluster, company, envs, goals, ladder, merge, page, report, shots
 from bench.adapters import FLOOR, PEERS, SCRIPTS, UNIT, WAKED
 from bench.adapters.base import WORKS
-from bench.runner import Results, Section, room, run, tell
+from bench.runner import Results, Section, run, tell
 from bench.server import OPTIONS, Server
 
 ABOUT = """\
@@ -55,7 +55,7 @@ SHARES = {
     "workers on two cores": 0.07,
     "waiting readers": 0.12,
     "idle readers": 0.10,
-    "many processes": 0.08,
+    "many processes": 0.16,
     "memory": 0.06,
     "cluster": 0.05,
     "growth, backlog": 0.09,  # a million takes its time to fill
@@ -130,16 +130,10 @@ class Run:
 
     def crowd(self, seconds: float) -> None:
         """Sixteen processes on one server."""
-        start, rows = time.monotonic(), []
         sizes = {1: 100, 100: 1_000} if self.quick else {1: 1_000, 100: 10_000}
-        for number in range(1 if self.quick else 3):
-            if not room(time.monotonic() - start, number, seconds):
-                break
-            for peer in (UNIT, FLOOR, SCRIPTS, "mqredis"):
-                tell(f"many processes: {peer}, round {number + 1}")
-                some = company.crowd([self.server], peer, 4 if self.quick else 16, sizes)
-                rows += [{"round": number, **row} for row in some]
-        self.company["crowd"] = rows
+        processes, rounds = (4, 1) if self.quick else (16, 5)
+        some = [company.Crowd(peer, processes, (self.server,)) for peer in (UNIT, FLOOR, SCRIPTS, "mqredis")]
+        self.company["crowd"] = company.crowds(some, sizes, rounds, seconds)
         self.company["shots"] = shots.shots(
             self.server, {1: 2_000, 100: 40} if self.quick else {1: 20_000, 100: 400}
         )

@@ -147,12 +147,14 @@ def ready(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def lives(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send so many, then receive as many, beside other processes that do the same; after the order to be ready."""
+    """Send so many, then receive as many, beside other processes that do the same from the same moment on; after the
+    order to be ready."""
     return _live(peer, order)
 
 
 def _live(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     count, size = order["count"], order["size"]
+    time.sleep(max(0.0, order.get("at", 0.0) - time.monotonic()))
     start, cpu = time.monotonic(), time.process_time()
     run(peer, "send_batch" if size > 1 else "send", 0, count, size)
     run(peer, "receive_batch" if size > 1 else "receive", 0, count, size)

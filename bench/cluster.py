@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from bench import company
-from bench.runner import room, tell
 from bench.server import Server
 
 SLOTS = 16384
@@ -51,18 +50,11 @@ def form(nodes: list[Node]) -> None:
 
 def shards(rounds: int, sizes: dict[int, int], seconds: float) -> list[dict[str, Any]]:
     """Six processes on one node's manager, then on three managers, one on each node."""
-    rows: list[dict[str, Any]] = []
     start = time.monotonic()
     with ExitStack() as stack:
         nodes = [Node({"cluster-enabled": "yes"}) for _ in range(3)]
         for node in nodes:
             stack.enter_context(node)
         form(nodes)
-        for number in range(rounds):
-            if not room(time.monotonic() - start, number, seconds):
-                break
-            tell(f"cluster of three: round {number + 1} of {rounds}")
-            for part in (nodes[:1], nodes):
-                some = company.crowd(list(part), "mqredis, sharded", 6, sizes)
-                rows += [{"round": number, **row} for row in some]
-    return rows
+        both = [company.Crowd("mqredis, sharded", 6, tuple(part)) for part in (nodes[:1], nodes)]
+        return company.crowds(both, sizes, rounds, seconds - (time.monotonic() - start))

@@ -5,9 +5,12 @@ Each function returns rows for the report; :mod:`bench.runner` has the loops of 
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -20,6 +23,8 @@ Row = dict[str, Any]
 _WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
 #: Sent before the samples that count; sends before the lives that do.
 WARM = 10
+#: How long before they begin the processes of a crowd are told to, in seconds: all have read it then.
+AHEAD = 0.2
 #: Seconds, at most, after which our idle readers look all together, and the commands that takes at least.
 GLANCE, BURST = 6.0, 4
 
@@ -114,29 +119,58 @@ def _settled(server: Server, peer: str, waiters: int) -> None:
         time.sleep(0.1)
 
 
-def crowd(servers: list[Server], peer: str, processes: int, sizes: dict[int, int]) -> list[Row]:
-    """Whole lives a second of so many processes, for each size of a batch with so many messages from each process,
-    and the share of a processor that the servers took. With several servers each has a queue manager of its own and a
-    part of the processes. All have opened and made their first calls before the time begins."""
+@dataclass(frozen=True)
+class Crowd:
+    """So many processes of a peer. With several servers each has a queue manager of its own and a part of them."""
+
+    peer: str
+    processes: int
+    servers: Sequence[Server]
+
+
+def crowds(some: Sequence[Crowd], sizes: dict[int, int], rounds: int, seconds: float) -> list[Row]:
+    """Whole lives a second of each crowd, one after the other in each round, for each size of a batch with so many
+    messages from each process, and the share of a processor that the servers took.
+
+    The processes start once. In its turn a crowd opens and makes its first calls on empty servers; then all begin at
+    the same moment, and those that are through earlier leave the processors to the others.
+    """
+    start, rows = time.monotonic(), []
+    with ExitStack() as stack:
+        children = {
+            crowd: [
+                stack.enter_context(closing(Child(crowd.peer, crowd.servers[n % len(crowd.servers)].address)))
+                for n in range(crowd.processes)
+            ]
+            for crowd in some
+        }
+        for child in itertools.chain.from_iterable(children.values()):
+            assert child.hello  # all have started
+        for number in range(rounds):
+            if not room(time.monotonic() - start, number, seconds):
+                break
+            turn = number % len(some)
+            for crowd in (*some[turn:], *some[:turn]):
+                tell(f"{crowd.processes} processes: {crowd.peer}, round {number + 1} of {rounds}")
+                who = {"round": number, "peer": crowd.peer, "processes": crowd.processes}
+                rows += [
+                    {
+                        **who,
+                        "servers": len(crowd.servers),
+                        **_crowd(crowd.servers, children[crowd], count, size),
+                    }
+                    for size, count in sizes.items()
+                ]
+    return rows
+
+
+def _crowd(servers: Sequence[Server], children: list[Child], count: int, size: int) -> Row:
     for server in servers:
         _everywhere(server)
-    with ExitStack() as stack:
-        children = [
-            stack.enter_context(closing(Child(peer, servers[number % len(servers)].address)))
-            for number in range(processes)
-        ]
-        for child in children:
-            assert child.hello  # all have started
-        rows = [_crowd(servers, children, count, size) for size, count in sizes.items()]
-    return [{"peer": peer, "processes": processes, "servers": len(servers), **row} for row in rows]
-
-
-def _crowd(servers: list[Server], children: list[Child], count: int, size: int) -> Row:
-    for server in servers:
         server.wire.flush()
     firsts = _together(children, work="ready", count=WARM * size, size=size)
     before = [server.wire.counters() for server in servers]
-    answers = _together(children, work="lives", count=count, size=size)
+    answers = _together(children, work="lives", count=count, size=size, at=time.monotonic() + AHEAD)
     used = [server.wire.counters() - then for server, then in zip(servers, before, strict=True)]
     failed = [answer["error"] for answer in (*firsts, *answers) if "error" in answer]
     if failed:

@@ -216,16 +216,16 @@ def _bare_growth(document: Document) -> Measured | None:
 
 
 def _bare_rounds(document: Document, work: str) -> list[float]:
-    """Of each round: our time with the shortest backlog and what the floor takes longer with the longest, over ours."""
+    """Of each turn: our time with the shortest backlog and what the floor takes longer with the longest, over ours."""
     rows = [
         row
         for row in document["company"].get("growth", [])
         if row["axis"] == "backlog" and "error" not in row
     ]
-    times = {(row["work"], row["round"], row["size"]): row["seconds"] for row in rows}
+    times = {(row["work"], (row["round"], row.get("lap", 0)), row["size"]): row["seconds"] for row in rows}
     sizes = sorted({row["size"] for row in rows})
     found = []
-    for number in sorted({row["round"] for row in rows}):
+    for number in sorted({turn for _, turn, _ in times}):
         ours, short, long = (
             times.get(key)
             for key in (

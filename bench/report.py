@@ -137,13 +137,13 @@ def memory(rows: list[Row]) -> str:
 
 
 def grown(rows: list[Row], axis: str) -> dict[str, dict[int, float]]:
-    """Time of each operation at each size over that at the smallest: the median of the rounds' ratios."""
-    times: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
+    """Time of each operation at each size over that at the smallest: the median of the ratios of its turns."""
+    times: dict[tuple[str, int, int], dict[int, float]] = defaultdict(dict)
     for row in rows:
         if row["axis"] == axis and "error" not in row and row["work"] != "settle":
-            times[row["work"], row["round"]][row["size"]] = row["seconds"]
+            times[row["work"], row["round"], row.get("lap", 0)][row["size"]] = row["seconds"]
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (work, _), by_size in times.items():
+    for (work, _, _), by_size in times.items():
         least = by_size.get(min(by_size))
         for size, seconds in by_size.items():
             found[work][size].append(seconds / least if least else 0.0)
