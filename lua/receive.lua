@@ -70,7 +70,7 @@ if reply then return reply end
 unfold()
 reply = frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
-local q = queue.open(1, 2, p)
+local q = queue.open(1, 2, p, ARGV[14])
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end

@@ -28,7 +28,7 @@ else
 end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end
-local q = queue.open(1, 2, p)
+local q = queue.open(1, 2, p, ARGV[6])
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
 due.serve(q)

@@ -26,6 +26,11 @@ end
 function packed_locks.apart(at, fence, deadline, size, slot, ids)
   local leases, texts, records = { nil, nil }, { nil, nil }, KEYS[at + 4]
   local state = size ~= "0" and record.lock(size, slot, fence)
+  if state and #ids == 16 then
+    redis.call("ZADD", KEYS[at + 3], deadline, ids)
+    redis.call("HSET", KEYS[at + 5], ids, state)
+    return
+  end
   for n = 1, #ids, 16 do
     local lid, last = string.sub(ids, n, n + 15), (n + 15) / 8
     leases[last - 1], leases[last], texts[last - 1] = deadline, lid, lid
@@ -35,20 +40,23 @@ function packed_locks.apart(at, fence, deadline, size, slot, ids)
   many.fields(KEYS[at + 5], texts)
 end
 
--- All of a queue, or the one of this fence: each message gets its state and its element of q.l. Returns how many texts there
--- were. A damaged one stays: the doctor tells of it.
-function packed_locks.unpack(at, only)
-  local key = KEYS[at + 1]
-  local fields, count = only and { "lock:" .. only } or redis.call("HKEYS", key), 0
+-- The text of this fence, if there is one that is sound: each message gets its state and its element of q.l. A damaged one
+-- stays: the doctor tells of it.
+function packed_locks.one(at, fence)
+  local key, field = KEYS[at + 1], "lock:" .. fence
+  local deadline, size, slot, ids =
+    string.match(redis.call("HGET", key, field) or "", "^(%d+) %d+ (%d+) (%S+) (%x+)$")
+  if not ids then return false end
+  packed_locks.apart(at, fence, deadline, size, slot, ids)
+  redis.call("HDEL", key, field)
+  return true
+end
+
+-- All of a queue.
+function packed_locks.unpack(at)
+  local fields = redis.call("HKEYS", KEYS[at + 1])
   for n = 1, #fields do
-    local fence = string.match(fields[n], "^lock:(%d+)$")
-    local text = fence and redis.call("HGET", key, fields[n]) or ""
-    local deadline, size, slot, ids = string.match(text, "^(%d+) %d+ (%d+) (%S+) (%x+)$")
-    if ids then
-      packed_locks.apart(at, fence, deadline, size, slot, ids)
-      redis.call("HDEL", key, fields[n])
-      count = count + 1
-    end
+    local fence = string.find(fields[n], "lock:", 1, true) == 1 and string.match(fields[n], "^(%d+)$", 6)
+    if fence then packed_locks.one(at, fence) end
   end
-  return count
 end

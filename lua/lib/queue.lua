@@ -22,8 +22,9 @@
 local queue = { opened = {}, memo = { size = 0 }, never = "0", always = "8",
   said = { [""] = "8", all = "8", part = "8", none = "0" } }
 
--- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before.
-function queue.open(n, first, p)
+-- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `p`: what
+-- was read of it. `fence`: of locks that the call ends or renews.
+function queue.open(n, first, p, fence)
   local at = first + (n - 1) * 8
   local key = KEYS[at + 1]
   if not key then return end
@@ -33,7 +34,7 @@ function queue.open(n, first, p)
   if not known then return end
   local messages, bytes, gone, soon, waiting, marks =
     string.match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
-  if marks and marks ~= "0" and marks ~= "1" then marks = queue.unpack(at, p[2], marks) end
+  if marks and marks ~= "0" and marks ~= "1" then marks = queue.unpack(at, p[2], marks, fence) end
   local q = {
     q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
@@ -46,10 +47,12 @@ function queue.open(n, first, p)
   return q
 end
 
--- From here on each lock has its state. That says nothing new of any message, so it may come before a refusal.
-function queue.unpack(at, counts, marks)
+-- From here on each lock has its state. That says nothing new of any message, so it may come before a refusal. Where one
+-- text is all there is, it is mostly that of the call's own lock, and nobody need look for it among the fields.
+function queue.unpack(at, counts, marks, fence)
   packed_locks.load()
-  packed_locks.unpack(at)
+  local alone = fence and (marks == "2" or marks == "3") and packed_locks.one(at, fence)
+  if not alone then packed_locks.unpack(at) end
   local left = marks % 2 == 0 and "0" or "1"
   redis.call("HSET", KEYS[at + 1], "counts", string.sub(counts, 1, -1 - #marks) .. left)
   return left

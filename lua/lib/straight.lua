@@ -108,7 +108,7 @@ end
 -- Those that are packed under this fence stand by themselves from here on. Returns the marks that the queue has then.
 function straight.unpack(fence, marks)
   packed_locks.load()
-  return string.format("%d", marks - 2 * packed_locks.unpack(2, fence))
+  return packed_locks.one(2, fence) and string.format("%d", marks - 2) or marks
 end
 
 -- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; the marks that the queue
