@@ -39,6 +39,9 @@ class Kit:
         texts = sorted(self.texts().items(), key=lambda item: int(item[0][5:]))
         return [len(text.split(b" ")[4]) // 16 for _, text in texts]
 
+    def count(self, name: str) -> int:
+        return int(self.raw.hget(self.key("q"), "counts").split()[QUEUE_COUNTS.index(name)])
+
     def commit(self, locks: Held, fence: str = "") -> int:
         """In one call, by their own fence or another; how many of them are lost."""
         settlements = [("c", fence or lock.fence, lock._key) for lock in locks]
@@ -217,6 +220,34 @@ def test_a_text_that_the_queue_does_not_count_is_nobodys(kit: Kit) -> None:
         lock.extend()
         kit.queue.send_many([b"6", b"7"])
     assert kit.queue._manager.doctor(repair=True).findings
+
+
+def test_one_text_that_the_queue_does_not_count_is_nobodys(kit: Kit) -> None:
+    """Neither a commit nor the next lock ends by it what is somebody else's by now."""
+    lock = kit.queue.lock(0)
+    texts = kit.texts()
+    lock.abort()
+    with kit.queue._manager.open("q") as other, other.lock(0) as again:
+        assert again.body == b"4"
+        kit.raw.hset(kit.key("q"), mapping=texts)
+        assert kit.commit([lock]) == 1
+        lock._settled = False
+        (last,) = kit.queue.lock_many(1, 0, settle=[lock])
+        assert (last.body, lock.settled) == (b"5", False)
+        again.extend()
+        last.commit()
+    assert kit.queue._manager.queue_info("q").messages == 3
+    assert kit.queue._manager.doctor(repair=True).findings
+
+
+def test_who_ends_one_of_several_with_the_next_counts_what_is_left(kit: Kit) -> None:
+    (last,) = kit.queue.lock_many(1, 0, settle=[kit.held[0]])
+    assert kit.packed() == [1]
+    assert kit.count("marks") == 2 * 1 + 1, "and special messages came"
+    last.commit()
+    assert (kit.packed(), kit.count("marks")) == ([], 1)
+    for lock in kit.held[1:]:
+        lock.commit()
 
 
 @pytest.mark.parametrize("size", [1, 2])
