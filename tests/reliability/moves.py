@@ -45,8 +45,10 @@ def settle(world: World, call: Call[Any], answer: Answer, at: int) -> None:
     if answer.refused:
         return
     lost = {lid for lid, _ in answer.value.lost}
-    for n in range(at, len(call.args), 3):
-        action, fence, ids = (str(arg) for arg in call.args[n : n + 3])
+    words = [str(arg) for arg in call.args[at:]]
+    if call.args[1] == "next":  # the plainest, of which only the lock is named
+        words = ["c", *map(str, call.args[3:])]
+    for action, fence, ids in zip(words[::3], words[1::3], words[2::3], strict=True):
         for lid in (ids[k : k + 16] for k in range(0, len(ids), 16)):
             if lid not in lost:
                 world.ledger.settled(action, fence, lid, answer.value.now_ms + LEASE)
