@@ -55,7 +55,7 @@ SHARES = {
     "workers on two cores": 0.07,
     "waiting readers": 0.12,
     "idle readers": 0.10,
-    "many processes": 0.16,
+    "many processes": 0.20,
     "memory": 0.06,
     "cluster": 0.05,
     "growth, backlog": 0.09,  # a million takes its time to fill
@@ -130,18 +130,18 @@ class Run:
 
     def crowd(self, seconds: float) -> None:
         """Sixteen processes on one server."""
-        sizes = {1: 100, 100: 1_000} if self.quick else {1: 1_000, 100: 10_000}
-        processes, rounds = (4, 1) if self.quick else (16, 5)
+        processes, turn, rounds = (4, 0.3, 1) if self.quick else (16, 1.2, 5)
+        calls = {1: 2_000, 100: 40} if self.quick else {1: 20_000, 100: 400}
         some = [company.Crowd(peer, processes, (self.server,)) for peer in (UNIT, FLOOR, SCRIPTS, "mqredis")]
-        self.company["crowd"] = company.crowds(some, sizes, rounds, seconds)
-        self.company["shots"] = shots.shots(
-            self.server, {1: 2_000, 100: 40} if self.quick else {1: 20_000, 100: 400}
-        )
+        start = time.monotonic()
+        self.company["crowd"] = company.crowds(some, turn, rounds, 0.85 * seconds)
+        left = seconds - (time.monotonic() - start)
+        self.company["shots"] = shots.shots(self.server, calls, rounds, left)
 
     def shards(self, seconds: float) -> None:
         """A cluster of three nodes."""
-        sizes = {1: 100, 100: 1_000} if self.quick else {1: 500, 100: 10_000}
-        self.company["shards"] = cluster.shards(1 if self.quick else 3, sizes, seconds)
+        rounds, turn = (1, 0.3) if self.quick else (3, 1.0)
+        self.company["shards"] = cluster.shards(rounds, turn, seconds)
 
     def growth(self, axis: str, seconds: float) -> None:
         """What grows."""

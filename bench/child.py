@@ -14,6 +14,7 @@ import random
 import sys
 import time
 import traceback
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,19 +30,15 @@ def measure(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
         "grow": grow,
         "arrivals": arrivals,
         "spaced": spaced,
-        "ready": ready,
-        "lives": lives,
     }
     work = order["work"]
-    if work not in ("arrivals", "spaced", "ready", "lives"):
+    if work not in ("arrivals", "spaced"):
         wire.flush()
-    if work != "lives":
-        peer.open()
+    peer.open()
     try:
         return job.get(work, plain)(peer, wire, order)
     finally:
-        if work != "ready":  # it stays open for the order to live
-            peer.close()
+        peer.close()
 
 
 def plain(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
@@ -141,24 +138,42 @@ def spaced(peer: Peer, wire: Wire, order: dict[str, Any]) -> dict[str, Any]:
     return {"times": times, **{name: value / order["count"] for name, value in each.items()}}
 
 
-def ready(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Make the first calls: what a process does once is told by itself, and not counted with the lives."""
-    return _live(peer, order)
+def ready(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
+    """Open and make the first calls: what they cost is told by itself, and not counted with the lives."""
+    peer.open()  # it stays so for the order to live
+    cpu = time.process_time()
+    _live(peer, order["count"], order["size"])
+    return {"client_cpu": time.process_time() - cpu}
 
 
-def lives(peer: Peer, _: Wire, order: dict[str, Any]) -> dict[str, Any]:
-    """Send so many, then receive as many, beside other processes that do the same from the same moment on; after the
-    order to be ready."""
-    return _live(peer, order)
+def lives(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
+    """After the order to be ready: send so many and receive as many, again and again, from the moment agreed with
+    other processes until another one. All are at work up to there: each goes on until its portion is through, and of
+    that portion the part counts that lay before the end."""
+    count, size, stop = order["count"], order["size"], order["until"]
+    try:
+        time.sleep(max(0.0, order["at"] - time.monotonic()))
+        begun, cpu, done = time.monotonic(), time.process_time(), 0
+        late, last, now = begun - order["at"], begun, begun
+        while now < stop:
+            last = now
+            _live(peer, count, size)
+            now, done = time.monotonic(), done + count
+        cpu = time.process_time() - cpu
+    finally:
+        peer.close()
+    if not done:
+        raise TimeoutError(f"came to its turn {late:.1f} s late, when that was over")
+    return {"lives": done - count * (now - stop) / (now - last), "all": done, "late": late, "client_cpu": cpu}
 
 
-def _live(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
-    count, size = order["count"], order["size"]
-    time.sleep(max(0.0, order.get("at", 0.0) - time.monotonic()))
-    start, cpu = time.monotonic(), time.process_time()
+def _live(peer: Peer, count: int, size: int) -> None:
     run(peer, "send_batch" if size > 1 else "send", 0, count, size)
     run(peer, "receive_batch" if size > 1 else "receive", 0, count, size)
-    return {"start": start, "stop": time.monotonic(), "client_cpu": time.process_time() - cpu}
+
+
+#: Orders to processes of which many live beside each other: without a look at the server, which their parent has.
+TOGETHER = {"ready": ready, "lives": lives}
 
 
 def main() -> None:
@@ -167,7 +182,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print must not get between the answers
     peer_class: type[Peer] = getattr(importlib.import_module(f"bench.adapters.{module}"), cls)
-    wire = Wire(urlsplit(url).port or 6379)  # of the node itself, where it is one of a cluster
+    # Of the node itself, where it is one of a cluster. Whoever only waits for the turn of its crowd has none.
+    wire = cache(lambda: Wire(urlsplit(url).port or 6379))
     peer = peer_class(url)
     hello = {"works": peer.works, "settings": peer.settings, "acknowledges": peer.acknowledges}
     answers.write(json.dumps(hello) + "\n")
@@ -176,7 +192,8 @@ def main() -> None:
         if order["cores"]:
             pin(os.getpid(), set(order["cores"]))
         try:
-            answer = measure(peer, wire, order)
+            together = TOGETHER.get(order["work"])
+            answer = together(peer, order) if together else measure(peer, wire(), order)
         except Exception as error:  # noqa: BLE001 (whatever a peer raises belongs into the report)
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}

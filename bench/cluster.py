@@ -48,7 +48,7 @@ def form(nodes: list[Node]) -> None:
         time.sleep(0.05)
 
 
-def shards(rounds: int, sizes: dict[int, int], seconds: float) -> list[dict[str, Any]]:
+def shards(rounds: int, turn: float, seconds: float) -> list[dict[str, Any]]:
     """Six processes on one node's manager, then on three managers, one on each node."""
     start = time.monotonic()
     with ExitStack() as stack:
@@ -57,4 +57,4 @@ def shards(rounds: int, sizes: dict[int, int], seconds: float) -> list[dict[str,
             stack.enter_context(node)
         form(nodes)
         both = [company.Crowd("mqredis, sharded", 6, tuple(part)) for part in (nodes[:1], nodes)]
-        return company.crowds(both, sizes, rounds, seconds - (time.monotonic() - start))
+        return company.crowds(both, turn, rounds, seconds - (time.monotonic() - start))

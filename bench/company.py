@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.runner import Child, room, tell
+from bench.runner import Child, room, tell, turned
 from bench.server import Server
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 
@@ -25,6 +25,9 @@ _WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
 WARM = 10
 #: How long before they begin the processes of a crowd are told to, in seconds: all have read it then.
 AHEAD = 0.2
+#: Messages that a process of a crowd sends before it receives as many, for each size of a batch. Each portion ends with
+#: a settlement of its own, which should weigh little, and the last one goes on when the turn is over.
+PORTIONS = {1: 100, 100: 2_000}
 #: Seconds, at most, after which our idle readers look all together, and the commands that takes at least.
 GLANCE, BURST = 6.0, 4
 
@@ -43,11 +46,7 @@ def wakes(
         if not room(time.monotonic() - start, number, seconds):
             break
         tell(f"waiting readers: round {number + 1} of {rounds}")
-        turn = number % len(readers)
-        rows += [
-            {"round": number, **_wakes(server, *reader, samples)}
-            for reader in readers[turn:] + readers[:turn]
-        ]
+        rows += [{"round": number, **_wakes(server, *reader, samples)} for reader in turned(readers, number)]
     return rows
 
 
@@ -128,12 +127,12 @@ class Crowd:
     servers: Sequence[Server]
 
 
-def crowds(some: Sequence[Crowd], sizes: dict[int, int], rounds: int, seconds: float) -> list[Row]:
-    """Whole lives a second of each crowd, one after the other in each round, for each size of a batch with so many
-    messages from each process, and the share of a processor that the servers took.
+def crowds(some: Sequence[Crowd], turn: float, rounds: int, seconds: float) -> list[Row]:
+    """Whole lives a second of each crowd, one after the other in each round, singly and in batches, and the share of a
+    processor that the servers took.
 
     The processes start once. In its turn a crowd opens and makes its first calls on empty servers; then all begin at
-    the same moment, and those that are through earlier leave the processors to the others.
+    the same moment and are at work for so many seconds, and only what they do in these counts.
     """
     start, rows = time.monotonic(), []
     with ExitStack() as stack:
@@ -146,47 +145,49 @@ def crowds(some: Sequence[Crowd], sizes: dict[int, int], rounds: int, seconds: f
         }
         for child in itertools.chain.from_iterable(children.values()):
             assert child.hello  # all have started
+        seconds, start = seconds - (time.monotonic() - start), time.monotonic()
         for number in range(rounds):
             if not room(time.monotonic() - start, number, seconds):
                 break
-            turn = number % len(some)
-            for crowd in (*some[turn:], *some[:turn]):
+            for crowd in turned(some, number):
                 tell(f"{crowd.processes} processes: {crowd.peer}, round {number + 1} of {rounds}")
                 who = {"round": number, "peer": crowd.peer, "processes": crowd.processes}
-                rows += [
-                    {
-                        **who,
-                        "servers": len(crowd.servers),
-                        **_crowd(crowd.servers, children[crowd], count, size),
-                    }
-                    for size, count in sizes.items()
-                ]
+                who |= {"servers": len(crowd.servers)}
+                rows += [{**who, **_crowd(crowd.servers, children[crowd], size, turn)} for size in PORTIONS]
     return rows
 
 
-def _crowd(servers: Sequence[Server], children: list[Child], count: int, size: int) -> Row:
+def _crowd(servers: Sequence[Server], children: list[Child], size: int, turn: float) -> Row:
     for server in servers:
         _everywhere(server)
         server.wire.flush()
     firsts = _together(children, work="ready", count=WARM * size, size=size)
     before = [server.wire.counters() for server in servers]
-    answers = _together(children, work="lives", count=count, size=size, at=time.monotonic() + AHEAD)
+    at = time.monotonic() + AHEAD
+    answers = _together(children, work="lives", count=PORTIONS[size], size=size, at=at, until=at + turn)
     used = [server.wire.counters() - then for server, then in zip(servers, before, strict=True)]
     failed = [answer["error"] for answer in (*firsts, *answers) if "error" in answer]
     if failed:
         return {"size": size, "error": failed[0]}
-    seconds = max(answer["stop"] for answer in answers) - min(answer["start"] for answer in answers)
-    lives = len(children) * count
-    shares = [part.cpu / seconds for part in used]
-    server_us = sum(part.cpu for part in used) / lives * 1e6
     return {
         "size": size,
-        "lives": lives / seconds,
+        "first_ms": median(first["client_cpu"] for first in firsts) * 1e3,
+        **tally(answers, turn, [part.cpu for part in used]),
+    }
+
+
+def tally(answers: list[Row], turn: float, used: list[float]) -> Row:
+    """Lives a second of a turn, and what they took of the processors: the servers have counted those, too, that were
+    finished after it, so the shares are those of the lives within."""
+    rate, every = sum(answer["lives"] for answer in answers) / turn, sum(answer["all"] for answer in answers)
+    shares = [cpu / every * rate for cpu in used]
+    return {
+        "lives": rate,
         "server": sum(shares),
         "shares": shares,
-        "server_us": server_us,
-        "client_us": sum(answer["client_cpu"] for answer in answers) / lives * 1e6,
-        "first_ms": median(first["client_cpu"] for first in firsts) * 1e3,
+        "server_us": sum(used) / every * 1e6,
+        "client_us": sum(answer["client_cpu"] for answer in answers) / every * 1e6,
+        "late_ms": max(answer["late"] for answer in answers) * 1e3,
     }
 
 
@@ -207,7 +208,7 @@ def growth(server: Server, axis: str, sizes: list[int], rounds: int, seconds: fl
             axis=axis,
             sizes=sizes,
             rounds=rounds,
-            # Of a backlog one call takes 0.1 ms, and what else the machine does lasts some ms.
+            # Of a backlog one call takes 0.1 ms.
             count=400 if axis == "backlog" else 100,
             seconds=seconds,
             cores=[0],

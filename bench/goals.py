@@ -276,9 +276,11 @@ def _shots(size: int) -> Callable[[Document], Measured | None]:
 
     def measure(document: Document) -> Measured | None:
         rows = [row for row in document["company"].get("shots", []) if row["size"] == size]
-        alone = [row["lives"] for row in rows if row["pipeline"] == 1]
-        note = "; ".join(f"pipelines of {row['pipeline']}: {row['lives']:,.0f}" for row in rows)
-        return Measured(alone, note=note) if alone else None
+        by: dict[int, list[float]] = {}
+        for row in sorted(rows, key=lambda row: int(row["pipeline"])):
+            by.setdefault(row["pipeline"], []).append(row["lives"])
+        note = "; ".join(f"pipelines of {many}: {median(lives):,.0f}" for many, lives in by.items())
+        return Measured(by[1], note=note) if 1 in by else None
 
     return measure
 

@@ -224,31 +224,37 @@ def crowd(rows: list[Row]) -> str:
         mine = [r for r in rows if (r["peer"], r["processes"], r["servers"], r["size"]) == kind]
         good = [row for row in mine if "lives" in row]
         peer, processes, servers, size = kind
-        cells = [mine[0].get("error", ""), *[""] * (1 + len(_CROWD))]
+        cells = [mine[0].get("error", ""), *[""] * (2 + len(_CROWD))]
         if good:
-            shares = good[-1]["shares"]
+            shares = map(median, zip(*(row["shares"] for row in good), strict=True))
             cells = [
                 spread([row["lives"] for row in good]),
+                f"{good[0]['first_ms']:.0f}",
                 " ".join(f"{share:.0%}" for share in shares),
                 *(f"{median(row[name] for row in good):.0f}" for name in _CROWD),
             ]
+    # What a process does once it does in its first turn.
+    head.append("first calls, client ms")
         lines.append([peer, str(processes), str(servers), str(size), *cells])
     head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", *_CROWD.values()]
     return table(head, lines)
 
 
-#: CPU of a life, and of the first calls of a process, which are not counted with it.
+#: CPU of a life. The first calls of a process are not counted with it.
 _CROWD = {
     "server_us": "server us a life",
     "client_us": "client us a life",
-    "first_ms": "first calls, client ms",
 }
 
 
 COMPANY = (
     ("wakes", "From a send to a waiting reader, in another process", wakes),
     ("idle", "Readers that wait in vain", idle),
-    ("crowd", "Whole lives a second, many processes on one server (absolute; cores not pinned)", crowd),
+    (
+        "crowd",
+        "Whole lives a second, many processes on one server, while all are at work (absolute; cores not pinned)",
+        crowd,
+    ),
     ("shards", "Queue managers as shards: one node and three nodes of a cluster on this machine", crowd),
     ("growth", "Growth: time of an operation over its time at the smallest size", growth),
 )

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import envs
 from bench.adapters import PARTS, PEERS
@@ -20,6 +20,7 @@ from bench.server import Server
 #: The cores of server and client.
 PLACES = {"one core": (0, 0), "two cores": (0, 1)}
 
+One = TypeVar("One")
 _START = time.monotonic()
 #: A measurement that takes longer than so many seconds is given up: one peer must not hold up all.
 PATIENCE = 90.0
@@ -128,6 +129,12 @@ def room(passed: float, done: int, seconds: float) -> bool:
     return not done or passed / done * (done + 1) <= seconds
 
 
+def turned(some: Sequence[One], number: int) -> tuple[One, ...]:
+    """The same, begun with another one in each round."""
+    place = number % len(some)
+    return (*some[place:], *some[:place])
+
+
 def run(server: Server, section: Section, results: Results) -> None:
     """Measure a section."""
     start = time.monotonic()
@@ -145,8 +152,7 @@ def tell(what: str) -> None:
 
 
 def _round(server: Server, section: Section, number: int, results: Results) -> None:
-    shift = number * max(1, len(section.peers) // max(1, section.rounds)) % len(section.peers)
-    order = section.peers[shift:] + section.peers[:shift]
+    order = turned(section.peers, number * max(1, len(section.peers) // max(1, section.rounds)))
     cores = os.cpu_count() or 1
     for_server, for_client = (core % cores for core in PLACES[section.place])
     server.pin({for_server})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
+import time
 from typing import Any
 
 from bench.adapters import floor as adapter
+from bench.runner import room, tell, turned
 from bench.server import Server
 
 Row = dict[str, Any]
@@ -17,21 +20,26 @@ PIPELINES = (1, 16)
 _RATE = re.compile(r"([\d.]+) requests per second")
 
 
-def shots(server: Server, sizes: dict[int, int]) -> list[Row]:
-    """Whole lives a second, for each size of a batch with so many calls of each kind, plain and pipelined."""
+def shots(server: Server, sizes: dict[int, int], rounds: int, seconds: float) -> list[Row]:
+    """Whole lives a second, for each size of a batch with so many calls of each kind, plain and pipelined; in each
+    round all of them."""
     binary = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
     if binary is None:
         return []
     rows: list[Row] = []
-    for size, calls in sizes.items():
-        for pipeline in PIPELINES:
+    kinds, start = list(itertools.product(sizes.items(), PIPELINES)), time.monotonic()
+    for number in range(rounds):
+        if not room(time.monotonic() - start, number, seconds):
+            break
+        tell(f"redis-benchmark: round {number + 1} of {rounds}")
+        for (size, calls), pipeline in turned(kinds, number):
             server.wire.flush()
             adapter.prepare(server.url)
             each = [
                 _rate([binary, "-p", str(server.port), "-P", str(pipeline), "-n", str(calls)], words) * size
                 for words in (adapter.sending(0, size), adapter.receiving(size))
             ]
-            row = {"peer": "redis-benchmark", "size": size, "pipeline": pipeline}
+            row = {"round": number, "peer": "redis-benchmark", "size": size, "pipeline": pipeline}
             rows.append({**row, "lives": 1 / sum(1 / rate for rate in each)})
     return rows
 
