@@ -183,8 +183,8 @@ def _idle(document: Document) -> Measured | None:
 _GROWS = 1.15
 
 
-def _longest(document: Document) -> tuple[int, dict[str, float]]:
-    """The longest backlog, and how much longer each operation of ours takes there."""
+def _longest(document: Document) -> tuple[int, dict[str, list[float]]]:
+    """The longest backlog, and how much longer each operation of ours takes there, in each round."""
     grown = report.grown(document["company"].get("growth", []), "backlog")
     size = max((size for by_size in grown.values() for size in by_size), default=0)
     ours = {work: by_size for work, by_size in grown.items() if not work.startswith(BARE)}
@@ -196,9 +196,12 @@ def _growth(document: Document) -> Measured | None:
     size, last = _longest(document)
     if not last:
         return None
-    over = sorted((value, work) for work, value in last.items() if value > _GROWS)
-    names = ", ".join(f"{work} {value:.2f}" for value, work in reversed(over)) or "none"
-    return Measured(list(last.values()), max(last.values()), f"to {size:,}; above {_GROWS}: {names}")
+    falling = sorted(last, key=lambda work: -median(last[work]))
+    names = [f"{work} {report.spread(last[work])}" for work in falling if median(last[work]) > _GROWS]
+    note = (
+        f"{falling[0]}, the worst of {len(last)}, to {size:,}; above {_GROWS}: {', '.join(names) or 'none'}"
+    )
+    return Measured(last[falling[0]], note=note)
 
 
 def _bare_growth(document: Document) -> Measured | None:
@@ -206,7 +209,7 @@ def _bare_growth(document: Document) -> Measured | None:
     the goal the one whose floor grows least. Nothing if one of them has no floor."""
     _, last = _longest(document)
     floors = {work: _bare_rounds(document, work) for work in last}
-    missed = [work for work, value in last.items() if value > _GROWS] or [
+    missed = [work for work, values in last.items() if median(values) > _GROWS] or [
         work for work in last if floors[work]
     ]
     if not missed or not all(floors[work] for work in missed):
@@ -216,16 +219,16 @@ def _bare_growth(document: Document) -> Measured | None:
 
 
 def _bare_rounds(document: Document, work: str) -> list[float]:
-    """Of each turn: our time with the shortest backlog and what the floor takes longer with the longest, over ours."""
+    """Of each round: our time with the shortest backlog and what the floor takes longer with the longest, over ours."""
     rows = [
         row
         for row in document["company"].get("growth", [])
         if row["axis"] == "backlog" and "error" not in row
     ]
-    times = {(row["work"], (row["round"], row.get("lap", 0)), row["size"]): row["seconds"] for row in rows}
+    times = {(row["work"], row["round"], row["size"]): row["seconds"] for row in rows}
     sizes = sorted({row["size"] for row in rows})
     found = []
-    for number in sorted({turn for _, turn, _ in times}):
+    for number in sorted({row["round"] for row in rows}):
         ours, short, long = (
             times.get(key)
             for key in (

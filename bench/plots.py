@@ -66,7 +66,7 @@ def curves(document: dict[str, Any], folder: Path) -> Iterator[str]:
             sizes = sorted(by_size)
             at = [max(size, 1) for size in sizes]
             style = "--" if work.startswith(("raw", BARE)) else "-"
-            axes.plot(at, [by_size[size] for size in sizes], style, marker=".", label=work)
+            axes.plot(at, [median(by_size[size]) for size in sizes], style, marker=".", label=work)
         axes.set_xscale("log")
         if axis == "bytes":
             axes.set_yscale("log")

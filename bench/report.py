@@ -136,20 +136,18 @@ def memory(rows: list[Row]) -> str:
     return table(["peer", "bytes", "x"], lines)
 
 
-def grown(rows: list[Row], axis: str) -> dict[str, dict[int, float]]:
-    """Time of each operation at each size over that at the smallest: the median of the ratios of its turns."""
-    times: dict[tuple[str, int, int], dict[int, float]] = defaultdict(dict)
+def grown(rows: list[Row], axis: str) -> dict[str, dict[int, list[float]]]:
+    """Time of each operation at each size over that at the smallest of the same round, one figure for each round."""
+    times: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     for row in rows:
         if row["axis"] == axis and "error" not in row and row["work"] != "settle":
-            times[row["work"], row["round"], row.get("lap", 0)][row["size"]] = row["seconds"]
+            times[row["work"], row["round"]][row["size"]] = row["seconds"]
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (work, _, _), by_size in times.items():
+    for (work, _), by_size in times.items():
         least = by_size.get(min(by_size))
         for size, seconds in by_size.items():
             found[work][size].append(seconds / least if least else 0.0)
-    return {
-        work: {size: median(values) for size, values in by_size.items()} for work, by_size in found.items()
-    }
+    return {work: dict(by_size) for work, by_size in found.items()}
 
 
 def growth(rows: list[Row]) -> str:
@@ -167,10 +165,10 @@ def growth(rows: list[Row]) -> str:
             if row.get("axis") == axis and row.get("size") == sizes[0]:
                 least[row["work"]].append(row["seconds"] * 1e6)
         lines = [
-            [work, f"{median(least[work]):.0f}", *(f"{by_size.get(size, 0):.2f}" for size in sizes)]
+            [work, f"{median(least[work]):.0f}", *(spread(by_size[size]) for size in sizes[1:])]
             for work, by_size in ratios_of.items()
         ]
-        tables.append(table([AXES[axis], f"us at {sizes[0]:,}", *(f"{size:,}" for size in sizes)], lines))
+        tables.append(table([AXES[axis], f"us at {sizes[0]:,}", *(f"{size:,}" for size in sizes[1:])], lines))
     return "\n\n".join(tables)
 
 
@@ -229,14 +227,14 @@ def crowd(rows: list[Row]) -> str:
             shares = map(median, zip(*(row["shares"] for row in good), strict=True))
             cells = [
                 spread([row["lives"] for row in good]),
-                f"{good[0]['first_ms']:.0f}",
                 " ".join(f"{share:.0%}" for share in shares),
                 *(f"{median(row[name] for row in good):.0f}" for name in _CROWD),
+                f"{good[0]['first_ms']:.0f}",
             ]
-    # What a process does once it does in its first turn.
-    head.append("first calls, client ms")
         lines.append([peer, str(processes), str(servers), str(size), *cells])
     head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", *_CROWD.values()]
+    # What a process does once it does in its first turn.
+    head.append("first calls, client ms")
     return table(head, lines)
 
 
@@ -256,7 +254,11 @@ COMPANY = (
         crowd,
     ),
     ("shards", "Queue managers as shards: one node and three nodes of a cluster on this machine", crowd),
-    ("growth", "Growth: time of an operation over its time at the smallest size", growth),
+    (
+        "growth",
+        "Growth: time of an operation over its time at the smallest size, median (min-max) of the rounds",
+        growth,
+    ),
 )
 
 

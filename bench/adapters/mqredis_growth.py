@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from array import array
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -27,9 +28,10 @@ Row = dict[str, Any]
 PART = 250
 #: Work that only makes up for what another has taken or put: it is not shown.
 FILLING = "filling"
-BACK = "taken back"
-#: Calls that take many are few, lest the shortest queue becomes another one: so in each round they have their turn so
-#: often, and each turn counts by itself.
+#: In a round each size has so many turns at each kind of work, with a part of the calls, in an order drawn by lot: what
+#: the machine does lasts longer than a turn, and what the work before has left for Lua to collect meets now this size,
+#: now that. A round's turns are taken together. Between two askings fewer messages are sent than the shortest backlog
+#: holds: so whoever asks brings as many into the index of each, and as many that stand in it are taken out.
 LAPS = 4
 
 
@@ -136,24 +138,30 @@ class MqredisGrowth(Mqredis):
         begun = time.monotonic()
         works = {size: prepare(size) for size in sizes}
         seconds, begun = seconds - (time.monotonic() - begun), time.monotonic()
+        lot = random.Random(rounds)
         for number in range(rounds + 1):
             if number > 1 and not room(time.monotonic() - begun, number, seconds):
                 break
-            for lap, work, size in itertools.product(range(LAPS), works[sizes[0]], sizes):
-                many = work.endswith(" 100")
-                if lap and not many and not work.endswith(BACK):
-                    continue
-                operation, times = works[size][work], count // 20 if many else count
-                wire.ask("CONFIG", "RESETSTAT")
-                start = time.perf_counter()
-                for _ in range(times):
-                    operation()
-                passed = time.perf_counter() - start
-                row = {"axis": axis, "size": size, "work": work, "round": number, "lap": lap}
-                rows.append({**row, "seconds": passed / times, "server": wire.script_seconds() / times})
+            taken: dict[tuple[str, int], list[tuple[int, float, float]]] = defaultdict(list)
+            for _, work in itertools.product(range(LAPS), works[sizes[0]]):
+                times = count // (20 * LAPS if work.endswith(" 100") else LAPS)
+                for size in lot.sample(sizes, len(sizes)):
+                    taken[work, size].append((times, *self._timed(wire, works[size][work], times)))
+            for (work, size), turns in taken.items():
+                calls, passed, server = map(sum, zip(*turns, strict=True))
+                row = {"axis": axis, "size": size, "work": work, "round": number}
+                rows.append({**row, "seconds": passed / calls, "server": server / calls})
         return [
             row for row in rows if row["round"] and not row["work"].startswith(FILLING)
         ]  # the first round warms up
+
+    def _timed(self, wire: Wire, operation: Operation, times: int) -> tuple[float, float]:
+        """Seconds that so many take, and those of the server's scripts."""
+        wire.ask("CONFIG", "RESETSTAT")
+        start = time.perf_counter()
+        for _ in range(times):
+            operation()
+        return time.perf_counter() - start, wire.script_seconds()
 
     def _queue(self, name: str, **properties: Any) -> mqredis.Queue:
         self.qm.create_queue(name, **properties)
@@ -200,7 +208,7 @@ class MqredisGrowth(Mqredis):
             f"{BARE}receive by lookup id": bare.take,
             f"{BARE}send": lambda: bare.send(1),
             f"{BARE}send 100": lambda: bare.send(100),
-            f"{FILLING}, {BACK}": bare.clean,
+            f"{FILLING}, taken back": bare.clean,
             "asked: peek by correlation id": asked.find,
             "asked: send": asked.send,
             "asked: lock and settle": asked.lock,
@@ -209,7 +217,7 @@ class MqredisGrowth(Mqredis):
             "asked: receive 100": lambda: asked.receive(100),
             f"{BARE}asked: send": lambda: known.send(1),
             f"{BARE}asked: send 100": lambda: known.send(100),
-            f"{FILLING} there, {BACK}": known.clean,
+            f"{FILLING}, taken back there": known.clean,
         }
 
     def _queues(self, size: int) -> dict[str, Operation]:
