@@ -60,7 +60,9 @@ class Line:
         self._first += 1
 
     def choose(self) -> int:
-        """Number of a message anywhere in the queue, but not at its very ends."""
+        """Number of a message anywhere in the queue, but not at its very ends: one goes before it, one comes after."""
+        while not self.ids[self._first]:
+            self._first += 1
         while True:
             number = self._random.randrange(self._first + 1, len(self.ids) - 1)
             if self.ids[number]:

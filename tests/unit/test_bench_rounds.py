@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import pytest
 
+import mqredis
 from bench import child, company, goals, report, runner
 from bench.adapters import FLOOR
 from bench.adapters.base import Peer
-from bench.adapters.mqredis_growth import FILLING, LAPS, MqredisGrowth, Operation
+from bench.adapters.mqredis_growth import FILLING, LAPS, Line, MqredisGrowth, Operation
 from bench.server import Wire
 
 
@@ -162,3 +163,18 @@ def test_every_size_does_the_same_in_each_round_and_in_each_turn(monkeypatch: py
     assert [wire.made.count(("send 100", size)) for size in sizes] == [made // 20] * 3
     turns = [set(wire.made[start : start + 20]) for start in (0, 20, 40)]
     assert sorted(turns, key=str) == [{("send", size)} for size in sizes], "one size after the other"
+
+
+def test_whom_a_backlog_chooses_has_another_before_and_behind(url: str):
+    with mqredis.connect(url, manager="bench") as manager:
+        manager.create_queue("line")
+        line = Line(manager.open("line"), 5)
+        line.receive(1)
+        taken = line.queue.receive_by_lookup_id(line.ids[1])  # as from the middle; and so it is not the first
+        line.ids[1] = 0
+        for _ in range(20):
+            chosen = line.ids[line.choose()]
+            for where in (mqredis.Seek.PREVIOUS, mqredis.Seek.NEXT):
+                other = line.queue.peek_by_lookup_id(chosen, seek=where).lookup_id
+                assert other in line.ids
+                assert other != taken.lookup_id
