@@ -28,24 +28,24 @@ TOKEN = ("1.1", "17", "1")
 #: What a send reads, and writes beside its message: ``k`` are the KEYS.
 _COMMON = """
 local call
--- `settles`: locks that are one text; `locks`: the next ones.
-local function begin(k, settles)
+local LINE = "1|t|4194304|||0 1001 300001 17 -1 0 0"
+-- `more`: locks that stand beside the line of the queue, or the line of another.
+local function begin(k, more)
     call = redis.call
-    call("HMGET", k[1], "brief", "counts", "1.1")
-    call("TIME")
-    if settles then
-        call("HMGET", k[3], "brief", "counts", "lock:17")
+    if more then
+        call("HMGET", k[1], "brief", "counts", "1.1", k[3], more)
     else
-        call("HMGET", k[3], "brief", "counts")
+        call("HMGET", k[1], "brief", "counts", "1.1", k[3])
     end
+    call("TIME")
 end
+-- `locks`: that stand beside the line.
 local function finish(k, reply, locks)
     if locks then
-        call("HSET", k[3], "counts", "1001 300001 17 -1 0 0", "lock:17", locks)
+        call("HSET", k[1], "counts", "1001 1001 1001 300001", "1.1", reply, k[3], LINE, "lock:17", locks)
     else
-        call("HSET", k[3], "counts", "1001 300001 17 -1 0 0")
+        call("HSET", k[1], "counts", "1001 1001 1001 300001", "1.1", reply, k[3], LINE)
     end
-    call("HSET", k[1], "counts", "1001 1001 1001 300001", "1.1", reply)
 end
 """
 
@@ -75,7 +75,8 @@ local function put(k, argv, from, time)
     return ids, places
 end
 
--- Take so many off what is available, to be locked by one text: their ids, their records, and that text.
+-- Take so many off what is available, to be locked by one text: their ids, their records, and that text, if it is not a
+-- part of the line.
 local function lock(k, size)
     local ids = call("ZRANGE", k[4], "0", size - 1)
     if #ids == 0 then
@@ -90,12 +91,14 @@ local function lock(k, size)
         call("HMGET", k[7], ids[1])
         call("ZREM", k[4], ids[1])
     end
-    return ids, records, LOCKS .. table.concat(ids)
+    return ids, records, #ids > 1 and LOCKS .. table.concat(ids) or nil
 end
 
 -- What was locked so goes.
 local function remove(k, ids)
-    call("HDEL", k[3], "lock:17")
+    if #ids > 1 then
+        call("HDEL", k[1], "lock:17")
+    end
     call("HDEL", k[6], unpack(ids))
 end
 
@@ -111,7 +114,7 @@ end
 -- Lock so many; settle first what was locked before. Answers ids and records.
 local function take(k, size, settles)
     settles = settles and first <= last
-    begin(k, settles)
+    begin(k, settles and #held[first] > 1 and "lock:17")
     if settles then
         local ids = held[first]
         held[first], first = nil, first + 1
@@ -164,8 +167,7 @@ local function lookup(k, argv)
     local record = call("HMGET", k[6], id)[1]
     call("HMGET", k[7], id)
     local removed = call("ZREM", k[4], id) + call("HDEL", k[6], id)
-    call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
-    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. record)
+    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. record, "floor.2", LINE)
     return { 0, removed, id, record }
 end
 
@@ -187,8 +189,7 @@ local function store(k, argv)
         call("ZREM", k[4], LONG)
     end
     local text = table.concat(ids)
-    call("HSET", k[3], "floor", "1001 300001 17 -1 0 0")
-    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. text)
+    call("HSET", k[1], "floor", "1001 1001 1001 300001", "floor.1", REPLY .. text, "floor.2", LINE)
     return { 0, ids }
 end
 
@@ -217,8 +218,7 @@ local function tx_send(k, argv)
 end
 
 local function tx_commit(k, argv)
-    begin(k)
-    call("HMGET", k[11], "brief", "counts")
+    begin(k, k[11])
     local log = call("HMGET", k[2], "t1.1", "t1.1:1", "t1.1:2")
     local id = log[2]:sub(9)
     call("HGET", k[7], id)
@@ -227,7 +227,6 @@ local function tx_commit(k, argv)
     call("HDEL", k[6], id)
     call("ZADD", k[12], "0", log[3]:sub(10))
     call("HDEL", k[2], "t1.1", "t1.1:1", "t1.1:2")
-    call("HSET", k[11], "counts", "1001 300001 17 -1 0 0")
     finish(k, REPLY)
     return { 0, argv[2] }
 end
@@ -251,7 +250,7 @@ local function hex(text)
 end
 
 local function send(k, argv)
-    return { 0, "%(incarnation)s", HISTORY, hex(submit(k, argv, 7, "1763676000000")), "" }
+    return { 0, "%(incarnation)s", HISTORY, hex(submit(k, argv, argv[6] and 7 or 5, "1763676000000")) }
 end
 
 local function receive(k, argv)
@@ -299,7 +298,7 @@ def setting(keys: Sequence[str] = (*KEYS, *TARGET_KEYS[2:])) -> list[list[str | 
     ]
     for at in range(2, len(keys), len(_PARTS)):
         properties, _, locked, _, states = keys[at : at + 5]
-        commands.append(["HSET", properties, "brief", "1", "counts", "1 1 1 -1 0 0"])
+        commands.append(["HSET", keys[0], properties, "1 1 1 1 -1 0 0"])
         commands.append(["ZADD", locked, "0", "z" * 65])
         commands.append(["HSET", states, "z" * 65, ""])
     return commands

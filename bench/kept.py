@@ -24,7 +24,7 @@ local function ready()
 end
 
 local function manager_of(text)
-    local incarnation, clock, throttled, messages, bytes = match(text, "^4 (%S*) (%S*) (%S*) (%d*) (%d*)$")
+    local incarnation, clock, throttled, messages, bytes = match(text, "^5 (%S*) (%S*) (%S*) (%d*) (%d*)$")
     local plain = throttled ~= "1" and messages == "" and bytes == ""
     local known = { incarnation = incarnation, clock = clock + 0, plain = plain }
     managers[text] = known
@@ -34,7 +34,7 @@ end
 local function queue_of(text)
     local generation, flags, most, messages, bytes, index = match(text, "^(%d+)|(%a*)|(%d*)|(%d*)|(%d*)|([^|]*)$")
     local plain = flags == "" and messages == "" and bytes == "" and index == "0"
-    local known = { generation = generation, most = most + 0, plain = plain }
+    local known = { generation = generation, most = most + 0, plain = plain, brief = text }
     queues[text] = known
     return known
 end
@@ -45,15 +45,15 @@ end
 """
 
 #: How each of them begins, as text, since a call of a Lua function costs 300 instructions: the token, what manager and
-#: queue ask for, the counts taken apart. ``fence``: of the locks that it commits.
+#: queue ask for, the counts taken apart. ``fence``: of locks beside the line that it commits.
 _BEGIN = """
     if not call then
         ready()
     end
     local slot, sequence = argv[1], argv[2]
-    local meta, time = call("HMGET", k[1], "brief", "counts", slot), call("TIME")
-    local p = fence and call("HMGET", k[3], "brief", "counts", "lock:" .. fence)
-        or call("HMGET", k[3], "brief", "counts")
+    local meta = fence and call("HMGET", k[1], "brief", "counts", slot, k[3], "lock:" .. fence)
+        or call("HMGET", k[1], "brief", "counts", slot, k[3])
+    local time = call("TIME")
     if not meta[3] then
         return other()
     end
@@ -61,14 +61,21 @@ _BEGIN = """
     if #sequence < #last or (#sequence == #last and sequence <= last) then
         return other()
     end
-    local manager, queue = managers[meta[1]] or manager_of(meta[1]), queues[p[1]] or queue_of(p[1])
     local history, seq, messages, bytes = match(meta[2], "^(%d+) (%S+) (%S+) (%S+)$")
-    local here, held, gone, due, waiting, marks = match(p[2], "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
-    local now = time[1] * 1000 + floor(time[2] / 1000) + manager.clock
-    local stamp, number = format("%d", now), format("%d", history + 1)
+    local brief, here, held, gone, due, waiting, marks, locks =
+        match(meta[4], "^(%S+) (%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)(.*)$")
+    local manager, queue = managers[meta[1]] or manager_of(meta[1]), queues[brief] or queue_of(brief)
+    local stamp, micro, number = time[1], time[2], format("%d", history + 1)
+    if manager.clock ~= 0 then
+        stamp = format("%d", stamp * 1000 + floor(micro / 1000) + manager.clock)
+    elseif #micro == 6 then
+        stamp = stamp .. sub(micro, 1, 3)
+    else
+        stamp = stamp .. (#micro == 5 and "0" .. sub(micro, 1, 2) or #micro == 4 and "00" .. sub(micro, 1, 1) or "000")
+    end
     if
         not here or not manager.plain or not queue.plain or queue.generation ~= argv[3]
-        or (due ~= "-1" and due + 0 <= now)
+        or (due ~= "-1" and due + 0 <= stamp + 0)
     then
         return other()
     end
@@ -100,7 +107,7 @@ local function ids_of(text)
     return ids
 end
 
-local fence -- of what a send commits: of nothing
+local fence -- of what stands beside the line: a batch's
 
 local function send_batch(k, argv)
 """
@@ -149,10 +156,10 @@ local function send_batch(k, argv)
         call("ZREM", k[4], LONG)
     end
     local text = concat(ids)
-    call("HSET", k[3], "counts", format("%d %d ", here + count, held + size) .. gone .. " " .. due .. " 0 " .. marks)
     call("HSET", k[1], "counts", number .. format(" %d %d %d", seq + count, messages + count, bytes + size), slot,
-        sequence .. " " .. stamp .. " - 0 " .. number .. " " .. format("%d:", #text) .. text .. "0:")
-    return { 0, manager.incarnation, history + 1, text, "" }
+        sequence .. " " .. stamp .. " - 0 " .. number .. " " .. format("%d:", #text) .. text, k[3],
+        brief .. format(" %d %d ", here + count, held + size) .. gone .. " " .. due .. " 0 " .. marks .. locks)
+    return { 0, manager.incarnation, history + 1, text }
 end
 
 local function receive_batch(k, argv)
@@ -173,14 +180,19 @@ local function receive_batch(k, argv)
     end
     local leaving, less = nil, 0
     if left then
-        local packed = marks ~= "0" and marks ~= "1" and p[3]
-        local bytes, at = match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
-        if not bytes or #packed ~= at + #left - 1 or not find(packed, left, at, true) then
-            return other()
+        local granted, size, lid = match(locks, "^ (%d+),(%d+),%d+,[%d.]+,(%x+)$")
+        if granted == fence and lid == left then
+            leaving, less, locks = { lid }, size, ""
+        else
+            local packed = locks == " " .. fence and meta[5]
+            local bytes, at = match(packed or "", "^%d+ (%d+) %d+ %S+ ()")
+            if not bytes or #packed ~= at + #left - 1 or not find(packed, left, at, true) then
+                return other()
+            end
+            leaving, less, marks, locks = handed[left] or ids_of(left), bytes + 0, marks - 2, ""
         end
-        leaving, less, marks = handed[left] or ids_of(left), bytes + 0, marks - 2
     end
-    local records, deadline = call("HMGET", k[6], unpack(ids)), format("%d", now + argv[7])
+    local records, deadline = call("HMGET", k[6], unpack(ids)), format("%d", stamp + argv[7])
     local total, each = 0, #(records[1] or "")
     for n = 1, count do
         local record = records[n]
@@ -197,7 +209,9 @@ local function receive_batch(k, argv)
         return other()
     end
     if left then
-        call("HDEL", k[3], "lock:" .. fence)
+        if #leaving > 1 then
+            call("HDEL", k[1], "lock:" .. fence)
+        end
         call("HDEL", k[6], unpack(leaving))
         local many = #leaving
         here, held, gone, messages, bytes = here - many, held - less, gone + many, messages - many, bytes - less
@@ -210,52 +224,55 @@ local function receive_batch(k, argv)
     end
     handed[text], texts = ids, texts + 1
     local sooner = due == "-1" or deadline + 0 < due + 0
-    call("HSET", k[3], "counts",
-        format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting
-            .. format(" %d", marks + 2),
-        "lock:" .. number, deadline .. format(" %d %d ", total, each) .. slot .. " " .. text)
     call("HSET", k[1], "counts", number .. " " .. seq .. format(" %d %d", messages, bytes), slot,
         sequence .. " " .. stamp .. " " .. concat(ids, ",") .. " 0 " .. number .. format(" %d:", #number) .. number
-            .. "13:" .. deadline .. "13:" .. stamp .. "1:0")
-    return { 0, manager.incarnation, history + 1, number, deadline, now, 0, text, "1 0 0 0", unpack(records) }
+            .. "13:" .. deadline .. "13:" .. stamp .. "1:0",
+        k[3], brief .. format(" %d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting
+            .. format(" %d", marks + 2) .. locks .. " " .. number,
+        "lock:" .. number, deadline .. format(" %d %d ", total, each) .. slot .. " " .. text)
+    return { 0, manager.incarnation, history + 1, number, deadline, stamp + 0, 0, text, "1 0 0 0", unpack(records) }
 end
 """
 )
 
 _SINGLY = (
     """
+-- How ids begin, by the byte of a priority's digit.
+local firsts = { [48] = "07", [49] = "06", [50] = "05", [51] = "04", [52] = "03", [53] = "02", [54] = "01",
+    [55] = "00" }
+
 local function send(k, argv)
-    if argv[8] then
+    if argv[6] then
         return send_batch(k, argv)
     end
 """
     + _BEGIN
     + """
-    local text = argv[7]
+    local text = argv[5]
     local flag, record = byte(text), stamp .. text
     local size = #record
-    if argv[4] ~= "" or waiting == "1" or (flag ~= 48 and flag ~= 104) or size > queue.most then
+    if waiting == "1" or (flag ~= 48 and flag ~= 104) or size > queue.most then
         return other()
     end
-    local id = format("%02x%014x", 55 - byte(argv[6]), seq + 1)
+    local id = firsts[byte(argv[4])] .. format("%014x", seq + 1)
     call("HSET", k[6], id, record)
     if flag == 104 then
         marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
     end
     call("ZADD", k[4], "0", id)
-    call("HSET", k[3], "counts", format("%d %d ", here + 1, held + size) .. gone .. " " .. due .. " 0 " .. marks)
     call("HSET", k[1], "counts", number .. format(" %d %d %d", seq + 1, messages + 1, bytes + size), slot,
-        sequence .. " " .. stamp .. " - 0 " .. number .. " 16:" .. id .. "0:")
-    return { 0, manager.incarnation, history + 1, id, "" }
+        sequence .. " " .. stamp .. " - 0 " .. number .. " 16:" .. id,
+        k[3], brief .. format(" %d %d ", here + 1, held + size) .. gone .. " " .. due .. " 0 " .. marks .. locks)
+    return { 0, manager.incarnation, history + 1, id }
 end
 
 local function receive(k, argv)
-    local lease, fence, left = argv[5], argv[6], argv[7]
+    local lease, under, left = argv[5], argv[6], argv[7]
     if argv[4] ~= "next" then
         if argv[5] ~= "1" then
             return receive_batch(k, argv)
         end
-        lease, fence, left = argv[7], nil, nil
+        lease, left = argv[7], nil
     end
 """
     + _BEGIN
@@ -270,29 +287,26 @@ local function receive(k, argv)
         return other()
     end
     if left then
-        local packed = marks ~= "0" and marks ~= "1" and p[3]
-        local size, ids = match(packed or "", "^%d+ (%d+) %d+ %S+ (%x+)$")
-        if ids ~= left then
+        local granted, size, lid = match(locks, "^ (%d+),(%d+),%d+,[%d.]+,(%x+)$")
+        if granted ~= under or lid ~= left then
             return other()
         end
-        call("HDEL", k[3], "lock:" .. fence)
         call("HDEL", k[6], left)
-        here, held, gone, messages, bytes = here - 1, held - size, gone + 1, messages - 1, bytes - size
-    elseif marks + 0 < 64 then
-        marks = format("%d", marks + 2)
-    else
+        here, held, gone = format("%d", here - 1), format("%d", held - size), format("%d", gone + 1)
+        messages, bytes, locks = format("%d", messages - 1), format("%d", bytes - size), ""
+    elseif #locks >= 512 then
         return other()
     end
-    local deadline, size = format("%d", now + lease), format("%d", #record)
+    local deadline = format("%d", stamp + lease)
     call("ZREM", k[4], id)
     local sooner = due == "-1" or deadline + 0 < due + 0
-    call("HSET", k[3], "counts",
-        format("%d %d %d ", here, held, gone) .. (sooner and deadline or due) .. " " .. waiting .. " " .. marks,
-        "lock:" .. number, deadline .. " " .. size .. " " .. size .. " " .. slot .. " " .. id)
-    call("HSET", k[1], "counts", number .. " " .. seq .. format(" %d %d", messages, bytes), slot,
+    call("HSET", k[1], "counts", number .. " " .. seq .. " " .. messages .. " " .. bytes, slot,
         sequence .. " " .. stamp .. " " .. id .. " 0 " .. number .. format(" %d:", #number) .. number
-            .. "13:" .. deadline .. "13:" .. stamp .. "1:0")
-    return { 0, manager.incarnation, history + 1, number, deadline, now, 0, id, "1 0 0 0", record }
+            .. "13:" .. deadline .. "13:" .. stamp .. "1:0",
+        k[3], brief .. " " .. here .. " " .. held .. " " .. gone .. " " .. (sooner and deadline or due) .. " "
+            .. waiting .. " " .. marks .. locks .. " " .. number .. "," .. format("%d", #record) .. "," .. deadline
+            .. "," .. slot .. "," .. id)
+    return { 0, manager.incarnation, history + 1, number, deadline, stamp + 0, 0, id, "1 0 0 0", record }
 end
 
 redis.register_function("kept_send", send)

@@ -17,19 +17,20 @@
 --- require "lib/outcome"
 --- require "lib/wake"
 --- require "lib/txlog"
-local reply = frame.open()
+-- With what each call reads of meta (frame.read), the lines of the first two queues.
+local meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", KEYS[11] or "")
+local reply = frame.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local texts, count, deadline, fence = txlog.read(ARGV[3])
 if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
 local t, late = { id = ARGV[3], fence = fence }, deadline + 0 <= frame.now
-local one, two
 if ARGV[5] == "commit" and not late then
-  reply, one, two = straight_tx.commit(t.id, fence, texts, count)
+  reply = straight_tx.commit(t.id, fence, texts, count, meta[4], meta[5])
   if reply then return reply end
 end
-local queues, gone = txlog.queues(one, two)
+local queues, gone = txlog.queues(meta[4], meta[5])
 local order, first, from, last, upto = outcome.parts(texts, count, queues, gone)
 if frame.missing then return frame.close(frame.missing) end
 if ARGV[5] == "prepare" then

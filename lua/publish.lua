@@ -9,7 +9,7 @@
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
 -- ARGV[6] priorities  a digit for each message
 -- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
--- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction
+-- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction if there is one
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_USAGE
@@ -68,4 +68,4 @@ frame.touch()
 local lids = put.number(entries, t)
 special.hold(q, entries)
 topic.deliver(q, t)
-return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })
+return finish({ status.OK, "", 0, table.concat(lids), t and t.fence })

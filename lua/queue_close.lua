@@ -20,6 +20,7 @@ redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
 local q = queue.open(1, 5)
 if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 then
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
+  queue.forget(q)
   redis.call("HDEL", KEYS[3], ARGV[3])
 end
 return frame.close({ status.OK })

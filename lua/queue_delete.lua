@@ -76,6 +76,7 @@ reply = frame.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
+  queue.forget(q)
   -- A queue of this name that is created later has nothing to do with the handles on this one.
   redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. queue.name(q) .. "|", "(" .. queue.name(q) .. "}")
   ring.all(q)

@@ -18,6 +18,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = ""
   else
     local fields = redis.call("HGETALL", q.q)
+    fields[#fields + 1], fields[#fields + 2] = "counts", queue.counts(q)
     reply[#reply + 1] = #fields + 4
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.a)

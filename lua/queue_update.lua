@@ -23,7 +23,7 @@ for c in string.gmatch(q.flags .. ARGV[3], ".") do
   if not string.find(ARGV[4], c, 1, true) and not string.find(flags, c, 1, true) then flags = flags .. c end
 end
 redis.call("HSET", q.q, "flags", flags, "modified", frame.now, unpack(ARGV, 5))
-queue.brief(q.q)
+queue.brief(q)
 reply = frame.close({ status.OK })
 -- Readers that wait find out at once that reading was switched off.
 if string.find(ARGV[3], "g", 1, true) then ring.all(q) end

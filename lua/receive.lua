@@ -55,22 +55,22 @@ local function unfold()
   end
 end
 
-local reply, meta, time, p, read
+local reply, meta, time, line, read
 if ARGV[4] == "tx" then
   straight_tx.load()
-  reply, meta, time, p = straight_tx.receive()
+  reply, meta, time, line = straight_tx.receive()
 elseif ARGV[4] == "next" or ARGV[5] == "1" and #(ARGV[15] or "") <= 16 then
-  reply, meta, time, p = straight.receive()
+  reply, meta, time, line = straight.receive()
 else
   unfold()
   straight_locks.load()
-  reply, meta, time, p, read = straight_locks.all()
+  reply, meta, time, line, read = straight_locks.all()
 end
 if reply then return reply end
 unfold()
 reply = frame.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
-local q = queue.open(1, 2, p, ARGV[14])
+local q = queue.open(1, 2, line)
 if frame.again then
   local ids = {}
   for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end

@@ -10,12 +10,11 @@
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
---- require "lib/quota"
 local reply = frame.open()
 if reply then return reply end
 if string.format("%.0f", frame.history) ~= ARGV[3] then return frame.close({ status.CONTINUE, "", 0, frame.history }) end
 
--- One of the numbers in a queue's `counts`. Where they cannot be read all begin anew, and the next call looks at all.
+-- One of the numbers in a queue's line. Where they cannot be read all begin anew, and the next call looks at all.
 local function recount(q, element, value)
   if not q then return end
   if not q.messages then q.messages, q.bytes, q.gone, q.due, q.waiting, q.hooked = 0, 0, 0, 0, true, true end
@@ -24,8 +23,12 @@ local function recount(q, element, value)
   else
     q[element] = tonumber(value)
   end
-  q.changed = true
-  quota.write(q)
+  queue.write(q)
+end
+
+-- The queue whose first key is this one of KEYS.
+local function opened(number)
+  return queue.open((tonumber(number) - 6) / 8 + 1, 5)
 end
 
 frame.touch()
@@ -46,9 +49,16 @@ for n = 4, #ARGV, 4 do
   elseif key == KEYS[1] then
     frame[element] = value
   else
-    recount(queue.open((tonumber(ARGV[n + 1]) - 6) / 8 + 1, 5), element, value)
+    recount(opened(ARGV[n + 1]), element, value)
   end
-  -- Made anew from the fields, if it was made from what is wrong.
-  if what == "hset" or what == "hdel" then redis.call("HDEL", key, "brief") end
+  -- Briefs are made anew from the fields, if they were made from what is wrong.
+  if what == "hset" or what == "hdel" then
+    local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(ARGV[n + 1])
+    if q then
+      queue.brief(q)
+    elseif key == KEYS[1] then
+      redis.call("HDEL", key, "brief")
+    end
+  end
 end
 return frame.close({ status.OK, "", 0, frame.history })

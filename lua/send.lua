@@ -5,11 +5,11 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue, and queues that KEYS_CHANGED named
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] transaction  id, "" outside a transaction
--- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
--- ARGV[6] priorities  a digit for each message
+-- ARGV[4] transaction  id, "" outside a transaction; of one message outside of one, which has no large body, its priority
+-- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside; or that one message, and nothing behind it
+-- ARGV[6?] priorities  a digit for each message
 -- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
--- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction
+-- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction if there is one
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_USAGE
@@ -36,19 +36,21 @@
 --- require "lib/record"
 --- require lazy "lib/tx"
 --- require "lib/wake"
-local reply, meta, time, p
-if ARGV[4] ~= "" then
+local reply, meta, time, line
+if not ARGV[6] then
+  reply, meta, time, line = straight_send.one()
+  if reply then return reply end
+  ARGV[4], ARGV[5], ARGV[6], ARGV[7] = "", "", ARGV[4], ARGV[5]
+elseif ARGV[4] ~= "" then
   straight_tx.load()
-  reply, meta, time, p = straight_tx.send()
+  reply, meta, time, line = straight_tx.send()
 elseif ARGV[8] then
   straight_sends.load()
-  reply, meta, time, p = straight_sends.all()
-else
-  reply, meta, time, p = straight_send.one()
+  reply, meta, time, line = straight_sends.all()
 end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end
-local q = queue.open(1, 2, p)
+local q = queue.open(1, 2, line)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 due.serve(q)
 
@@ -115,4 +117,4 @@ else
     end
   end
 end
-return finish({ status.OK, "", 0, table.concat(lids), t and t.fence or "" })
+return finish({ status.OK, "", 0, table.concat(lids), t and t.fence })

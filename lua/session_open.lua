@@ -19,19 +19,20 @@ local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", "4", "incarnation", ARGV[7], "clock", 0,
+  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", "5", "incarnation", ARGV[7], "clock", 0,
     "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
   frame.brief()
-  kept = { "4", ARGV[6], ARGV[5] }
+  kept = { "5", ARGV[6], ARGV[5] }
 end
-if kept[1] == "2" or kept[1] == "3" then
-  -- Builds before this one cannot read what it writes (docs/decisions/0039): from here on they refuse.
-  redis.call("HSET", KEYS[1], "schema", "4")
+if string.find(kept[1], "^[234]$") then
+  -- Builds before this one cannot read what it writes (docs/decisions/0042): from here on they refuse. Each queue
+  -- is brought to it by whoever opens it first (queue.bring).
+  redis.call("HSET", KEYS[1], "schema", "5")
   frame.brief()
-  kept[1] = "4"
+  kept[1] = "5"
 end
 -- Here the field itself counts, and not what a brief says of it: whoever changed it may know nothing of briefs.
-if kept[1] ~= "4" then redis.call("HDEL", KEYS[1], "brief") end
+if kept[1] ~= "5" then redis.call("HDEL", KEYS[1], "brief") end
 local reply = frame.open()
 if reply then return reply end
 session.sweep()

@@ -19,16 +19,16 @@
 --- require "lib/due"
 --- require "lib/settle"
 --- require "lib/wake"
-local reply, meta, time, p
+local reply, meta, time, line
 if #(ARGV[7] or "") > 16 then
   straight_locks.load()
-  reply, meta, time, p = straight_locks.settle()
+  reply, meta, time, line = straight_locks.settle()
 else
-  reply, meta, time, p = straight.settle()
+  reply, meta, time, line = straight.settle()
 end
 reply = reply or frame.open(false, meta, time)
 if reply then return reply end
-local q = queue.open(1, 2, p, ARGV[6])
+local q = queue.open(1, 2, line)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
 due.serve(q)

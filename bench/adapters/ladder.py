@@ -82,7 +82,9 @@ class Speaker:
         """A send of so many messages up to the number of its token, and from there to the messages."""
         key = "send", size, False
         if key not in self._plain:
-            arguments = self._generation(self._bench), b"", b"", b"3" * size
+            arguments: tuple[bytes, ...] = self._generation(self._bench), b"3"
+            if size > 1:
+                arguments = self._generation(self._bench), b"", b"", b"3" * size
             self._plain[key] = self._cut("send", ("bench",), arguments, size)
         return self._plain[key]
 

@@ -60,7 +60,7 @@ function audit.page(out, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
   local kind, base = audit.kind(key), at - (string.find(audit.order, part, 1, true) or 1) + 1
   if kind == "none" or not audit.sound(key, base) then return "0", 0 end
-  if string.find(key, ":q:", 1, true) then audit.unpack(base) end
+  if string.find(key, ":q:", 1, true) then audit.unpack(out, base) end
   if part == "m" then return audit.records(out, at - 3, cursor, budget) end
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
@@ -71,18 +71,28 @@ function audit.page(out, at, cursor, budget)
     elseif kind == "zset" then
       audit.row(out, "Z", key, name, value)
     else
-      audit.row(out, "H", key, name, part == "meta" and string.find(name, "^%d") and string.sub(value, 1, 96) or value)
+      audit.row(out, "H", key, name,
+        part == "meta" and string.find(name, "^[%dl]") and string.sub(value, 1, 96) or value)
     end
   end
   return found[1], #items / 2
 end
 
 -- What readers have locked together is shown message by message, and kept so from then on (lib/packed_locks).
-function audit.unpack(base)
+function audit.unpack(out, base)
   if audit.unpacked[base] then return end
   audit.unpacked[base] = true
+  local line = redis.call("HGET", KEYS[1], KEYS[base])
+  if not line then
+    -- Of a queue that nobody has opened since a build before schema 5; meta was shown before.
+    line = queue.bring(base - 1)
+    if line then audit.row(out, "H", KEYS[1], KEYS[base], line) end
+  end
+  local head, marks, locks = string.match(line or "", "^(%S+ %d+ %d+ %d+ %-?%d+ [01] )(%d+)( .*)$")
+  if not head then return end
   packed_locks.load()
-  packed_locks.unpack(base - 1)
+  packed_locks.unpack(base - 1, locks)
+  redis.call("HSET", KEYS[1], KEYS[base], head .. (marks % 2 == 1 and "1" or "0"))
 end
 
 -- Elements that stand for a message are told only if there is something wrong with them.
@@ -179,7 +189,7 @@ end
 
 -- Records are read a megabyte at a time, as far as the queue's counters can be believed.
 function audit.records(out, base, cursor, budget)
-  local mean = tonumber(string.match(redis.call("HGET", KEYS[base], "counts") or "", "^%d+ (%d+)")) or 0
+  local mean = tonumber(string.match(redis.call("HGET", KEYS[1], KEYS[base]) or "", "^%S+ %d+ (%d+)")) or 0
   mean = mean / math.max(1, redis.call("HLEN", KEYS[base + 3]))
   local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
   local found = redis.call("HSCAN", KEYS[base + 3], cursor, "COUNT", count)

@@ -20,7 +20,7 @@
 local frame = {
   opened = false, changed = false, incarnation = "", history = 0, now = 0, stamp = "", seq = 0, messages = 0, bytes = 0,
   quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  enlist = nil, handed = nil, handover = nil, memo = { size = 0 },
+  enlist = nil, handed = nil, handover = nil, lines = nil, memo = { size = 0 },
 }
 
 -- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
@@ -72,7 +72,7 @@ function frame.learn(text)
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
   local schema, incarnation, clock, throttled, messages, bytes =
     string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
-  if not string.find(schema or "", "^[234]$") then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
+  if not string.find(schema or "", "^[2345]$") then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
   messages, bytes = tonumber(messages), tonumber(bytes)
   return frame.remember(frame.memo, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
     limited = throttled == "1" or messages ~= nil or bytes ~= nil, throttled = throttled == "1", messages = messages,
@@ -177,14 +177,24 @@ function frame.lack(name)
   frame.missing[#frame.missing + 1] = name
 end
 
--- Ends a script: saves the counters, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
+-- The line of a queue (lib/queue), written down with what frame.close writes. `key`: the queue's first.
+function frame.line(key, text)
+  frame.lines = frame.lines or { nil, nil }
+  local last = #frame.lines
+  frame.lines[last + 1], frame.lines[last + 2] = key, text
+end
+
+-- Ends a script: saves the counters and the lines, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
 -- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function frame.close(reply, upto, ids)
   local history, format = frame.history, string.format
   reply[2], reply[3] = frame.incarnation, history
   local counts = frame.changed and format("%d %d %d %d", history, frame.seq, frame.messages, frame.bytes)
+  local lines = frame.lines or {}
+  frame.lines = nil
   if ARGV[2] == "" then
-    if counts then redis.call("HSET", KEYS[1], "counts", counts) end
+    if counts then lines[#lines + 1], lines[#lines + 2] = "counts", counts end
+    if lines[1] then redis.call("HSET", KEYS[1], unpack(lines)) end
     return reply
   end
   local code = reply[1]
@@ -192,9 +202,9 @@ function frame.close(reply, upto, ids)
     .. (code == 0 and "0" or format("%d", code)) .. " " .. format("%d", history) .. " "
   kept = frame.encode(kept, reply, 4, upto or #reply)
   if counts then
-    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, unpack(lines))
   else
-    redis.call("HSET", KEYS[1], ARGV[1], kept)
+    redis.call("HSET", KEYS[1], ARGV[1], kept, unpack(lines))
   end
   if frame.enlist then redis.call("HSET", KEYS[1], frame.owner(), frame.enlist) end
   return reply

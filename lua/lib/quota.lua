@@ -19,7 +19,7 @@ function quota.refuses(q, count, bytes)
   end
 end
 
--- Counts messages in (positive) or out (negative). quota.save writes it down.
+-- Counts messages in (positive) or out (negative). quota.save notes it for frame.close.
 function quota.add(q, count, bytes)
   if count == 0 then return end
   q.messages = q.messages + count
@@ -45,7 +45,7 @@ function quota.fits(q, count, bytes)
   return not code
 end
 
--- Writes down what was counted: for this queue, and for those beside it that the script touched (lib/side).
+-- What was counted, of this queue and of those beside it that the script touched (lib/side), is written by frame.close.
 function quota.save(q)
   quota.write(q)
   for n = 1, #(frame.sides or "") do quota.write(frame.sides[n]) end
@@ -58,8 +58,5 @@ function quota.write(q)
     end
     quota.write(q.parent)
   end
-  if not q.changed then return end
-  redis.call("HSET", q.q, "counts", string.format("%d %d %d %d %d %d", q.messages, q.bytes, q.gone, q.due or -1,
-    q.waiting and 1 or 0, q.hooked and 1 or 0))
-  q.changed = false
+  if q.changed then queue.save(q) end
 end

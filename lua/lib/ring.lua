@@ -1,5 +1,5 @@
 --- require lazy "lib/choose"
---- require "lib/quota"
+--- require "lib/queue"
 -- The doorbells of waiting readers (lib/wake tells what a waiter is). Loaded only when somebody waits.
 local ring = {}
 
@@ -60,8 +60,8 @@ function ring.any(q, ids, first)
     redis.call("ZREM", q.w, unpack(rung))
   elseif redis.call("EXISTS", q.w) == 0 then
     -- Only now: most who were rung are back before the next message comes.
-    q.waiting, q.changed = false, true
-    quota.write(q)
+    q.waiting = false
+    queue.write(q)
   end
 end
 

@@ -10,59 +10,63 @@
 -- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's fields.
 -- Texts are put together by "..", which costs a fifth of what format takes for each; numbers by format, which knows those
 -- beyond 14 digits.
--- size: the lengths of these, as texts. most: texts of locks in a queue.
+-- size: the lengths of these, as texts. most: texts of locks beside a line. room: with fewer bytes of locks a line takes one
+-- more; to read and write them costs as much as a text beside it, by then.
 local straight = {
-  most = 32,
+  most = 32, room = 512,
   size = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" },
 }
 
--- What each call reads. `fence`: of locks that may be packed (lib/packed_locks).
+-- What each call reads, at once: of the manager, of its slot, and the line of its queue; and the text of locks of this
+-- `fence`, if one is given. Returns the first three with the line behind them, the time, the line and that text.
 function straight.read(waits, fence)
-  local meta, time = frame.read(waits)
-  if fence then return meta, time, redis.call("HMGET", KEYS[3], "brief", "counts", "lock:" .. fence) end
-  return meta, time, redis.call("HMGET", KEYS[3], "brief", "counts")
+  local slot = ARGV[1]
+  local meta
+  if waits then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], fence and "lock:" .. fence or "", slot .. "!")
+  elseif fence then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], "lock:" .. fence)
+  else
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3])
+  end
+  frame.handed = meta[6]
+  return meta, redis.call("TIME"), meta[4], meta[5]
 end
 
--- Taken apart: the manager and the queue (frame.learn, queue.learn), the time, then both counts. Nothing if the call is
--- not for this way. `flags`: those that the queue has.
-function straight.look(meta, time, p, flags)
+-- The time in ms as frame.stamp has it: what TIME answers, put together as text.
+function straight.stamp(seconds, micro, clock)
+  if clock ~= 0 then return string.format("%d", seconds * 1000 + math.floor(micro / 1000) + clock) end
+  local size = #micro
+  if size == 6 then return seconds .. string.sub(micro, 1, 3) end
+  if size == 5 then return seconds .. "0" .. string.sub(micro, 1, 2) end
+  return seconds .. (size == 4 and "00" .. string.sub(micro, 1, 1) or "000")
+end
+
+-- Taken apart: the manager and the queue (frame.learn, queue.learn), the time as text, then both counts, and the locks in the line.
+-- Nothing if the call is not for this way. `flags`: those that the queue has.
+function straight.look(meta, time, flags)
   local slot, sequence, match = meta[3], ARGV[2], string.match
   if not slot then return end
   local last = match(slot, "^%d+")
   if #sequence < #last or (#sequence == #last and sequence <= last) then return end
   local known = frame.memo[meta[1]] or frame.learn(meta[1])
   if not known.clock or known.limited then return end
-  local own = queue.memo[p[1]] or queue.learn(KEYS[3], p[1])
+  local brief, here, held, gone, soon, waiting, marks, locks = match(meta[4] or "", queue.line)
+  local own = brief and (queue.memo[brief] or queue.learn(KEYS[3], brief))
   if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
-  local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
+  local stamp = straight.stamp(time[1], time[2], known.clock)
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
-  local here, held, gone, soon, waiting, marks =
-    match(p[2] or "", "^(%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)$")
-  if not history or not here or (soon ~= "-1" and soon + 0 <= now) then return end
-  return known, own, now, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks
+  if not history or (soon ~= "-1" and soon + 0 <= stamp + 0) then return end
+  return known, own, stamp, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks
 end
 
--- What quota.write and frame.close write. `field` and `value`: locks that are packed.
-function straight.count(here, held, gone, soon, waiting, marks, field, value)
-  local counts = string.format("%d %d %d ", here, held, gone) .. soon .. " " .. waiting .. " " .. marks
+-- What frame.close and queue.write write, at once. `field` and `value`: one more, of a reader that it serves or a text of
+-- locks.
+function straight.write(counts, kept, line, field, value)
   if field then
-    redis.call("HSET", KEYS[3], "counts", counts, field, value)
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, KEYS[3], line, field, value)
   else
-    redis.call("HSET", KEYS[3], "counts", counts)
-  end
-end
-
--- `field` and `value`: what it writes for a reader that it serves.
-function straight.keep(history, seq, messages, bytes, kept, field, value)
-  straight.write(string.format("%d %d %d %d", history, seq, messages, bytes), kept, field, value)
-end
-
--- The same for counts that are one text already: a look that takes nothing away changes none but the number of the call.
-function straight.write(counts, kept, field, value)
-  if field then
-    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, field, value)
-  else
-    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, KEYS[3], line)
   end
 end
 
@@ -100,33 +104,38 @@ function straight.hook(marks)
   return marks % 2 == 0 and string.format("%d", marks + 1) or marks
 end
 
--- The marks that it has with one more text of locks; nothing if it has as many as it may have (lib/packed_locks).
+-- The marks that it has with one more text of locks beside its line; nothing if it has as many as it may have.
 function straight.more(marks)
   if marks + 0 < 2 * straight.most then return string.format("%d", marks + 2) end
 end
 
--- Those that are packed under this fence stand by themselves from here on. Returns the marks that the queue has then.
-function straight.unpack(fence, marks)
-  packed_locks.load()
-  return packed_locks.one(2, fence) and string.format("%d", marks - 2) or marks
-end
-
--- Its bytes, if it is locked under this fence and its commit needs no more than that, else false; the marks that the queue
--- has then; and whether it is all of the text that is packed under this fence.
-function straight.held(lid, fence, packed, marks)
-  if packed and marks ~= "0" and marks ~= "1" then
-    local bytes, ids = string.match(packed, "^%d+ (%d+) %d+ %S+ (%x+)$")
-    if ids == lid then return bytes, string.format("%d", marks - 2), true end
-    marks = straight.unpack(fence, marks)
+-- Its bytes, if it is locked under this fence and its commit needs no more than that, else nothing; the marks and the locks
+-- that the queue has then; and where the lock stood if that was short: in the line, or in a text beside it.
+function straight.held(lid, fence, marks, locks)
+  if locks ~= "" then
+    local match, from, to = string.match, string.find(locks, " " .. fence .. ",", 1, true)
+    if from then
+      local size, id, stop = match(locks, "^(%d+),%d+,[%d.]+,(%x+)()", to + 1)
+      if id ~= lid then return end
+      return size, marks, string.sub(locks, 1, from - 1) .. string.sub(locks, stop), "line"
+    end
+    packed_locks.load()
+    local rest = packed_locks.without(locks, fence)
+    if rest then
+      marks, locks = string.format("%d", marks - 2), rest
+      local bytes, ids = match(redis.call("HGET", KEYS[1], "lock:" .. fence) or "", "^%d+ (%d+) %d+ %S+ (%x+)$")
+      if ids == lid then return bytes, marks, locks, "text" end
+      packed_locks.one(2, fence)
+    end
   end
-  return settle.size(redis.call("HGET", KEYS[7], lid), fence), marks, false
+  return settle.size(redis.call("HGET", KEYS[7], lid), fence), marks, locks
 end
 
--- Take it away, and its lock.
-function straight.drop(lid, fence, whole)
-  if whole then
-    redis.call("HDEL", KEYS[3], "lock:" .. fence)
-  else
+-- Take it away, and its lock, which stood `where`.
+function straight.drop(lid, fence, where)
+  if where == "text" then
+    redis.call("HDEL", KEYS[1], "lock:" .. fence)
+  elseif not where then
     redis.call("ZREM", KEYS[5], lid)
     redis.call("HDEL", KEYS[7], lid)
   end
@@ -151,66 +160,71 @@ end
 function straight.receive()
   local lease, waiter, ticket, under, left = straight.wish()
   if not lease then return end
-  local meta, time, p = straight.read(waiter ~= "", under)
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
+  local meta, time, line = straight.read(waiter ~= "")
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
   local hint = frame.handed and ticket ~= "" and string.match(frame.handed, "^h (%x+)$")
-  if not known or (frame.handed and not hint) then return nil, meta, time, p end
+  if not known or (frame.handed and not hint) then return nil, meta, time, line end
   local lid, rec, kind = straight.first(hint)
-  local less, after, whole
-  if lid and left then less, after, whole = straight.held(left, under, p[3], marks) end
+  local less, after, rest, where
+  if lid and left then less, after, rest, where = straight.held(left, under, marks, locks) end
   local mine = lid and (less or not left) and straight.take(own, hint, waiter, lid, rec, kind)
-  if not mine then return nil, meta, time, p end
-  if left then
-    straight.drop(left, under, whole)
-    here, held, gone, messages, bytes = here - 1, held - less, gone + 1, messages - 1, bytes - less
-  end
+  if not mine then return nil, meta, time, line end
   local format, size = string.format, #rec
-  local stamp, number = format("%d", now), format("%d", history)
+  if left then
+    straight.drop(left, under, where)
+    here, held, gone = format("%d", here - 1), format("%d", held - less), format("%d", gone + 1)
+    messages, bytes, marks, locks = format("%d", messages - 1), format("%d", bytes - less), after, rest
+  end
+  local number, slot = format("%d", history), ARGV[1]
   if ARGV[4] == "take" then
     redis.call("HDEL", KEYS[6], lid)
-    straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
     -- The record holds a zero, and format would end it there.
-    straight.keep(history, seq, messages - 1, bytes - size,
-      format("%s %s - 0 %s 0:0:%d:%s1:016:%s0:%d:", ARGV[2], stamp, number, #stamp, stamp, lid, size) .. rec)
-    return { status.OK, known.incarnation, history, "", "", now, 0, lid, "", rec }
+    straight.write(number .. " " .. seq .. format(" %d %d", messages - 1, bytes - size),
+      format("%s %s - 0 %s 0:0:%d:%s1:016:%s0:%d:", ARGV[2], stamp, number, #stamp, stamp, lid, size) .. rec,
+      own.brief .. format(" %d %d %d ", here - 1, held - size, gone + 1) .. soon .. " " .. waiting .. " " .. marks
+        .. locks)
+    return { status.OK, known.incarnation, history, "", "", stamp + 0, 0, lid, "", rec }
   end
-  local deadline = format("%d", now + lease)
+  local deadline = format("%d", stamp + lease)
   if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
-  -- One text goes and another comes: there are as many as before.
-  after = whole and marks or straight.more(after or marks)
-  if after then
-    size = format("%d", size)
-    straight.count(here, held, gone, soon, waiting, after, "lock:" .. number,
-      deadline .. " " .. size .. " " .. size .. " " .. ARGV[1] .. " " .. lid)
+  size = format("%d", size)
+  local field, value, more
+  if #locks < straight.room then
+    locks = locks .. " " .. number .. "," .. size .. "," .. deadline .. "," .. slot .. "," .. lid
   else
-    redis.call("ZADD", KEYS[5], deadline, lid)
-    redis.call("HSET", KEYS[7], lid, record.lock(size, ARGV[1], number))
-    straight.count(here, held, gone, soon, waiting, marks)
+    more = straight.more(marks)
+    if more then
+      marks, locks, field = more, locks .. " " .. number, "lock:" .. number
+      value = deadline .. " " .. size .. " " .. size .. " " .. slot .. " " .. lid
+    else
+      redis.call("ZADD", KEYS[5], deadline, lid)
+      redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
+    end
   end
-  local kept = straight.granted(stamp, lid, number, number, deadline)
-  if left then
-    straight.keep(history, seq, messages, bytes, kept)
-  else
-    straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes, kept)
-  end
-  return { status.OK, known.incarnation, history, number, deadline, now, 0, lid, "1 0 0 0", rec }
+  straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes,
+    straight.granted(stamp, lid, number, number, deadline),
+    own.brief .. " " .. here .. " " .. held .. " " .. gone .. " " .. soon .. " " .. waiting .. " " .. marks .. locks,
+    field, value)
+  return { status.OK, known.incarnation, history, number, deadline, stamp + 0, 0, lid, "1 0 0 0", rec }
 end
 
 -- Commit one lock. As straight_send.one.
 function straight.settle()
   local lid = ARGV[7]
   if ARGV[5] ~= "c" or ARGV[8] or #lid ~= 16 or KEYS[11] then return end
-  local meta, time, p = straight.read(false, ARGV[6])
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
-  local size, whole
-  if known then size, marks, whole = straight.held(lid, ARGV[6], p[3], marks) end
-  if not size then return nil, meta, time, p end
-  straight.drop(lid, ARGV[6], whole)
-  straight.count(here - 1, held - size, gone + 1, soon, waiting, marks)
-  local stamp, number = string.format("%d", now), string.format("%d", history)
-  straight.keep(history, seq, messages - 1, bytes - size,
-    ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " " .. straight.size[#stamp] .. ":" .. stamp)
-  return { status.OK, known.incarnation, history, now }
+  local meta, time, line = straight.read(false)
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
+  local size, where
+  if known then size, marks, locks, where = straight.held(lid, ARGV[6], marks, locks) end
+  if not size then return nil, meta, time, line end
+  straight.drop(lid, ARGV[6], where)
+  local format = string.format
+  local number = format("%d", history)
+  straight.write(number .. " " .. seq .. format(" %d %d", messages - 1, bytes - size),
+    ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " " .. straight.size[#stamp] .. ":" .. stamp,
+    own.brief .. format(" %d %d %d ", here - 1, held - size, gone + 1) .. soon .. " " .. waiting .. " " .. marks
+      .. locks)
+  return { status.OK, known.incarnation, history, stamp + 0 }
 end

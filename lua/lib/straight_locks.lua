@@ -63,26 +63,37 @@ function straight_locks.plan(ids, recs, olds, indexed)
   if bytes <= seek.most then return bytes, each, named end
 end
 
--- What a call wants to settle, if that are plain commits of locks under one fence: ids, bytes, the marks of the queue, and
--- whether it is all of a packed text. Nothing if it is not.
-function straight_locks.leaving(list, fence, packed, marks)
+-- What a call wants to settle, if that are plain commits of locks under one fence: ids, bytes, the marks and the locks of the
+-- queue then, and where these stood if that was short, as straight.held tells it; `text` stood beside its line under this
+-- fence. Nothing if it is not.
+function straight_locks.leaving(list, fence, text, marks, locks)
   local ids = straight_locks.ids(list)
   if not ids then return end
-  if packed and marks ~= "0" and marks ~= "1" then
+  if #ids == 1 then
+    local size, where
+    size, marks, locks, where = straight.held(list, fence, marks, locks)
+    if size then return ids, size + 0, marks, locks, where end
+    return
+  end
+  if locks ~= "" then
     packed_locks.load()
-    local bytes = packed_locks.whole(packed, list)
-    if bytes then return ids, bytes, string.format("%d", marks - 2), true end
-    marks = straight.unpack(fence, marks)
+    local rest = packed_locks.without(locks, fence)
+    if rest then
+      marks, locks = string.format("%d", marks - 2), rest
+      local bytes = text and packed_locks.whole(text, list)
+      if bytes then return ids, bytes, marks, locks, "text" end
+      packed_locks.one(2, fence)
+    end
   end
   local bytes = straight_locks.held(ids, fence)
-  if bytes then return ids, bytes, marks, false end
+  if bytes then return ids, bytes, marks, locks end
 end
 
--- They go, and their locks.
-function straight_locks.drop(ids, fence, whole)
-  if whole then
-    redis.call("HDEL", KEYS[3], "lock:" .. fence)
-  else
+-- They go, and their locks, which stood `where`.
+function straight_locks.drop(ids, fence, where)
+  if where == "text" then
+    redis.call("HDEL", KEYS[1], "lock:" .. fence)
+  elseif not where then
     redis.call("ZREM", KEYS[5], unpack(ids))
     redis.call("HDEL", KEYS[7], unpack(ids))
   end
@@ -97,26 +108,26 @@ function straight_locks.all()
     or (ARGV[12] ~= "0" and (ARGV[12] ~= "1" or ARGV[13] ~= "c")) then
     return
   end
-  local meta, time, p = straight.read(waiter ~= "", left and ARGV[14])
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
-  if not known or frame.handed then return nil, meta, time, p end
-  local leaving, less, after, whole
+  local meta, time, line, packed = straight.read(waiter ~= "", left and ARGV[14])
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
+  if not known or frame.handed then return nil, meta, time, line end
+  local leaving, less, after, rest, where
   if left then
-    leaving, less, after, whole = straight_locks.leaving(left, ARGV[14], p[3], marks)
-    if not leaving then return nil, meta, time, p end
-    marks = after
+    leaving, less, after, rest, where = straight_locks.leaving(left, ARGV[14], packed, marks, locks)
+    if not leaving then return nil, meta, time, line end
+    marks, locks = after, rest
   end
   local ids = redis.call("ZRANGE", KEYS[4], "0", ARGV[5] - 1)
-  if not ids[1] then return nil, meta, time, p end
+  if not ids[1] then return nil, meta, time, line end
   local recs, olds = redis.call("HMGET", KEYS[6], unpack(ids)), straight_locks.olds(ids)
   local format = string.format
-  local stamp, number, deadline = format("%d", now), format("%d", history), format("%d", now + ARGV[7])
+  local number, deadline = format("%d", history), format("%d", stamp + ARGV[7])
   local size, each, named = straight_locks.plan(ids, recs, olds, own.indexed)
-  if not size then return nil, meta, time, p, { ids, recs, olds } end
+  if not size then return nil, meta, time, line, { ids, recs, olds } end
   if left then
     local count = #leaving
-    straight_locks.drop(leaving, ARGV[14], whole)
+    straight_locks.drop(leaving, ARGV[14], where)
     here, held, gone, messages, bytes = here - count, held - less, gone + count, messages - count, bytes - less
   end
   if waiter ~= "" then redis.call("ZREM", KEYS[9], ARGV[1] .. " " .. waiter) end
@@ -126,34 +137,35 @@ function straight_locks.all()
   local sooner = soon == "-1" or deadline + 0 < soon + 0
   packed_locks.load()
   if sooner then soon = deadline end
-  local more = straight.more(marks)
+  local more, field, value = straight.more(marks), nil, nil
   if more then
-    straight.count(here, held, gone, soon, waiting, more,
-      "lock:" .. number, packed_locks.text(deadline, size, each, ARGV[1], text))
+    marks, locks, field = more, locks .. " " .. number, "lock:" .. number
+    value = packed_locks.text(deadline, size, each, ARGV[1], text)
   else
     packed_locks.apart(2, number, deadline, format("%d", each), ARGV[1], text)
-    straight.count(here, held, gone, soon, waiting, marks)
   end
-  straight.keep(history, seq, messages, bytes,
-    straight.granted(stamp, table.concat(ids, ","), number, number, deadline))
+  straight.write(number .. " " .. seq .. format(" %d %d", messages, bytes),
+    straight.granted(stamp, table.concat(ids, ","), number, number, deadline),
+    own.brief .. format(" %d %d %d ", here, held, gone) .. soon .. " " .. waiting .. " " .. marks .. locks,
+    field, value)
   frame.remember(straight_locks.memo, text, ids, 64)
-  return { status.OK, known.incarnation, history, number, deadline, now, 0, text, "1 0 0 0", unpack(recs) }
+  return { status.OK, known.incarnation, history, number, deadline, stamp + 0, 0, text, "1 0 0 0", unpack(recs) }
 end
 
 -- Commit one run of locks. As straight_send.one.
 function straight_locks.settle()
   if ARGV[5] ~= "c" or ARGV[8] or KEYS[11] then return end
-  local meta, time, p = straight.read(false, ARGV[6])
-  local known, _, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
-  if not known then return nil, meta, time, p end
-  local ids, less, after, whole = straight_locks.leaving(ARGV[7], ARGV[6], p[3], marks)
-  if not ids then return nil, meta, time, p end
-  local count = #ids
-  straight_locks.drop(ids, ARGV[6], whole)
-  straight.count(here - count, held - less, gone + count, soon, waiting, after)
-  local stamp = string.format("%d", now)
-  straight.keep(history, seq, messages - count, bytes - less,
-    string.format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp))
-  return { status.OK, known.incarnation, history, now }
+  local meta, time, line, packed = straight.read(false, ARGV[6])
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
+  if not known then return nil, meta, time, line end
+  local ids, less, after, rest, where = straight_locks.leaving(ARGV[7], ARGV[6], packed, marks, locks)
+  if not ids then return nil, meta, time, line end
+  local count, format = #ids, string.format
+  straight_locks.drop(ids, ARGV[6], where)
+  straight.write(format("%d ", history) .. seq .. format(" %d %d", messages - count, bytes - less),
+    format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #stamp, stamp),
+    own.brief .. format(" %d %d %d ", here - count, held - less, gone + count) .. soon .. " " .. waiting .. " " .. after
+      .. rest)
+  return { status.OK, known.incarnation, history, stamp + 0 }
 end

@@ -3,7 +3,9 @@
 --- require "lib/straight"
 --- require "lib/hand"
 -- The short way of a send (lib/straight): one message, and the reader that waits for it.
-local straight_send = {}
+-- firsts: how ids begin, by the byte of a priority's digit.
+local straight_send = { firsts = { [48] = "07", [49] = "06", [50] = "05", [51] = "04", [52] = "03", [53] = "02",
+  [54] = "01", [55] = "00" } }
 
 -- The slot of the first reader that waits and the key of its bell, if that is plain and somebody listens: it takes
 -- whatever comes, and a keyspace notification rings it (lib/wake, lib/ring).
@@ -17,30 +19,29 @@ end
 -- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what
 -- was read if anything was.
 function straight_send.one()
-  local text = ARGV[7]
-  local flag = text and string.byte(text)
-  if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
-  local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
-  if not known then return nil, meta, time, p end
+  local text = ARGV[5]
+  local flag, first = string.byte(text), straight_send.firsts[string.byte(ARGV[4])]
+  if (flag ~= 48 and flag ~= 104) or not first or KEYS[11] then return end
+  local meta, time, line = straight.read()
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
+  if not known then return nil, meta, time, line end
   local format = string.format
-  local stamp = format("%d", now)
   local rec = stamp .. text
   local size = #rec
-  if size > own.max_bytes then return nil, meta, time, p end
+  if size > own.max_bytes then return nil, meta, time, line end
   local waiter, slot, bell, channel, lease, sequence, before
   if waiting == "1" then
     waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
     if waiter then
       slot, bell, channel, lease, sequence, before = hand.reader(waiter)
       if not slot then slot, bell = straight_send.listener(waiter) end
-      if not slot then return nil, meta, time, p end
+      if not slot then return nil, meta, time, line end
     else
       waiting = "0"
     end
   end
-  local lid = format("%02x%014x", 55 - string.byte(ARGV[6]), seq + 1)
+  local lid = first .. format("%014x", seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
   if flag == 104 then
     marks = straight.hook(marks)
@@ -48,7 +49,7 @@ function straight_send.one()
   end
   local field, value, number, deadline
   if lease then
-    number, deadline = format("%d", history), format("%d", now + lease)
+    number, deadline = format("%d", history), format("%d", stamp + lease)
     redis.call("ZADD", KEYS[5], deadline, lid)
     redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
     if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
@@ -57,14 +58,17 @@ function straight_send.one()
     redis.call("ZADD", KEYS[4], "0", lid)
     if slot then field, value = slot .. "!", "h " .. lid end
   end
-  straight.count(here + 1, held + size, gone, soon, waiting, marks)
-  straight.keep(history, seq + 1, messages + 1, bytes + size,
-    ARGV[2] .. " " .. stamp .. " - 0 " .. format("%d", history) .. " 16:" .. lid .. "0:", field, value)
+  number = number or format("%d", history)
+  straight.write(number .. format(" %d %d %d", seq + 1, messages + 1, bytes + size),
+    ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " 16:" .. lid,
+    own.brief .. format(" %d %d ", here + 1, held + size) .. gone .. " " .. soon .. " " .. waiting .. " " .. marks
+      .. locks,
+    field, value)
   if slot then redis.call("ZREM", KEYS[9], waiter) end
   if lease then
     hand.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)
   elseif slot then
     hand.ring(bell)
   end
-  return { status.OK, known.incarnation, history, lid, "" }
+  return { status.OK, known.incarnation, history, lid }
 end

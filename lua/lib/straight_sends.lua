@@ -8,13 +8,13 @@ local straight_sends = {}
 -- Send them all, while nobody waits. As straight_send.one.
 function straight_sends.all()
   if KEYS[11] then return end
-  local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "")
+  local meta, time, line = straight.read()
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "")
   -- A large body is an argument of its own: then there are more of them than messages.
-  if not known or waiting == "1" or #ARGV[6] ~= #ARGV - 6 then return nil, meta, time, p end
+  if not known or waiting == "1" or #ARGV[6] ~= #ARGV - 6 then return nil, meta, time, line end
   local format, byte, find, sub, argv = string.format, string.byte, string.find, string.sub, ARGV
-  local most, stamp, indexed = own.max_bytes, format("%d", now), own.indexed
+  local most, indexed = own.max_bytes, own.indexed
   frame.seq = seq
   local lids = put.lids(argv[6], #argv - 6)
   local fields, places, named, at, last, size = { nil, nil }, { nil, nil }, { nil, nil }, 0, 0, 0
@@ -23,7 +23,7 @@ function straight_sends.all()
     local text, lid = argv[n + 6], lids[n]
     local flag, rec = byte(text), stamp .. text
     local long = #rec
-    if (flag ~= 104 and flag ~= 48) or long > most then return nil, meta, time, p end
+    if (flag ~= 104 and flag ~= 48) or long > most then return nil, meta, time, line end
     size = size + long
     if flag == 104 then
       hooks = true
@@ -41,9 +41,9 @@ function straight_sends.all()
   if last > 0 then many.scores(KEYS[10], named) end
   if hooks then marks = straight.hook(marks) end
   many.scores(KEYS[4], places)
-  straight.count(here + #lids, held + size, gone, soon, waiting, marks)
   local ids = table.concat(lids)
-  straight.keep(history, frame.seq, messages + #lids, bytes + size,
-    format("%s %s - 0 %d %d:%s0:", ARGV[2], stamp, history, #ids, ids))
-  return { status.OK, known.incarnation, history, ids, "" }
+  straight.write(format("%d %d %d %d", history, frame.seq, messages + #lids, bytes + size),
+    format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #ids, ids),
+    own.brief .. format(" %d %d ", here + #lids, held + size) .. gone .. " " .. soon .. " 0 " .. marks .. locks)
+  return { status.OK, known.incarnation, history, ids }
 end

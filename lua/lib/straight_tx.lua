@@ -10,14 +10,14 @@ local straight_tx = {}
 
 -- The transaction as tx.open has it: its deadline, its fence, the number of its next operation, its session. Nothing if
 -- it is over, or long, or left something behind: `history` is the number of this call.
-function straight_tx.open(id, fence, now, history)
+function straight_tx.open(id, fence, stamp, history)
   local text, format = redis.call("HGET", KEYS[2], id), string.format
   if string.byte(fence) == 43 then
     if text then return end
-    return format("%d", now + fence), format("%d", history), "1", frame.owner()
+    return format("%d", stamp + fence), format("%d", history), "1", frame.owner()
   end
   local deadline, granted, count, session = string.match(text or "", "^(%d+) (%d+) (%d%d?) (%S+)$")
-  if granted ~= fence or deadline + 0 <= now then return end
+  if granted ~= fence or deadline + 0 <= stamp + 0 then return end
   return deadline, fence, format("%d", count + 1), session
 end
 
@@ -40,27 +40,28 @@ function straight_tx.send()
   local text = ARGV[7]
   local flag = text and string.byte(text)
   if (flag ~= 48 and flag ~= 104) or ARGV[8] or KEYS[11] then return end
-  local meta, time, p = straight.read()
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "t")
-  if not known then return nil, meta, time, p end
+  local meta, time, line = straight.read()
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "t")
+  if not known then return nil, meta, time, line end
   local id, format = ARGV[4], string.format
-  local stamp = format("%d", now)
   local rec = stamp .. text
   local size = #rec
-  if size > own.max_bytes then return nil, meta, time, p end
-  local deadline, fence, count, session = straight_tx.open(id, ARGV[5], now, history)
-  if not deadline then return nil, meta, time, p end
+  if size > own.max_bytes then return nil, meta, time, line end
+  local deadline, fence, count, session = straight_tx.open(id, ARGV[5], stamp, history)
+  if not deadline then return nil, meta, time, line end
 
   local lid = format("%016x", seq + 1)
   redis.call("HSET", KEYS[6], lid, rec)
   local state = format("0 0 0 0 %d SN ", size) .. id .. " " .. fence
   local sooner = straight_tx.lease(deadline, lid, state, soon)
   straight_tx.add(id, deadline, fence, count, session, "S", lid)
-  straight.count(here + 1, held + size, gone, sooner or soon, waiting, flag == 104 and straight.hook(marks) or marks)
-  straight.keep(history, seq + 1, messages + 1, bytes + size,
-    ARGV[2] .. " " .. stamp .. " - 0 " .. format("%d", history) .. " 16:" .. lid
-      .. straight.size[#fence] .. ":" .. fence)
+  if flag == 104 then marks = straight.hook(marks) end
+  local number = format("%d", history)
+  straight.write(number .. format(" %d %d %d", seq + 1, messages + 1, bytes + size),
+    ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " 16:" .. lid .. straight.size[#fence] .. ":" .. fence,
+    own.brief .. format(" %d %d ", here + 1, held + size) .. gone .. " " .. (sooner or soon) .. " " .. waiting .. " "
+      .. marks .. locks)
   return { status.OK, known.incarnation, history, lid, fence }
 end
 
@@ -77,41 +78,48 @@ function straight_tx.receive()
   if ARGV[5] ~= "1" or KEYS[11] or (ARGV[8] and (ARGV[8] ~= "" or ARGV[11] ~= "" or ARGV[12] ~= "0")) then
     return
   end
-  local meta, time, p = straight.read(waiter ~= "")
-  local known, own, now, history, seq, messages, bytes, here, held, gone, soon, waiting, marks =
-    straight.look(meta, time, p, "t")
+  local meta, time, line = straight.read(waiter ~= "")
+  local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
+    straight.look(meta, time, "t")
   local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
-  if not known or (frame.handed and not hint) then return nil, meta, time, p end
+  if not known or (frame.handed and not hint) then return nil, meta, time, line end
   local lid, rec, kind, state = straight.first(hint, not hint) -- a hint may name one with a state that is not available
   local told, size = straight_tx.told(rec, state)
-  if not told then return nil, meta, time, p end
-  local deadline, fence, count, session = straight_tx.open(id, ARGV[7], now, history)
-  if not deadline or not straight.take(own, hint, waiter, lid, rec, kind) then return nil, meta, time, p end
+  if not told then return nil, meta, time, line end
+  local deadline, fence, count, session = straight_tx.open(id, ARGV[7], stamp, history)
+  if not deadline or not straight.take(own, hint, waiter, lid, rec, kind) then return nil, meta, time, line end
   local sooner = straight_tx.lease(deadline, lid, told .. " " .. size .. " RN " .. id .. " " .. fence, soon)
   straight_tx.add(id, deadline, fence, count, session, "R", lid)
-  if sooner then straight.count(here, held, gone, sooner, waiting, marks) end
-  local stamp, number = string.format("%d", now), string.format("%d", history)
-  straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes,
-    straight.granted(stamp, lid, number, fence, deadline))
-  return { status.OK, known.incarnation, history, fence, deadline, now, 0, lid, told, rec }
+  local number = string.format("%d", history)
+  local counts = number .. " " .. seq .. " " .. messages .. " " .. bytes
+  local kept = straight.granted(stamp, lid, number, fence, deadline)
+  if sooner then
+    straight.write(counts, kept, own.brief .. " " .. here .. " " .. held .. " " .. gone .. " " .. sooner .. " "
+      .. waiting .. " " .. marks .. locks)
+  else
+    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept)
+  end
+  return { status.OK, known.incarnation, history, fence, deadline, stamp + 0, 0, lid, told, rec }
 end
 
--- Where the queue of an operation begins in KEYS (its first key less one), and what was read of it: that of `one` or of
--- `two`, and up to where its index reaches. Nothing if it is neither, or not plain, or if somebody waits there for what appears.
+-- Where the queue of an operation begins in KEYS (its first key less one), and of its line, that of `one` or of `two`: the
+-- brief, the counts, and up to where its index reaches. Nothing if it is neither, or not plain, or if somebody waits there
+-- for what appears.
 function straight_tx.place(text, one, two)
-  local name, stem, at, p = string.sub(text, 3, -18), #KEYS[1] - 1, 2, one
+  local name, stem, at, line = string.sub(text, 3, -18), #KEYS[1] - 1, 2, one
   if name ~= string.sub(KEYS[3], stem, -3) then
     if not two or name ~= string.sub(KEYS[11], stem, -3) then return end
-    at, p = 10, two
+    at, line = 10, two
   end
-  local own, counts, op = queue.memo[p[1]] or queue.learn(KEYS[at + 1], p[1]), p[2], string.byte(text)
-  if not own or own.flags ~= "t" or not counts or string.find(name, "%3B", 1, true) then return end
-  if op == 82 or (op == 83 and string.byte(counts, -3) == 48) then return at, counts, own.indexed end
+  local brief, counts = string.match(line or "", "^(%S+) (%d+ %d+ %d+ %-?%d+ [01] [01])$")
+  local own, op = brief and (queue.memo[brief] or queue.learn(KEYS[at + 1], brief)), string.byte(text)
+  if not own or own.flags ~= "t" or string.find(name, "%3B", 1, true) then return end
+  if op == 82 or (op == 83 and string.byte(counts, -3) == 48) then return at, own, counts end
 end
 
--- What becomes of an operation: the id of its message; of one that was received its size and what its queue counts then;
+-- What becomes of an operation: the id of its message; of one that was received its size and the line of its queue then;
 -- of one that was sent its record. Nothing if it is not plain, or no longer what the transaction holds.
-function straight_tx.fate(text, at, counts, tail)
+function straight_tx.fate(text, at, own, counts, tail)
   local lid, match = string.sub(text, -16), string.match
   local state = redis.call("HGET", KEYS[at + 5], lid) or ""
   if string.byte(text) == 83 then
@@ -122,10 +130,9 @@ function straight_tx.fate(text, at, counts, tail)
     return
   end
   local size, rest = match(state, "^%d+ %d+ %d+ %d+ (%d+) (.*)$")
-  local here, held, gone, others = match(counts, "^(%d+) (%d+) (%d+) (%-?%d+ [01] [01])$")
-  if here and rest == "R" .. tail then
-    return lid, size, string.format("%d %d %d ", here - 1, held - size, gone + 1) .. others
-  end
+  if rest ~= "R" .. tail then return end
+  local here, held, gone, others = match(counts, "^(%d+) (%d+) (%d+) (.*)$")
+  return lid, size, own.brief .. string.format(" %d %d %d ", here - 1, held - size, gone + 1) .. others
 end
 
 -- It leaves, or appears with these bits.
@@ -134,7 +141,7 @@ function straight_tx.finish(at, lid, size, text, bits, indexed)
   redis.call("HDEL", KEYS[at + 5], lid)
   if size then
     redis.call("HDEL", KEYS[at + 4], lid)
-    redis.call("HSET", KEYS[at + 1], "counts", text)
+    frame.line(KEYS[at + 1], text)
     frame.messages, frame.bytes = frame.messages - 1, frame.bytes - size
     return
   end
@@ -145,27 +152,25 @@ function straight_tx.finish(at, lid, size, text, bits, indexed)
   redis.call("ZADD", KEYS[at + 2], "0", lid)
 end
 
--- Commit what txlog.read answered, of a transaction that is not late, in a frame that is open. The reply; or nothing,
--- and what was read of the queues.
-function straight_tx.commit(id, fence, texts, count)
+-- Commit what txlog.read answered, of a transaction that is not late, in a frame that is open. `one` and `two`: the lines of
+-- its first queues. The reply, or nothing.
+function straight_tx.commit(id, fence, texts, count, one, two)
   local first, second = texts[2], texts[3]
-  if not first or count > 2 or (count == 2 and not second) or not KEYS[3] or KEYS[19] then return end
-  local one = redis.call("HMGET", KEYS[3], "brief", "counts")
-  local two = KEYS[11] and redis.call("HMGET", KEYS[11], "brief", "counts")
-  local at, counts, indexed = straight_tx.place(first, one, two)
-  local to, others, known
-  if count == 2 then to, others, known = straight_tx.place(second, one, two) end
-  if not at or at == to or (count == 2 and not to) then return nil, one, two end
+  if not first or count > 2 or (count == 2 and not second) or not one or KEYS[19] then return end
+  local at, own, counts = straight_tx.place(first, one, two)
+  local to, other, others
+  if count == 2 then to, other, others = straight_tx.place(second, one, two) end
+  if not at or at == to or (count == 2 and not to) then return end
   local tail = "N " .. id .. " " .. fence
-  local lid, size, text = straight_tx.fate(first, at, counts, tail)
+  local lid, size, text = straight_tx.fate(first, at, own, counts, tail)
   local also, more, what
-  if lid and to then also, more, what = straight_tx.fate(second, to, others, tail) end
-  if not lid or (to and not also) then return nil, one, two end
+  if lid and to then also, more, what = straight_tx.fate(second, to, other, others, tail) end
+  if not lid or (to and not also) then return end
 
   local both = also and not size and not more -- the first that was sent, and the last
-  straight_tx.finish(at, lid, size, text, both and 2 or 6, indexed)
+  straight_tx.finish(at, lid, size, text, both and 2 or 6, own.indexed)
   if also then
-    straight_tx.finish(to, also, more, what, both and 4 or 6, known)
+    straight_tx.finish(to, also, more, what, both and 4 or 6, other.indexed)
     redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2")
   else
     redis.call("HDEL", KEYS[2], id, id .. ":1")

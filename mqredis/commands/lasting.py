@@ -22,7 +22,7 @@ def _always(_args: Sequence[Arg]) -> bool:
 
 #: Scripts that may change something for good, and with which arguments.
 _LASTING: dict[str, Callable[[Sequence[Arg]], bool]] = {
-    "send": lambda args: args[1] == "",
+    "send": lambda args: len(args) == 3 or args[1] == "",  # of one message without more it says no transaction
     "publish": lambda args: args[1] == "",
     "receive": lambda args: args[1] == "take" or settles(args),
     "lookup": lambda args: args[1] == "take",

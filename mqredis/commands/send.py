@@ -51,7 +51,11 @@ def send_texts(
     topic: bool = False,
 ) -> Call[Accepted]:
     """The same of messages whose priorities stand by themselves; a large body follows the text of its message."""
-    args: Sequence[Arg] = (queue.generation, transaction, fence, priorities, *texts)
+    args: Sequence[Arg]
+    if len(texts) == 1 and not transaction and not topic:  # as most: what is left empty is left out
+        args = (queue.generation, priorities, *texts)
+        return Call("send", queue.call, args, _parse, True, 2)
+    args = (queue.generation, transaction, fence, priorities, *texts)
     kept = 0 if transaction else 4 if len(priorities) == 1 else 3
     return Call("publish" if topic else "send", queue.call, args, _parse, True, kept)
 
@@ -59,10 +63,10 @@ def send_texts(
 def alone(payload: Payload) -> tuple[str, str] | None:
     """The id of one message and the fence of the transaction; None: it is something else."""
     try:
-        lookup_id, fence = payload
-        if len(lookup_id) == ID and not lookup_id.strip(DIGITS):
-            return lookup_id.decode(), fence.decode()
-    except (AttributeError, TypeError, ValueError):
+        lookup_id = payload[0]
+        if len(lookup_id) == ID and not lookup_id.strip(DIGITS) and len(payload) < 3:
+            return lookup_id.decode(), payload[1].decode() if len(payload) == 2 else ""
+    except (AttributeError, LookupError, TypeError, ValueError):
         pass
     return None
 
@@ -70,4 +74,4 @@ def alone(payload: Payload) -> tuple[str, str] | None:
 def _parse(status: int, payload: Payload) -> Accepted:
     if status != OK:
         check(status)
-    return Accepted(joined(payload[0]).decode(), payload[1].decode())
+    return Accepted(joined(payload[0]).decode(), payload[1].decode() if len(payload) > 1 else "")

@@ -27,9 +27,11 @@ _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTAL
 _NUMBER = re.compile(r"\d{1,16}")
 #: Field ``index`` of a queue: an id, or that it was never asked; and what builds before schema 4 wrote (lua/lib/queue).
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
+#: How a text of locks begins; of a long one the doctor sees no more (lua/lib/packed_locks.lua, lua/lib/audit.lua).
+_LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
 #: How the operations of a transaction begin (lua/lib/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
-_META = {"schema": r"4", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META = {"schema": r"5", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
 
@@ -258,12 +260,25 @@ def queue_fields(store: Store) -> Faults:
             value = view.fields.get(name, "" if optional else None)
             if value is None or not re.fullmatch(pattern, value):
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
-        # Those that can be read were unpacked before the doctor saw them (lua/lib/packed_locks).
-        for name, value in view.fields.items():
-            if name.startswith("lock:"):
-                text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name, "")
-                yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
         yield from _index(view)
+
+
+def lines(store: Store) -> Faults:
+    """What stands in ``meta`` for the queues belongs to one: their lines, and the texts of locks that these name."""
+    known, key = {view.keys["q"] for view in store.queues.values()}, store.key("meta")
+    for name in store.hashes.get("lines", {}):
+        if name not in known:
+            yield Fault(
+                "queue.line", name, "is of a queue that the manager does not know", (Edit("hdel", key, name),)
+            )
+    for name, value in store.hashes.get("locks", {}).items():
+        if name.removeprefix("lock:") not in store.fences:
+            text = "is of locks that no queue names"
+        elif not _LOCKS.match(value):
+            text = f"is no text of locks: {value!r:.80}"
+        else:
+            continue
+        yield Fault("queue.locks", name, text, (Edit("hdel", key, name),))
 
 
 def _index(view: QueueView) -> Faults:
@@ -359,7 +374,7 @@ def waiters(store: Store) -> Faults:
 Check = Callable[[Store], Faults]
 #: In the order of the report. Repairs run in this order too: positions before what counts them.
 CHECKS: tuple[Check, ...] = (
-    meta_fields, key_types, key_names, queue_fields, records, positions, timers, dedup, retries, topics, strays,
+    meta_fields, key_types, key_names, queue_fields, lines, records, positions, timers, dedup, retries, topics, strays,
     owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
     waiters,
 )  # fmt: skip
@@ -367,6 +382,7 @@ CHECKS: tuple[Check, ...] = (
 CUT: frozenset[Check] = frozenset(
     (
         key_names,
+        lines,
         owners,
         transactions,
         queue_list,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ CHUNK = 48
 TRIES = 4
 #: Beyond this many keys on the server (of whomever), the key space is not searched for strays.
 MAX_SCAN = 5_000_000
+
+
+#: The line of a queue in ``meta``: brief, counts, locks (lua/lib/queue.lua).
+_LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 
 @dataclass(slots=True)
@@ -63,8 +68,11 @@ class Store:
     consistent: bool = True
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
-    #: meta, queues, txs; under "sessions" those and their slots, which stand in meta.
+    #: meta, queues, txs; under "sessions" those and their slots, under "lines" and "locks" the lines of queues and the
+    #: texts of locks beside them, all of which stand in meta.
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Fences of the texts that lines name.
+    fences: set[str] = field(default_factory=set)
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
 
@@ -80,7 +88,9 @@ def take(manager: ManagerKeys) -> Operation[Store]:
         store = yield from _once(manager, names)
         if sorted(store.hashes.get("queues", {})) != names:
             store.consistent = False
-        if store.consistent:
+        # Unpacking locks changes no history: a text may have been seen before the line that no longer names it.
+        named = {f"lock:{fence}" for fence in store.fences}
+        if store.consistent and named.issuperset(store.hashes.get("locks", {})):
             break
     store.found = yield from _scan(manager)
     return store
@@ -105,6 +115,7 @@ def _once(manager: ManagerKeys, names: Sequence[str]) -> Operation[Store]:
             place = page.place
             if not place:
                 break
+    _read_lines(store)
     return store
 
 
@@ -125,8 +136,8 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
     view, part = views.get(key), key.rpartition(":")[2]
     if view is None:
         if letter == "H":
-            if part == "meta" and row[1][:1].isdigit():
-                part = "sessions"
+            if part == "meta":
+                part = _shelf(store, _text(row[1]))
             _fields(store.hashes.setdefault(part, {}), row, META_COUNTS if part == "meta" else ())
         else:
             store.zsets.setdefault(part, {})[_text(row[1])] = float(row[2])
@@ -156,6 +167,24 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
             delay=_score(row[9]),
             visible=row[10] != b"",
         )
+
+
+def _shelf(store: Store, name: str) -> str:
+    """Where a field of ``meta`` belongs."""
+    if name[:1].isdigit():
+        return "sessions"
+    if name.startswith("lock:"):
+        return "locks"
+    return "lines" if name.startswith(store.manager.tag) else "meta"
+
+
+def _read_lines(store: Store) -> None:
+    """What the lines say are fields of their queues, none if it cannot be read."""
+    for view in store.queues.values():
+        line = _LINE.fullmatch(store.hashes.get("lines", {}).get(view.keys["q"], ""))
+        if line:
+            view.fields.update(zip(QUEUE_COUNTS, line[2].split(" "), strict=True), brief=line[1])
+            store.fences.update(entry for entry in line[3].split(" ") if entry and "," not in entry)
 
 
 def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:

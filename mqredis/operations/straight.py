@@ -43,7 +43,15 @@ def _take_in(handle: Handle) -> Call[read.Found]:
 
 
 def _send(handle: Handle) -> Call[commands.Accepted]:
-    return commands.send_texts(handle.address, b"3", (b"",), topic=handle.topic)
+    return commands.send_texts(handle.address, b"3", (b"",))
+
+
+def _send_in(handle: Handle) -> Call[commands.Accepted]:
+    return commands.send_texts(handle.address, b"3", (b"",), "id", "fence", handle.topic)
+
+
+def _publish(handle: Handle) -> Call[commands.Accepted]:
+    return commands.send_texts(handle.address, b"3", (b"",), topic=True)
 
 
 def _commit(handle: Handle) -> Call[read.Settled]:
@@ -56,8 +64,9 @@ WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
     "next": (_next, 3, 2, True),
     "take": (_take, 0, 0, True),
     "take in": (_take_in, 3, 2, True),
-    "send": (_send, 3, 2, False),
-    "send in": (_send, 1, 4, False),
+    "send": (_send, 1, 2, False),
+    "send in": (_send_in, 1, 4, False),
+    "publish": (_publish, 3, 2, False),
     "commit": (_commit, 3, 2, False),
 }
 
@@ -65,7 +74,7 @@ WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
 def _way(handle: Handle, name: str) -> Way[Any] | None:
     """A new way, which is there as long as the handle is open and names the same queues: whoever finds it asks for
     nothing that is sure until then. None: such calls go through their operation here. Raises what these would raise."""
-    make, at, count, reads = WAYS[name]
+    make, at, count, reads = WAYS["publish" if name == "send" and handle.topic else name]
     if reads:
         handle.need("receive")
         if handle.selector is not None or handle.context.sealer is not None:

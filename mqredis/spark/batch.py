@@ -197,15 +197,17 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     """Ids in packed locks (lua/lib/packed_locks) and in the pages of claims (lua/lib/claim_pages). Those of unpacked
     pages stand among the others, too."""
     queue, states = part(manager, path, "q"), part(manager, path, "s")
-    locks = [name for name in command(manager, "HKEYS", queue) if name.startswith(b"lock:")]
+    meta = context_of(manager).keys.own[0]
+    entries = (command(manager, "HGET", meta, queue) or b"").split(b" ")[7:]
+    locks = [b"lock:" + entry for entry in entries if b"," not in entry]
     books = Book.all((command(manager, "HGET", queue, "pages") or b"").decode())
     pages = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
     found: list[bytes] = []
-    for key, names, ids in ((queue, locks, _LOCK), (states, pages, _PAGE)):
+    for key, names, ids in ((meta, locks, _LOCK), (states, pages, _PAGE)):
         for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
             for text in fields(manager, key, names[at : at + 64]):
                 found += split(whole[1] if (whole := ids.fullmatch(text or b"")) else b"")
-    return found
+    return found + [entry.rpartition(b",")[2] for entry in entries if b"," in entry]
 
 
 #: The ids in a packed lock, and in a page of a claim.

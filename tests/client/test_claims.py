@@ -20,6 +20,7 @@ from mqredis.operations import pipelines
 from mqredis.operations.reach import reach
 from mqredis.steps import perform
 from tests.support.backend import Backend
+from tests.support.counts import count
 
 _numbers = itertools.count(1)
 #: What one call removes at most: of messages that need no look, and of others (lua/lib/claim.lua).
@@ -345,7 +346,7 @@ def test_only_special_messages_mark_a_queue(pipeline: Pipeline) -> None:
     """Where none ever came a claim reads no records."""
 
     def marked() -> bool:
-        return bool(int(pipeline.raw.hget(pipeline.field[0], "counts").split()[-1]))
+        return bool(count(pipeline.raw, pipeline.field[0], "marks"))
 
     with pipeline.qm.open("orders") as queue:
         for _ in range(2):  # a session's first call goes the long way

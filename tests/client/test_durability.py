@@ -204,8 +204,9 @@ def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pa
         assert rule.hits == 1
         slots = [line.split(" ") for line in seen if line.startswith("HSET mq:{default}:meta ")]
         assert len(slots) == 2, "the repetition wrote nothing"
-        # The slot and what it keeps stand last, behind the counters, which are not written again.
-        assert " ".join(slots[0]).endswith(" ".join(slots[1][2:]))
+        # The slot and what it keeps stand between the counters and the line of the queue, which are not written again.
+        assert slots[0][2] == "counts"
+        assert " ".join(slots[0][7:]).startswith(" ".join(slots[1][2:]) + " mq:{default}:q:q:q ")
 
 
 def _until(monitor: Any, mark: bytes, raw: Any) -> list[Any]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from mqredis import IoTimeout, Journal, Mark, Match, MqError, Outgoing, QueueManager, RetryPolicy, Seek, Share
 from mqredis.commands import manager
 from mqredis.models import Access
 from mqredis.steps import perform
+from tests.support.counts import set_count
 
 
-def everything(qm: QueueManager, raw: Callable[..., object]) -> None:
-    """``raw`` runs a plain command, to plant what the doctor repairs."""
+def everything(qm: QueueManager, raw: Any) -> None:
+    """``raw``: a client for plain commands, to plant what the doctor repairs."""
     qm.create_queue("orders", quota_messages=10_000, quota_bytes=10_000_000)
     qm.create_queue("tx", transactional=True)
     qm.create_queue("turns", group_exclusive=True)
@@ -36,7 +38,7 @@ def everything(qm: QueueManager, raw: Callable[..., object]) -> None:
     qm.resolve("1.1:1")
     qm.info()
     qm.queues()
-    raw("HSET", f"mq:{{{qm.name}}}:q:orders:q", "counts", "5 0 0 0 0 0")
+    set_count(raw, f"mq:{{{qm.name}}}:q:orders:q", "messages", 5)
     qm.doctor(repair=True)
     qm.advance_clock(100_000)
     qm.maintain()

@@ -110,7 +110,7 @@ def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
     monkeypatch.setattr(drivers, "pack_way", straight)
     raw = backend.client()
     with mqredis.connect(backend.client(), manager="all", settings=Settings(test_clock=True)) as qm:
-        everything(qm, raw.execute_command)
+        everything(qm, raw)
     raw.close()
     return seen
 
@@ -201,6 +201,6 @@ def _walk(server: RedisServer) -> None:
     with server.client() as raw:
         try:
             with mqredis.connect(server.url, manager="spy", settings=Settings(test_clock=True)) as qm:
-                everything(qm, raw.execute_command)
+                everything(qm, raw)
         finally:
             raw.execute_command("ECHO", "the end")

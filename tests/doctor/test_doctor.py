@@ -12,7 +12,7 @@ from mqredis.commands import doctor as commands
 from mqredis.keys import ManagerKeys
 from tests.doctor.conftest import GHOST, Patient
 from tests.support.backend import Backend
-from tests.support.counts import set_count
+from tests.support.counts import count, line, lock_texts, packed_locks, set_count, set_line
 
 
 def test_a_healthy_store_has_no_findings(full: Patient) -> None:
@@ -124,3 +124,130 @@ def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: py
     report = full.qm.doctor()
     assert not report.consistent
     assert {finding.code for finding in report.findings} == {"stray.a"}  # true by itself; sums are left out
+
+
+def locked(patient: Patient) -> list[mqredis.LockedMessage]:
+    """Seven messages in a queue of their own: three locked together, two one by one, which all is packed."""
+    patient.qm.create_queue("plain")
+    plain = patient.qm.open("plain")
+    plain.send(b"x")
+    plain.receive(0)  # a session's first call goes the long way
+    plain.send_many([b"%d" % n for n in range(7)])
+    locks = [*plain.lock_many(3), plain.lock(0), plain.lock(0)]
+    packed = packed_locks(patient.raw, patient.key("plain.q"))
+    assert [(len(lock.ids), lock.beside) for lock in packed] == [(3, True), (1, False), (1, False)]
+    return locks
+
+
+def test_who_looks_unpacks_the_locks_and_keeps_them(patient: Patient) -> None:
+    locks = locked(patient)
+    assert patient.codes() == set()
+    assert packed_locks(patient.raw, patient.key("plain.q")) == []
+    assert lock_texts(patient.raw, patient.key("meta")) == {}
+    for lock in locks:
+        lock.commit()
+    assert patient.codes() == set()
+    assert patient.qm.queue_info("plain").messages == 2
+
+
+@pytest.mark.parametrize("text", ["hello", "1||4194304|||0 2 30", None])
+def test_of_a_line_that_cannot_be_read_all_is_counted_anew_and_its_locks_are_lost(
+    patient: Patient, text: str | None
+) -> None:
+    locks = locked(patient)
+    meta, key = patient.key("meta"), patient.key("plain.q")
+    patient.raw.hset(meta, key, text) if text else patient.raw.hdel(meta, key)
+    codes = {"queue.field", "counter.queue", "position.lost", "queue.locks"}
+    assert patient.codes() == codes
+    assert patient.codes(repair=True) == codes - {"queue.field"}, "those that cannot be read are counted"
+    assert patient.codes() == set()
+    assert (count(patient.raw, key, "messages"), count(patient.raw, key, "bytes")) == (7, 7 * 16)
+    assert lock_texts(patient.raw, meta) == {}
+    for lock in locks:
+        with pytest.raises(mqredis.LockLost):
+            lock.commit()
+    plain = patient.qm.open("plain")
+    assert [message.body for message in plain.receive_many(9, 0)] == [b"%d" % n for n in range(7)]
+    assert patient.codes() == set()
+
+
+def test_one_lock_in_a_line_that_cannot_be_read_is_lost_alone(patient: Patient) -> None:
+    locks = locked(patient)
+    key = patient.key("plain.q")
+    spoilt = line(patient.raw, key)
+    spoilt.locks[1] = spoilt.locks[1][:-1]  # of an id that is too short
+    set_line(patient.raw, key, spoilt)
+    assert "position.lost" in patient.codes()
+    patient.qm.doctor(repair=True)
+    assert patient.codes() == set()
+    with pytest.raises(mqredis.LockLost):
+        locks.pop(3).commit()
+    for lock in locks:
+        lock.commit()
+    assert [message.body for message in patient.qm.open("plain").receive_many(9, 0)] == [b"3", b"5", b"6"]
+
+
+def test_a_text_of_locks_that_is_damaged_loses_these_alone(patient: Patient) -> None:
+    locks = locked(patient)
+    (field,) = lock_texts(patient.raw, patient.key("meta"))
+    patient.raw.hset(patient.key("meta"), field, "hello")
+    assert patient.codes() == {"queue.locks", "position.lost"}
+    assert patient.codes(repair=True) == {"queue.locks", "position.lost"}
+    assert patient.codes() == set()
+    for lock in locks[3:]:
+        lock.commit()
+    with pytest.raises(mqredis.LockLost):
+        locks[0].commit()
+    bodies = [message.body for message in patient.qm.open("plain").receive_many(9, 0)]
+    assert bodies == [b"0", b"1", b"2", b"5", b"6"]
+
+
+def test_more_locks_than_the_doctor_reads_are_none_the_worse(patient: Patient) -> None:
+    """Of a long text it sees the beginning."""
+    patient.qm.create_queue("plain")
+    plain = patient.qm.open("plain")
+    plain.send_many([b"x"] * 50)
+    for n in range(60):  # more queues than it looks at in a call: it sees the text before it unpacks it
+        patient.qm.create_queue(f"before {n}")
+    plain.receive(0)
+    locks = plain.lock_many(40)
+    assert [len(lock.ids) for lock in packed_locks(patient.raw, patient.key("plain.q"))] == [40]
+    assert patient.codes() == set()
+    plain.lock_many(1, settle=locks)
+    assert patient.qm.queue_info("plain").messages == 9
+
+
+def lines(patient: Patient) -> set[str]:
+    """The queues that have a line, by their first key."""
+    return {name.decode() for name in patient.raw.hkeys(patient.key("meta")) if name.startswith(b"mq:")}
+
+
+def test_a_queue_that_is_deleted_leaves_no_line(patient: Patient) -> None:
+    patient.qm.create_queue("other")
+    locked(patient)
+    plain, sub = patient.qm.open("plain"), patient.qm.open("plain;sub")
+    plain.move(plain.peek(0).lookup_id, sub)
+    plain.lock_many(1)
+    assert packed_locks(patient.raw, patient.key("plain.q"))
+    assert lines(patient) == {patient.key(name) for name in ("plain.q", "plain;sub.q", "other.q")}
+    patient.qm.delete_queue("plain")
+    assert lines(patient) == {patient.key("other.q")}
+    assert lock_texts(patient.raw, patient.key("meta")) == {}
+    assert patient.codes() == set()
+    patient.qm.create_queue("plain")
+    assert list(patient.qm.open("plain").browse()) == []
+    assert packed_locks(patient.raw, patient.key("plain.q")) == []
+
+
+def test_a_subqueue_that_goes_with_its_last_handle_leaves_no_line(patient: Patient) -> None:
+    patient.qm.create_queue("plain")
+    plain = patient.qm.open("plain")
+    plain.send(b"x")
+    one, two = patient.qm.open("plain;sub"), patient.qm.open("plain;sub")
+    plain.move(plain.peek(0).lookup_id, one)
+    one.close()
+    assert patient.key("plain;sub.q") in lines(patient)
+    assert two.receive(0).body == b"x"
+    two.close()
+    assert lines(patient) == {patient.key("plain.q")}
+    assert patient.codes() == set()

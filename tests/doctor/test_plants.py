@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.doctor.conftest import GHOST, Patient
-from tests.support.counts import set_count
+from tests.support.counts import Line, line, set_brief, set_count, set_line
 
 Plant = Callable[[Patient], object]
 
@@ -61,6 +61,25 @@ def _quota_in_brief(patient: Patient) -> None:
     brief = patient.raw.hget(key, "brief")
     assert brief is not None
     patient.raw.hset(key, "brief", brief + b"9")
+
+
+def _line(name: str, change: Callable[[Line], None]) -> Plant:
+    def plant(p: Patient) -> None:
+        changed = line(p.raw, p.key(name))
+        change(changed)
+        set_line(p.raw, p.key(name), changed)
+
+    return plant
+
+
+def _in_place_of_line(queue: str, text: str) -> Plant:
+    return lambda p: p.raw.hset(p.key("meta"), p.key(f"{queue}.q"), text)
+
+
+def _no_text_of_locks(patient: Patient) -> None:
+    """The line of a queue names a text that is none."""
+    _line("orders.q", lambda changed: changed.locks.append(b"77"))(patient)
+    patient.raw.hset(patient.key("meta"), "lock:77", "hello")
 
 
 #: what is planted, the code that must be found, whether a repair mends it
@@ -195,12 +214,27 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
     ("generation of the list", _set("queues", "tx", "77"), "queue.generation", True),
     ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
-    ("brief of a queue", _set("orders.q", "brief", "1|t|1||"), "brief", True),
+    ("brief of a queue", lambda p: set_brief(p.raw, p.key("orders.q"), b"1|t|1||"), "brief", True),
     ("brief of the manager", _quota_in_brief, "brief", True),
     ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
-    ("locks of words", _set("orders.q", "lock:77", "hello"), "queue.locks", True),
+    ("line of words", _in_place_of_line("orders", "hello"), "counter.queue", True),
+    ("line of a lock", _in_place_of_line("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
+    ("line without counts", _in_place_of_line("tx", "2|t|4194304|||0"), "counter.queue", True),
+    ("no line", lambda p: p.raw.hdel(p.key("meta"), p.key("orders.q")), "counter.queue", True),
+    ("line of no queue", _in_place_of_line("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.line", True),
+    ("line of no queue, of words", _in_place_of_line("ghost", "hello"), "queue.line", True),
+    (
+        "lock of a ghost",
+        _line("orders.q", lambda changed: changed.locks.append(b"7,15,9999999999999,1.1," + GHOST.encode())),
+        "stray.s",
+        True,
+    ),
+    ("locks of words", _no_text_of_locks, "queue.locks", True),
+    ("locks of no queue, of words", _set("meta", "lock:77", "hello"), "queue.locks", True),
+    ("locks of no queue", _set("meta", "lock:77", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
+    ("locks without a fence", _set("meta", "lock:", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
     ("index of words", _set("orders.q", "index", "some"), "queue.index", True),
     ("index up to nowhere", _set("orders.q", "index_at", "hello"), "queue.index", True),
     (

@@ -11,6 +11,7 @@ from mqredis.commands import read
 from mqredis.commands.filters import Filter
 from mqredis.steps import perform
 from tests.matching.kit import drain
+from tests.support.counts import line, set_reach
 
 C = Match(correlation_id="c")
 TEXT = Filter(C).text()
@@ -43,14 +44,13 @@ class Kit:
         """The id up to which the index has all; of a message that is there its correlation id."""
         upto = self.raw.hget(self.key(queue, "q"), "index")
         record = self.raw.hget(self.key(queue, "m"), upto) if self.raw.keys(f"mq:*:q:{queue}:m") else None
-        assert self.raw.hget(self.key(queue, "q"), "brief").rpartition(b"|")[2] == upto
+        assert line(self.raw, self.key(queue, "q")).brief.rpartition(b"|")[2] == upto
         return str((record.partition(b"\3c")[2][1:].partition(b"\0")[0] if record else upto).decode())
 
     def say(self, index: str | None, upto: str | None = None) -> None:
         """Queue q says of its index what a build before this one did."""
-        properties, part = self.key("q", "q"), b"" if index is None else b"|" + index.encode()
-        brief, _, _ = self.raw.hget(properties, "brief").rpartition(b"|")
-        self.raw.hset(properties, "brief", brief + part)
+        properties = self.key("q", "q")
+        set_reach(self.raw, properties, None if index is None else index.encode())
         for field, value in (("index", index), ("index_at", upto)):
             if value is None:
                 self.raw.hdel(properties, field)

@@ -12,7 +12,7 @@ from mqredis.commands.pipelines import Order
 from mqredis.operations import pipelines
 from tests.matching.asking import SPECIAL, C, Kit, named, numbered
 from tests.matching.kit import drain
-from tests.support.counts import set_count
+from tests.support.counts import set_count, set_reach
 
 
 def claim(kit: Kit, count: int) -> None:
@@ -258,9 +258,7 @@ def test_the_doctor_sees_a_mark_that_is_wrong(kit: Kit, name: str, code: str, th
     sent += q.send_many(named("d"))
     properties, upto = kit.key("q", "q"), f"{sent[ord(name) - ord('a')].lookup_id:016x}"
     kit.raw.hset(properties, "index", upto)
-    kit.raw.hset(
-        properties, "brief", kit.raw.hget(properties, "brief").rpartition(b"|")[0] + b"|" + upto.encode()
-    )
+    set_reach(kit.raw, properties, upto.encode())
     assert [fault.code for fault in kit.qm.doctor(repair=True).findings] == [code]
     assert (kit.reach(), kit.indexed()) == (name, there)
     assert drain(q, match=Match(correlation_id="d")) == ["d"]

@@ -13,8 +13,8 @@ import pytest
 
 import mqredis
 from mqredis import Match, Queue, QueueManager, RetryPolicy, Settings, Transaction
-from mqredis.keys import QUEUE_COUNTS
 from tests.support.backend import Backend
+from tests.support.counts import count
 
 _numbers = itertools.count(1)
 
@@ -60,8 +60,7 @@ class Plot:
 
     def left(self, queue: Queue) -> int:
         """How many have left this queue for good."""
-        text = self.raw.hget(queue._handle.address.call.keys[2], "counts")
-        return int(text.split(b" ")[QUEUE_COUNTS.index("gone")])
+        return count(self.raw, queue._handle.address.call.keys[2], "gone")
 
     def check(self) -> None:
         """Nothing of a transaction is left, and nothing is wrong."""

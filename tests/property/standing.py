@@ -9,15 +9,18 @@ from typing import Any
 from mqredis import scripts
 from mqredis.keys import ManagerKeys
 from mqredis.steps import Call
+from tests.support.counts import MOST, ROOM, Line
 
 KEYS = ManagerKeys("straight")
+_META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
 #: The scripts that have a short way, and how many each.
 SHORT = {"send": 3, "receive": 3, "settle": 2, "commit": 1}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 #: Where the entry scripts call it.
 _ENTRY = re.compile(
-    r"^( *(?:local )?reply, [a-z, ]+) = (straight(?:_tx|_send|_sends|_locks)?\.[a-z]+)\(.*\)$", re.MULTILINE
+    r"^( *(?:local )?reply(?:, [a-z]+)*) = (straight(?:_tx|_send|_sends|_locks)?\.[a-z]+)\(.*\)$",
+    re.MULTILINE,
 )
 #: What stands behind that: which of them a call took.
 _TOOK = "\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"
@@ -67,30 +70,39 @@ class Store:
             else:
                 found[key] = kind, self.client.dump(key)
         for key in [key for key in found if key.endswith(b":q")]:
-            self.together += unpack(found, key[:-1])
+            self.together += unpack(found, key)
+        texts = [name for name in found.get(_META, {}) if name.startswith(b"lock:")]
+        assert not texts, "texts of locks that no line names"
         return found
 
 
-def unpack(found: dict[bytes, Any], stem: bytes) -> int:
-    """Give the packed locks of a queue, whose keys begin so, their states and elements; how many there were."""
-    fields, states, locks = found[stem + b"q"], found.get(stem + b"s", {}), found.get(stem + b"l", [])
-    texts = {name: fields.pop(name) for name in [*fields] if name.startswith(b"lock:")}
-    head, _, marks = fields[b"counts"].rpartition(b" ")
-    assert int(marks) // 2 == len(texts)
-    fields[b"counts"] = b"%s %d" % (head, int(marks) % 2)
+def unpack(found: dict[bytes, Any], key: bytes) -> int:
+    """Give the packed locks of a queue, by its first key, their states and elements; how many there were."""
+    meta, stem = found[_META], key[:-1]
+    line = Line.parse(meta[key])
+    packed, marks = line.packed(meta), int(line.counts[-1])
+    beside = [lock for lock in packed if lock.beside]
+    assert marks // 2 == len(beside) <= MOST
+    if not packed:
+        return 0
+    for at, lock in enumerate(packed):
+        assert lock.beside or len(b" ".join([b"", *line.locks[:at]])) < ROOM, (
+            "the line had no room for another"
+        )
+    for lock in beside:
+        del meta[lock.field]
+    line.counts[-1], line.locks = b"%d" % (marks % 2), []
+    meta[key] = line.text()
+    states, locks = found.setdefault(stem + b"s", {}), found.setdefault(stem + b"l", [])
     count = 0
-    for name, text in texts.items():
-        deadline, size, each, slot, ids = text.split(b" ")
-        lids = [ids[at : at + 16] for at in range(0, len(ids), 16)]
-        sizes = [len(found[stem + b"m"][lid]) for lid in lids]
-        assert sum(sizes) == int(size)
-        assert int(each) == (sizes[0] if len({*sizes}) == 1 else 0)
-        for lid, own in zip(lids, sizes, strict=True):
+    for lock in packed:
+        sizes = [len(found[stem + b"m"][lid]) for lid in lock.ids]
+        assert sum(sizes) == lock.total
+        assert lock.size == (sizes[0] if len({*sizes}) == 1 else 0)
+        for lid, size in zip(lock.ids, sizes, strict=True):
             assert lid not in states
-            states[lid] = b"1 0 0 0 %d LN %s %s" % (own, slot, name.partition(b":")[2])
-            locks.append((lid, float(deadline)))
-        count += len(lids)
-    if count:
-        found[stem + b"s"] = states
-        found[stem + b"l"] = sorted(locks, key=lambda item: (item[1], item[0]))
+            states[lid] = b"1 0 0 0 %d LN %s %s" % (size, lock.slot, lock.fence)
+            locks.append((lid, float(lock.deadline)))
+        count += len(sizes)
+    locks.sort(key=lambda item: (item[1], item[0]))
     return count

@@ -75,7 +75,8 @@ def message(dice: random.Random) -> tuple[bytes, bytes | None]:
 
 
 def lives(walk: Walk, most: int) -> None:
-    """Sends and locks of up to so many messages in a call, each lock with the commit of one before."""
+    """Sends and locks of up to so many messages in a call, mostly with the commit of what is locked. What several calls
+    have locked at once is ended by one: that is left to our scripts."""
     dice, address = walk.dice, walk.address["q"]
     available = address.call.keys[3]
     held: list[list[tuple[str, str]]] = []
@@ -85,15 +86,18 @@ def lives(walk: Walk, most: int) -> None:
         if dice.random() < 0.5:
             walk.both(send.send(address, [message(dice) for _ in range(many)]), *walk.token())
         elif there >= min(many, 2):
-            settled = held.pop(dice.randrange(len(held))) if held and (many > 1 or len(held[-1]) == 1) else []
-            if many == 1 and len(settled) > 1:
-                held.append(settled)
-                settled = []
+            only = len(held) == 1 and (many > 1 or len(held[0]) == 1) and dice.random() < 0.9
+            settled = held.pop() if only else []
             call = read.receive(
                 address, "lock", many, grant="30000", settle=read.runs([("c", *lock) for lock in settled])
             )
             held.append(walk.locks(walk.both(call, *walk.token())))
         walk.same()
+        if len(held) > 1 and dice.random() < 0.5:
+            ends = [("c", *lock) for locks in held for lock in locks]
+            assert walk.both(read.settle(address, ends, 1000), *walk.token())[0] == 0
+            held.clear()
+            walk.same()
 
 
 def test_the_least_that_keeps_the_promises_leaves_what_our_scripts_leave(backend: Backend) -> None:
@@ -129,3 +133,26 @@ def test_whoever_settles_a_message_twice_is_refused_before_anything_is_written(b
             with pytest.raises(Exception, match="KEPT for plain calls only"):
                 flat.call(call, *walk.token("1.1"))
             assert flat.bytes() == before
+
+
+def test_whoever_commits_one_of_several_locks_is_refused_before_anything_is_written(
+    backend: Backend,
+) -> None:
+    one = codec.encode(Outgoing(body=b"x"), "")
+    for walk in walks(backend):
+        address, flat = walk.address["q"], walk.stores[1]
+        for _ in range(4):
+            walk.both(send.send(address, [one, one]), *walk.token("1.1"))
+        calls = [
+            walk.locks(walk.both(read.receive(address, "lock", n, grant="30000"), *walk.token("1.1")))
+            for n in (1, 1, 2, 2)
+        ]
+        walk.same()
+        before = flat.bytes()
+        for locks in calls:
+            for many in (len(locks), 2):
+                ends = read.runs([("c", *lock) for lock in locks])
+                call = read.receive(address, "lock", many, grant="30000", settle=ends)
+                with pytest.raises(Exception, match="KEPT for plain calls only"):
+                    flat.call(call, *walk.token("1.1"))
+                assert flat.bytes() == before

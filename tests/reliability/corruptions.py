@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mqredis.operations.policy_invariants import HELD
-from tests.support.counts import names, set_count
+from tests.support.counts import counts, line, names, set_brief, set_count, set_line
 
 GHOST = "0400000000000fff"
 #: Elements of the index that are no hints: identifiers, groups, marks for peeks.
@@ -33,7 +33,9 @@ class Corruption:
 _OPERATION = re.compile(rb"[SRXM] (\S+) ([0-9a-f]{16})")
 _COUNTERS = {"sub_messages", "sub_bytes"}
 #: Fields of a queue that must be there and be read.
-_FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", "counts", *_COUNTERS}
+_FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", *_COUNTERS}
+#: Fields of the manager that must be there and be read.
+_MANAGER = {"schema", "incarnation", "throttled", "clock", "counts"}
 
 
 def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
@@ -67,6 +69,11 @@ def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
     if part == "meta":
         yield Corruption(f"{key}: a session never given out", lambda r: r.hset(key, "99", "1000"))
         yield Corruption(f"{key}: no session", lambda r: r.hset(key, "9hello", "1000"))
+        unknown = key.removesuffix("meta") + "q:ghost:q"
+        yield Corruption(
+            f"{key}: the line of no queue", lambda r: r.hset(key, unknown, "1||9|||0 0 0 0 -1 0 0")
+        )
+        yield Corruption(f"{key}: locks of no queue", lambda r: r.hset(key, "lock:9", f"1 15 15 1.1 {GHOST}"))
     if part == "txs":
         yield Corruption(f"{key}: garbage", lambda r: r.hset(key, "ghost", "once upon a time"))
 
@@ -84,7 +91,7 @@ def _held(raw: Any, key: str, value: bytes) -> bool:
 
 
 def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
-    values = dict(zip(names(key), map(int, raw.hget(key, "counts").split()), strict=True))
+    values = dict(zip(names(key), map(int, counts(raw, key)), strict=True))
     spoilt = [(f"one more {name}", name, values[name] + 1) for name in ("messages", "bytes")]
     if part == "meta":
         spoilt += [("seq behind", "seq", 1), ("seq beyond", "seq", 1 << 53)]
@@ -95,6 +102,15 @@ def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
             spoilt.append(("due too late", "due", late))
     for what, name, value in spoilt:
         yield Corruption(f"{key}: {what}", partial(set_count, key=key, name=name, value=value))
+    if part == "q":
+        yield Corruption(f"{key}: garbage in the brief", partial(set_brief, key=key, brief=b"7|what||||"))
+        yield Corruption(f"{key}: locks nothing", partial(_lock_nothing, key=key))
+
+
+def _lock_nothing(raw: Any, key: str) -> None:
+    spoilt = line(raw, key)
+    spoilt.locks.append(b"9,15,1700000000000,1.1," + GHOST.encode())
+    set_line(raw, key, spoilt)
 
 
 def _put(key: str, field: bytes, value: bytes | str) -> Act:
@@ -106,7 +122,8 @@ def _entry(key: str, part: str, name: str, field: bytes, value: bytes) -> Iterat
     garbage = Corruption(f"{key}: garbage in {name}", _put(key, field, "\x07 what"), part != "m")
     if part == "meta":
         slot = name[:1].isdigit() and "." in name
-        if name in {"schema", "incarnation", "throttled", "clock", "counts"} or (name.isdigit() and not slot):
+        of_queues = name.startswith(("mq:", "lock:"))
+        if name in _MANAGER or of_queues or (name.isdigit() and not slot):
             yield from (drop, garbage)
         elif slot:
             yield garbage

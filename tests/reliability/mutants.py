@@ -32,9 +32,9 @@ _KEYS = (
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 _CALL = re.compile(
-    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack)|"
-    r"quota\.(add|save)|frame\.touch|release\.unlock|tx\.(add|save)|"
-    r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under)|lapse\.\w+|due\.serve)\(.*\)$"
+    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack|one|before)|"
+    r"quota\.(add|save)|frame\.(touch|line)|release\.unlock|tx\.(add|save)|"
+    r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under|write|save|forget|brief)|lapse\.\w+|due\.serve)\(.*\)$"
 )
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
 #: the same is found: no change that anybody could notice.

@@ -12,7 +12,7 @@ from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines
 from mqredis.spark import batch
-from mqredis.spark.connection import address, command, look, run
+from mqredis.spark.connection import address, command, context_of, look, run
 from mqredis.spark.fetch import hex_id, part
 
 pytestmark = pytest.mark.spark
@@ -66,10 +66,11 @@ def test_what_was_locked_together_since_the_look_is_locked(qm, fill):
     queue = fill(count=10)
     queue.receive(0)  # the first call of a session is not plain
     locks = queue.lock_many(4)
-    packed = [name for name in command(qm, "HKEYS", part(qm, "orders", "q")) if name.startswith(b"lock:")]
-    assert len(packed) == 1
+    locks.append(queue.lock(0))
+    entries = command(qm, "HGET", context_of(qm).keys.own[0], part(qm, "orders", "q")).split(b" ")[7:]
+    assert [b"," in entry for entry in entries] == [False, True]  # several stand beside the line, one in it
     assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
-    assert qm.queue_info("orders").locked == 4
+    assert qm.queue_info("orders").locked == 5
     assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
 
 

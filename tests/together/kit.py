@@ -9,6 +9,7 @@ from typing import Any
 import mqredis
 import mqredis.asyncio
 from mqredis import Settings
+from tests.support.counts import messages_of
 
 SETTINGS = Settings(allow_volatile=True)
 IMPATIENT = SETTINGS.model_copy(update={"retry_seconds": 0})
@@ -38,7 +39,7 @@ class Gate:
 
     async def call(self, call: Any, *args: Any) -> Any:
         if call.script == "send":
-            self.sizes.append(len(call.args[3]))
+            self.sizes.append(messages_of(call))
         if call.script == "settle":
             self.settled.append(sum(len(ids) for ids in call.args[4::3]) // 16)
         await self.wait()
