@@ -20,6 +20,8 @@ def queue_keys(queue: str) -> list[str]:
 
 #: As our scripts name them: the manager, the transactions, then the queue.
 KEYS = [f"{_PLACE}{part}" for part in ("meta", "txs")] + queue_keys("bench")
+#: Those of the send of one plain message.
+PLAIN_KEYS = [KEYS[n] for n in (0, 5, 2, 3)]
 TARGET_KEYS = KEYS[:2] + queue_keys("target")
 BELL = f"{_PLACE}bell:1"
 #: A token: slot and number of the call; and the generation of the queue.
@@ -71,7 +73,7 @@ local function put(k, argv, from, time)
         ids[n - from + 1], put[at], put[at + 1] = new, new, time and time .. argv[n] or argv[n]
         places[at], places[at + 1] = "0", new
     end
-    call("HSET", k[6], unpack(put))
+    call("HSET", k[6] or k[2], unpack(put))
     return ids, places
 end
 
@@ -171,6 +173,17 @@ local function lookup(k, argv)
     return { 0, removed, id, record }
 end
 
+-- ARGV: the token, an identifier as the index has it: what a peek reads that asks for it, where nothing is new.
+local function find(k, argv)
+    begin(k)
+    call("ZREVRANGE", k[4], "0", "0")
+    local found = call("ZRANGEBYLEX", k[10], "(" .. argv[4] .. "\0", "(" .. argv[4] .. "\1", "LIMIT", "0", "1")[1]
+    local id = found:sub(-16)
+    local record = call("HMGET", k[6], id)[1]
+    call("HMGET", k[7], id)
+    return { 0, argv[2], id, record }
+end
+
 -- ARGV: the token, then records, put at the end of one of our queues; what we write of manager and queue is written
 -- beside it. Answers their ids.
 local function store(k, argv)
@@ -233,7 +246,17 @@ end
 """
     + "".join(
         f"redis.register_function('floor_{name}', {name})\n"
-        for name in ("send", "ring", "receive", "lookup", "store", "tx_receive", "tx_send", "tx_commit")
+        for name in (
+            "send",
+            "ring",
+            "receive",
+            "lookup",
+            "find",
+            "store",
+            "tx_receive",
+            "tx_send",
+            "tx_commit",
+        )
     )
 )
 
@@ -274,6 +297,7 @@ end
 )
 #: The scripts in whose place they are called.
 CLIENTS = {name: f"floor_client_{name}" for name in ("send", "receive", "settle")}
+CLIENTS["send_plain"] = CLIENTS["send"]
 
 
 def load_clients(incarnation: str) -> list[str | bytes]:

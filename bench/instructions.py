@@ -161,7 +161,7 @@ def floor(server: Server) -> dict[str, float]:
     record, keys = "x" * 310, bounds.KEYS
     for command in (bounds.LOAD, *bounds.setting()):
         client.execute_command(*command)
-    send = bounds.words("send", keys, record)
+    send = bounds.words("send", bounds.PLAIN_KEYS, record)
     for _ in range(1_000):  # a queue of some length
         client.execute_command(*send)
 

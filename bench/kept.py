@@ -13,7 +13,7 @@ as locks, no message that is available has one; ids that were handed out in one 
 from __future__ import annotations
 
 #: The scripts in whose place they are called.
-FUNCTIONS = {"send": "kept_send", "receive": "kept_receive"}
+FUNCTIONS = {"send_plain": "kept_send", "send": "kept_send", "receive": "kept_receive"}
 
 _HELPERS = """#!lua name=mqkept
 local managers, queues = {}, {}
@@ -255,7 +255,7 @@ local function send(k, argv)
         return other()
     end
     local id = firsts[byte(argv[4])] .. format("%014x", seq + 1)
-    call("HSET", k[6], id, record)
+    call("HSET", k[6] or k[2], id, record)
     if flag == 104 then
         marks = marks == "0" and "1" or marks % 2 == 0 and format("%d", marks + 1) or marks
     end

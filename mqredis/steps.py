@@ -54,7 +54,7 @@ class Way(Generic[T]):
     Made from one of them, whatever it has there. A driver keeps it packed (docs/decisions/0041).
     """
 
-    __slots__ = ("count", "form", "keys", "packed", "parse", "rings", "script", "words")
+    __slots__ = ("count", "few", "form", "keys", "left", "packed", "parse", "rings", "script", "words")
 
     def __init__(self, call: Call[T], at: int, count: int) -> None:
         self.script = call.script
@@ -68,6 +68,10 @@ class Way(Generic[T]):
         self.packed = b""
         #: May it wake a reader?
         self.rings = call.script == "send"
+        #: Does it name only a few keys, and may be answered that this is not enough?
+        self.few = call.script == "send_plain"
+        #: So many more calls go this way; 0: any number.
+        self.left = 0
 
     def call(self, differing: Sequence[bytes]) -> Call[T]:
         """The whole call. It changes something: those that do not need no short way."""

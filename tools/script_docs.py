@@ -16,8 +16,9 @@ One script is one event and runs as one atomic step. This page is generated from
 (`python -m tools.script_docs`); tests hold the headers together with the commands that call the scripts, the statuses
 they return and the keys they touch.
 
-KEYS is `message` (`meta txs`, then eight keys per queue) or `admin` (`meta txs queues handles idle`,
-then eight keys per queue); [Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
+KEYS is `message` (`meta txs`, then eight keys per queue), `admin` (`meta txs queues handles idle`,
+then eight keys per queue) or `plain` (`meta`, then `m q a` of one queue, of which `q` is only a name);
+[Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
 and sequence, the latter empty where nothing is changed; a call may end before one that is marked `?`. Every reply
 begins with status, incarnation and history number. Any script may also answer SESSION_EXPIRED, TOKEN_REUSED,
 MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom` scripts run on a server that is at its memory limit.

@@ -38,7 +38,8 @@ def prepare(url: str) -> None:
 
 def sending(number: int, size: int = 1) -> list[str | bytes]:
     """The call that sends so many."""
-    return floor.words("send", floor.KEYS, *[packed(number + n) for n in range(size)])
+    keys = floor.PLAIN_KEYS if size == 1 else floor.KEYS
+    return floor.words("send", keys, *[packed(number + n) for n in range(size)])
 
 
 def receiving(size: int) -> list[str | bytes]:

@@ -62,7 +62,9 @@ class Speaker:
     ) -> tuple[bytes, bytes]:
         """What stands before and behind the number of the token in a request with these arguments and so many more."""
         if (script, *paths) not in self._heads:
-            form, keys = self._script(script), self._manager.call(*paths).keys
+            plain = script == "send_plain"
+            keys = (self._manager.plain(*paths) if plain else self._manager.call(*paths)).keys
+            form = self._script(script)
             words = [form.verb, self._functions.get(script, form.name), str(len(keys)), *keys, self.slot.name]
             packed_words = b"".join(bulk(word.encode()) for word in words)
             self._heads[script, *paths] = len(words) + 1, packed_words
@@ -85,7 +87,8 @@ class Speaker:
             arguments: tuple[bytes, ...] = self._generation(self._bench), b"3"
             if size > 1:
                 arguments = self._generation(self._bench), b"", b"", b"3" * size
-            self._plain[key] = self._cut("send", ("bench",), arguments, size)
+            script = "send_plain" if size == 1 else "send"
+            self._plain[key] = self._cut(script, ("bench",), arguments, size)
         return self._plain[key]
 
     def receiving(self, size: int = 1, settles: bool = True) -> tuple[bytes, bytes]:
@@ -151,7 +154,7 @@ class Speaker:
 def load(peer: Mqredis) -> None:
     """Load the scripts that a speaker calls: our client does so when it meets a server that has them not."""
     driver = peer.qm._driver
-    for name in ("send", "receive", "settle", "commit"):
+    for name in ("send", "send_plain", "receive", "settle", "commit"):
         driver.command(*driver.core.script(name).load)
 
 

@@ -112,6 +112,12 @@ class Stored:
         assert reply[1] == 2, f"not all was found: {reply!r:.200}"
         self.line.ids[place] = 0
 
+    def find(self) -> None:
+        """Looks for one by its correlation id."""
+        place = self.line.choose()
+        reply = self._bare._ask(*floor.words("find", self.keys, f"cs{correlation_id(place)}"))
+        assert int(reply[2], 16) == self.line.ids[place], f"another was found: {reply!r:.200}"
+
     def send(self, count: int) -> None:
         """Puts so many at its end. Nothing comes into the index: whoever asks next would do that."""
         records = [packed(number) for number in range(count)]
@@ -212,6 +218,7 @@ class MqredisGrowth(Mqredis):
             f"{BARE}send 100": lambda: bare.send(100),
             f"{FILLING}, taken back": bare.clean,
             "asked: peek by correlation id": asked.find,
+            f"{BARE}asked: peek by correlation id": known.find,
             "asked: send": asked.send,
             "asked: lock and settle": asked.lock,
             f"{FILLING}, settled": asked.settle,

@@ -192,6 +192,11 @@ function frame.close(reply, upto, ids)
   local counts = frame.changed and format("%d %d %d %d", history, frame.seq, frame.messages, frame.bytes)
   local lines = frame.lines or {}
   frame.lines = nil
+  while #lines > 2000 do
+    -- A message of a topic may go to any number of queues, and unpack has its limit.
+    redis.call("HSET", KEYS[1], unpack(lines, #lines - 1999))
+    for n = #lines, #lines - 1999, -1 do lines[n] = nil end
+  end
   if ARGV[2] == "" then
     if counts then lines[#lines + 1], lines[#lines + 2] = "counts", counts end
     if lines[1] then redis.call("HSET", KEYS[1], unpack(lines)) end

@@ -123,12 +123,13 @@ function queue.counts(q)
     q.hooked and 1 or 0)
 end
 
--- Writes its line, now or when the script ends. One whose counts are lost has none, until the doctor counts.
+-- Writes its line, at once. What has changed is still to be saved: a parent counts by that. One whose counts are lost has
+-- no line, until the doctor counts.
 function queue.write(q)
   if q.messages then redis.call("HSET", KEYS[1], q.q, q.brief .. " " .. queue.counts(q)) end
-  q.changed = false
 end
 
+-- Has it written when the script ends.
 function queue.save(q)
   if q.messages then frame.line(q.q, q.brief .. " " .. queue.counts(q)) end
   q.changed = false

@@ -17,7 +17,7 @@ function straight_send.listener(waiter)
 end
 
 -- Send one message, and serve the reader that waited longest: hand it over, or ring. The reply; or nothing, and what
--- was read if anything was.
+-- was read if anything was. KEYS are all of a message's, or of the plainest: meta, m, q, a (docs/decisions/0043).
 function straight_send.one()
   local text = ARGV[5]
   local flag, first = string.byte(text), straight_send.firsts[string.byte(ARGV[4])]
@@ -25,7 +25,8 @@ function straight_send.one()
   local meta, time, line = straight.read()
   local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
     straight.look(meta, time, "")
-  if not known then return nil, meta, time, line end
+  local few, records = not KEYS[5], KEYS[6] or KEYS[2]
+  if not known or (few and waiting == "1") then return nil, meta, time, line end
   local format = string.format
   local rec = stamp .. text
   local size = #rec
@@ -42,11 +43,11 @@ function straight_send.one()
     end
   end
   local lid = first .. format("%014x", seq + 1)
-  redis.call("HSET", KEYS[6], lid, rec)
-  if flag == 104 then
-    marks = straight.hook(marks)
-    if not lease and lid <= own.indexed then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
-  end
+  local named = flag == 104 and not lease and lid <= own.indexed
+  if few and named then return nil, meta, time, line end
+  redis.call("HSET", records, lid, rec)
+  if flag == 104 then marks = straight.hook(marks) end
+  if named then redis.call("ZADD", KEYS[10], "0", record.member(rec, lid)) end
   local field, value, number, deadline
   if lease then
     number, deadline = format("%d", history), format("%d", stamp + lease)

@@ -60,6 +60,12 @@ def send_texts(
     return Call("publish" if topic else "send", queue.call, args, _parse, True, kept)
 
 
+def send_plain(queue: Address, priority: bytes, text: bytes) -> Call[Accepted]:
+    """The same of one message, in a queue that asks for nothing; else it is answered KEYS_CHANGED without names."""
+    args = (queue.generation, priority, text)
+    return Call("send_plain", queue.manager.plain(queue.path), args, _parse, True, 2)
+
+
 def alone(payload: Payload) -> tuple[str, str] | None:
     """The id of one message and the fence of the transaction; None: it is something else."""
     try:

@@ -32,11 +32,14 @@ class First(Known):
         """
         core, backend = self.core, self.backend
         session = core.session
-        if session is None or (form := core.forms.get(way.script)) is None:
+        if session is None or (form := core.forms.get(way.script) or core.first(way)) is None:
             return None
         try:
             slot = session.free.pop()  # as session.take, without its call
         except IndexError:
+            return None
+        if not slot.last and way.few:  # the first call of a slot is not plain
+            session.give(slot)
             return None
         packed = (pack_way(way, form, slot.packed, slot.last + 1, differing),)
         if (link := backend.take()) is None or link.run_id != core.run_id:

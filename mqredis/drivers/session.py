@@ -28,7 +28,7 @@ from mqredis.models import Durability
 from mqredis.operations.context import Standing
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Answer, Arg, Payload
+from mqredis.steps import Answer, Arg, Payload, Way
 
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
@@ -191,6 +191,10 @@ class Core:
             found = script.function() if self.functions else script.form(bool(self.shebang))
             self.forms[name] = found
         return found
+
+    def first(self, way: Way[Any]) -> scripts.Form | None:
+        """The form of a script that was not called yet, if no operation calls it."""
+        return self.script(way.script) if way.few and self.forms else None
 
     def use_shebang(self, works: bool, functions: bool = False) -> None:
         """Remember whether the server understands ``#!lua``, and whether we may call functions."""

@@ -112,7 +112,10 @@ def queue_list(store: Store) -> Faults:
         view = store.queues.get(path)
         fields = view.fields if view else {}
         if view is None or (view.keys["q"] not in store.keys):
-            edits = () if view and view.records else (Edit("hdel", store.key("queues"), path),)
+            # Scripts know a queue by its line.
+            edits = () if view is None else (Edit("hdel", store.key("meta"), view.keys["q"]),)
+            if view is None or not view.records:
+                edits = (*edits, Edit("hdel", store.key("queues"), path))
             yield Fault("queue.missing", path, "is listed but has no properties", edits)
         elif fields.get("generation") != generation:
             text = f"has generation {fields.get('generation')}, the list says {generation}"
@@ -260,6 +263,11 @@ def queue_fields(store: Store) -> Faults:
             value = view.fields.get(name, "" if optional else None)
             if value is None or not re.fullmatch(pattern, value):
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
+        # Those of builds before schema 5 that can be read were unpacked before the doctor saw them.
+        for name, value in view.fields.items():
+            if name.startswith("lock:"):
+                text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name)
+                yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
         yield from _index(view)
 
 
@@ -267,10 +275,9 @@ def lines(store: Store) -> Faults:
     """What stands in ``meta`` for the queues belongs to one: their lines, and the texts of locks that these name."""
     known, key = {view.keys["q"] for view in store.queues.values()}, store.key("meta")
     for name in store.hashes.get("lines", {}):
-        if name not in known:
-            yield Fault(
-                "queue.line", name, "is of a queue that the manager does not know", (Edit("hdel", key, name),)
-            )
+        if name not in known or name not in store.keys:
+            text = "has no properties" if name in known else "the manager does not know"
+            yield Fault("queue.line", name, f"is of a queue that {text}", (Edit("hdel", key, name),))
     for name, value in store.hashes.get("locks", {}).items():
         if name.removeprefix("lock:") not in store.fences:
             text = "is of locks that no queue names"

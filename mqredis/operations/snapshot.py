@@ -88,12 +88,20 @@ def take(manager: ManagerKeys) -> Operation[Store]:
         store = yield from _once(manager, names)
         if sorted(store.hashes.get("queues", {})) != names:
             store.consistent = False
-        # Unpacking locks changes no history: a text may have been seen before the line that no longer names it.
-        named = {f"lock:{fence}" for fence in store.fences}
-        if store.consistent and named.issuperset(store.hashes.get("locks", {})):
+        if store.consistent:
             break
+    yield from _forget_unpacked(store)
     store.found = yield from _scan(manager)
     return store
+
+
+def _forget_unpacked(store: Store) -> Operation[None]:
+    """Unpacking locks changes no history: a text may have been seen before the line that no longer named it."""
+    locks = store.hashes.get("locks", {})
+    for name in [name for name in locks if name.removeprefix("lock:") not in store.fences]:
+        text = yield Command(("HGET", store.key("meta"), name))
+        if text is None:
+            del locks[name]
 
 
 def _once(manager: ManagerKeys, names: Sequence[str]) -> Operation[Store]:

@@ -14,14 +14,23 @@ from mqredis import codec
 from mqredis.commands import read, transactions
 from mqredis.commands import send as commands
 from mqredis.commands.common import ID, OK
+from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.send import Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.transaction import ended
 from mqredis.operations.wait import first
+from mqredis.status import Status
 from mqredis.steps import Answer, Asked, Call, Way
 
+#: The flags of messages that ask for nothing but, perhaps, to be found by their correlation id (codec.encode).
+_PLAIN = b"0h"
+_KEYS_CHANGED = int(Status.KEYS_CHANGED)
+#: The keys of a call that names one queue.
+_ONE = MESSAGE_SCRIPT_PARTS + len(QUEUE_PARTS)
+#: After so many sends with all keys a handle tries again whether a few are enough.
+AGAIN = 256
 #: A way, and the arguments that this call has there.
 Ask = tuple[Way[Any], tuple[bytes, ...]]
 
@@ -46,6 +55,10 @@ def _send(handle: Handle) -> Call[commands.Accepted]:
     return commands.send_texts(handle.address, b"3", (b"",))
 
 
+def _plain(handle: Handle) -> Call[commands.Accepted]:
+    return commands.send_plain(handle.address, b"3", b"")
+
+
 def _send_in(handle: Handle) -> Call[commands.Accepted]:
     return commands.send_texts(handle.address, b"3", (b"",), "id", "fence", handle.topic)
 
@@ -64,7 +77,8 @@ WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
     "next": (_next, 3, 2, True),
     "take": (_take, 0, 0, True),
     "take in": (_take_in, 3, 2, True),
-    "send": (_send, 1, 2, False),
+    "send all": (_send, 1, 2, False),
+    "plain": (_plain, 1, 2, False),
     "send in": (_send_in, 1, 4, False),
     "publish": (_publish, 3, 2, False),
     "commit": (_commit, 3, 2, False),
@@ -74,7 +88,7 @@ WAYS: dict[str, tuple[Callable[[Handle], Call[Any]], int, int, bool]] = {
 def _way(handle: Handle, name: str) -> Way[Any] | None:
     """A new way, which is there as long as the handle is open and names the same queues: whoever finds it asks for
     nothing that is sure until then. None: such calls go through their operation here. Raises what these would raise."""
-    make, at, count, reads = WAYS["publish" if name == "send" and handle.topic else name]
+    make, at, count, reads = WAYS[_sending(handle, name) if name.startswith("send") else name]
     if reads:
         handle.need("receive")
         if handle.selector is not None or handle.context.sealer is not None:
@@ -87,6 +101,15 @@ def _way(handle: Handle, name: str) -> Way[Any] | None:
     return way
 
 
+def _sending(handle: Handle, name: str) -> str:
+    """Which way a send has. What names more queues than one asks for something."""
+    if name == "send in":
+        return name
+    if handle.topic:
+        return "publish"
+    return "plain" if name == "send" and len(handle.address.call) == _ONE else "send all"
+
+
 def _reads(handle: Handle, name: str, timeout: Any) -> Way[Any] | None:
     """The way of a read that begins with a look for whatever comes first. Raises what it would raise before."""
     way = handle.address.ways.get(name) or _way(handle, name)
@@ -95,10 +118,10 @@ def _reads(handle: Handle, name: str, timeout: Any) -> Way[Any] | None:
     return way if (type(timeout) is int and timeout == 0) or first(handle, timeout, None) else None
 
 
-def asked(ask: Ask, answer: Answer) -> Asked:
-    """For the operation that goes on with this answer."""
+def asked(ask: Ask, answer: Answer) -> Asked | None:
+    """For the operation that goes on with this answer; None: it has to make the call itself."""
     way, differing = ask
-    return way.call(differing), answer
+    return None if way.few and answer[0] == _KEYS_CHANGED else (way.call(differing), answer)
 
 
 def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) -> Ask | None:
@@ -154,11 +177,15 @@ def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask 
     line, large = prepared[1]
     if large is not None:
         return None
-    name = "send" if unit is None else "send in"
+    name = "send in" if unit is not None else "send" if line[1] in _PLAIN else "send all"
     way = handle.address.ways.get(name) or _way(handle, name)
     if way is None:
         return None
     if unit is None:
+        if way.left:
+            way.left -= 1
+            if not way.left:
+                handle.address.ways.pop(name, None)
         return way, (line[:1], line[1:])
     owner, grant = owner_of(handle, unit)
     return way, (owner.encode(), grant.encode(), line[:1], line[1:])
@@ -167,8 +194,19 @@ def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask 
 def put(handle: Handle, prepared: Prepared, answer: Answer, unit: UnitOfWork | None) -> Sent | None:
     """What the sender is answered."""
     if answer[0] != OK or (one := commands.alone(answer[1])) is None:
+        if answer[0] == _KEYS_CHANGED and not answer[1]:
+            _name_all(handle)
         return None
     return sent(handle, prepared[0], *one, unit)
+
+
+def _name_all(handle: Handle) -> None:
+    """A plain send was not enough here: the next ones name all keys at once (docs/decisions/0043)."""
+    ways = handle.address.ways
+    way = ways["send"] = Way(_send(handle), *WAYS["send all"][1:3])
+    way.left = AGAIN
+    if handle.closed:
+        ways.clear()
 
 
 def settling(handle: Handle, fence: str, key: str) -> Ask | None:

@@ -20,6 +20,7 @@ import mqredis.asyncio
 from mqredis.drivers import bells, handed
 from mqredis.drivers.direct import REST
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from mqredis.operations import straight
 from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
 from tests.support.faults import DropPush
@@ -278,6 +279,13 @@ def test_a_send_after_a_rest_lets_the_reader_be_written_to_first(
         with mqredis.connect(own, manager=manager) as qm:
             qm.create_queue("q")
             queue = qm.open("q")
+            queue.send(b"0")
+            rest()
+            before = pings(client)
+            queue.send(b"1")  # which rings nobody
+            assert pings(client) == before
+            assert [queue.receive(0).body for _ in range(2)] == [b"0", b"1"]
+            straight._name_all(queue._handle)  # as where somebody has waited
             for body in (b"a", b"b"):
                 rest()
                 before = pings(client)
@@ -296,6 +304,7 @@ async def test_async_a_send_after_a_rest_lets_the_reader_be_written_to_first(
         async with await mqredis.asyncio.connect(own, manager=manager) as qm:
             await qm.create_queue("q")
             queue = await qm.open("q")
+            straight._name_all(queue._handle)  # as where somebody has waited
             for body in (b"a", b"b"):
                 await asyncio.to_thread(rest)
                 before = pings(client)

@@ -16,7 +16,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
-from mqredis.operations import settle
+from mqredis.operations import settle, straight
 from mqredis.worker import Worker, ahead
 from tests.support.server import RedisServer, server_version
 
@@ -86,7 +86,7 @@ def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_
             mqredis.asyncio.connect(redis_server.url, manager="cost") as manager,
             manager.open("q") as queue,
         ):
-            await queue.send(b"x" * 64)
+            await asyncio.gather(*(queue.send(b"x" * 64) for _ in range(9)))  # both scripts are known then
             with redis_server.client() as client:
                 client.config_resetstat()
                 await asyncio.gather(*(queue.send(b"x" * 64) for _ in range(100)))
@@ -277,10 +277,10 @@ def test_a_question_costs_by_what_is_new(qm: mqredis.QueueManager, redis_server:
         queue.send(b"x", correlation_id="d")
         ask()
 
-    # What each call reads (3), a look for what is new, the index, and the message that it names, with its state.
+    # What each call reads (3), the end of the queue, the index, and the message that it names, with its state.
     assert _cost(redis_server, ask) == (1, 7)
-    # The send; then records of what is new, their entries in the index, how far it reaches, the number of the call.
-    assert _cost(redis_server, new) == (2, 5 + 7 + 4)
+    # The send; then ids and records of what is new, their entries in the index, its reach, the number of the call.
+    assert _cost(redis_server, new) == (2, 5 + 7 + 5)
 
 
 def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -393,3 +393,30 @@ def test_a_worker_reads_ahead_in_one_call(
 
     # Beginning and end cost the same.
     assert run(103) - run(23) == 80 * each
+
+
+def test_where_a_plain_send_is_not_enough_the_next_ones_name_all_keys(
+    qm: mqredis.QueueManager, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(straight, "AGAIN", 3)
+    with qm.open("q") as queue, redis_server.client() as client:
+
+        def calls(count: int, **fields: Any) -> list[float]:
+            found: list[float] = []
+            for _ in range(count):
+                client.config_resetstat()
+                queue.send(b"x", **fields)
+                found.append(_counted(client)[0])
+            return found
+
+        queue.send_many([b"x", b"x"])
+        queue.send(b"x")  # all scripts are known now
+        assert calls(5) == [1] * 5
+        qm.update_queue("q", quota_messages=1000)
+        assert calls(9) == [2, 1, 1, 1, 2, 1, 1, 1, 2]
+        qm.update_queue("q", quota_messages=None)
+        assert calls(9) == [1] * 9
+        assert queue._handle.address.ways["send"].script == "send_plain"
+        # Of a message that asks for something the client knows it.
+        assert calls(5, time_to_be_received=60) == [1] * 5
+        assert calls(5) == [1] * 5

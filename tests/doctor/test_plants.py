@@ -234,6 +234,7 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("locks of words", _no_text_of_locks, "queue.locks", True),
     ("locks of no queue, of words", _set("meta", "lock:77", "hello"), "queue.locks", True),
     ("locks of no queue", _set("meta", "lock:77", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
+    ("old locks of words", _set("orders.q", "lock:77", "hello"), "queue.locks", True),
     ("locks without a fence", _set("meta", "lock:", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
     ("index of words", _set("orders.q", "index", "some"), "queue.index", True),
     ("index up to nowhere", _set("orders.q", "index_at", "hello"), "queue.index", True),

@@ -1,0 +1,71 @@
+"""What each call reads of a queue is a line in the manager's hash (docs/decisions/0042)."""
+
+from __future__ import annotations
+
+import pytest
+
+import mqredis
+from mqredis.operations import invariants, snapshot
+from tests.support.backend import Backend
+from tests.support.server import RedisServer
+
+SETTINGS = mqredis.Settings(allow_volatile=True)
+
+
+def test_what_a_subqueue_holds_counts_in_its_queue_where_its_index_is_built_meanwhile(
+    backend: Backend,
+) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q", quota_messages=50)
+        with qm.open("q") as queue, qm.open("q;s") as below:
+            for n in range(6):
+                queue.move(queue.send(b"y", correlation_id=f"c{n}").lookup_id, below)
+            held = below.lock_many(2, 0)
+            (last,) = below.lock_many(1, 0, settle=held, match=mqredis.Match(correlation_id="c4"))
+            assert backend.client().hget("mq:{default}:q:q:q", "sub_messages") == b"4"
+            last.abort()
+            assert qm.doctor().healthy
+
+
+def test_a_message_may_go_to_any_number_of_queues(redis_server: RedisServer) -> None:
+    """All their lines are written, though Lua does not unpack so many."""
+    many = 4100
+    with mqredis.connect(redis_server.url, manager="many", settings=SETTINGS) as qm:
+        qm.create_queue("news", topic=True)
+        for n in range(many):
+            qm.create_queue(f"q{n}")
+            qm.subscribe("news", f"q{n}")
+        with qm.open("news") as news:
+            news.send(b"hello")
+        assert qm.info().messages == many
+        assert [qm.queue_info(f"q{n}").messages for n in (0, 1000, many - 1)] == [1, 1, 1]
+    with redis_server.client() as client:
+        client.flushdb()
+
+
+def test_locks_that_are_unpacked_while_the_doctor_looks_are_no_finding(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            queue.send_many([b"x"] * 12)
+            queue.receive(0)
+            held = queue.lock_many(4, 0)
+            store = qm._run(snapshot._once(qm._context.keys, ["q"]))  # which unpacks them
+            assert list(invariants.lines(store)) == []
+            store.fences.clear()  # as if the line had been read only then
+            assert [fault.code for fault in invariants.lines(store)] == ["queue.locks"]
+            qm._run(snapshot._forget_unpacked(store))
+            assert list(invariants.lines(store)) == []
+            queue.commit_many(held)
+
+
+def test_a_queue_whose_properties_are_gone_is_none_once_its_line_has_gone(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        backend.client().delete("mq:{default}:q:q:q")
+        assert {finding.code for finding in qm.doctor().findings} == {"queue.line", "queue.missing"}
+        qm.doctor(repair=True)
+        with pytest.raises(mqredis.QueueNotFound):
+            qm.queue_info("q")
+        assert qm.doctor().healthy
+        qm.create_queue("q")
