@@ -54,7 +54,9 @@ function straight.look(meta, time, flags)
   local brief, here, held, gone, soon, waiting, marks, locks = match(meta[4] or "", queue.line)
   local own = brief and (queue.memo[brief] or queue.learn(KEYS[3], brief))
   if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
-  local stamp = straight.stamp(time[1], time[2], known.clock)
+  local micro = time[2]
+  local stamp = known.clock == 0 and #micro == 6 and time[1] .. string.sub(micro, 1, 3)  -- as mostly
+    or straight.stamp(time[1], micro, known.clock)
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
   if not history or (soon ~= "-1" and soon + 0 <= stamp + 0) then return end
   return known, own, stamp, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks

@@ -42,7 +42,8 @@ function straight_send.one()
       waiting = "0"
     end
   end
-  local lid = first .. format("%014x", seq + 1)
+  seq = seq + 1
+  local lid = first .. format("%014x", seq)
   local named = flag == 104 and not lease and lid <= own.indexed
   if few and named then return nil, meta, time, line end
   redis.call("HSET", records, lid, rec)
@@ -60,7 +61,7 @@ function straight_send.one()
     if slot then field, value = slot .. "!", "h " .. lid end
   end
   number = number or format("%d", history)
-  straight.write(number .. format(" %d %d %d", seq + 1, messages + 1, bytes + size),
+  straight.write(number .. format(" %d %d %d", seq, messages + 1, bytes + size),
     ARGV[2] .. " " .. stamp .. " - 0 " .. number .. " 16:" .. lid,
     own.brief .. format(" %d %d ", here + 1, held + size) .. gone .. " " .. soon .. " " .. waiting .. " " .. marks
       .. locks,

@@ -60,7 +60,7 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        unit = unit_of(transaction)
+        unit = None if transaction is None else unit_of(transaction)
         handle = self._handle
         if durability is not None or handle.elements:
             operation = send.send(handle, body, fields, unit)

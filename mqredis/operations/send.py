@@ -33,7 +33,7 @@ Prepared = tuple[Given, Encoded]
 Names = tuple[Identifier | None, Identifier | None]
 _NAMELESS: Names = (None, None)
 #: Each octet as bytes: a slice of one costs three times as much.
-_OCTETS = [bytes((octet,)) for octet in range(256)]
+OCTETS = [bytes((octet,)) for octet in range(256)]
 
 
 def given(body: object, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def put_one(
         owner, grant = owner_of(handle, unit) if unit else ("", "")
         line, large = encoded
         texts = (line[1:],) if large is None else (line[1:], large)
-        call = commands.send_texts(handle.address, _OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
+        call = commands.send_texts(handle.address, OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
         status, payload = yield call
     else:
         call, (status, payload) = asked

@@ -17,7 +17,7 @@ from mqredis.commands.common import ID, OK
 from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.operations.send import Prepared, sent
+from mqredis.operations.send import OCTETS, Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.transaction import ended
 from mqredis.operations.wait import first
@@ -186,7 +186,7 @@ def putting(handle: Handle, prepared: Prepared, unit: UnitOfWork | None) -> Ask 
             way.left -= 1
             if not way.left:
                 handle.address.ways.pop(name, None)
-        return way, (line[:1], line[1:])
+        return way, (OCTETS[line[0]], line[1:])
     owner, grant = owner_of(handle, unit)
     return way, (owner.encode(), grant.encode(), line[:1], line[1:])
 
