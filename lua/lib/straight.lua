@@ -7,7 +7,7 @@
 -- asks for nothing (no flags, no quota, no parent), with no timer due. A third of what such a call costs is the tables
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
 -- the long way would (docs/decisions/0034), and whatever is not so plain it leaves to that, unchanged but that a lock may
--- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's fields.
+-- have been unpacked (lib/packed_locks), with what it has read: meta's fields, the time, the queue's line.
 -- Texts are put together by "..", which costs a fifth of what format takes for each; numbers by format, which knows those
 -- beyond 14 digits.
 -- size: the lengths of these, as texts. most: texts of locks beside a line. room: with fewer bytes of locks a line takes one
@@ -22,28 +22,36 @@ local straight = {
 function straight.read(waits, fence)
   local slot = ARGV[1]
   local meta
-  if waits then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], fence and "lock:" .. fence or "", slot .. "!")
-  elseif fence then
+  if not waits then
+    frame.handed = nil
+    if not fence then
+      meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3])
+      return meta, redis.call("TIME"), meta[4]
+    end
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], "lock:" .. fence)
-  else
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3])
+    return meta, redis.call("TIME"), meta[4], meta[5]
   end
-  frame.handed = meta[6]
-  return meta, redis.call("TIME"), meta[4], meta[5]
+  if fence then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], slot .. "!", "lock:" .. fence)
+  else
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], slot .. "!")
+  end
+  frame.handed = meta[5]
+  return meta, redis.call("TIME"), meta[4], meta[6]
 end
 
 -- The time in ms as frame.stamp has it: what TIME answers, put together as text.
 function straight.stamp(seconds, micro, clock)
   if clock ~= 0 then return string.format("%d", seconds * 1000 + math.floor(micro / 1000) + clock) end
+  -- TIME tells them without zeros in front.
   local size = #micro
   if size == 6 then return seconds .. string.sub(micro, 1, 3) end
   if size == 5 then return seconds .. "0" .. string.sub(micro, 1, 2) end
   return seconds .. (size == 4 and "00" .. string.sub(micro, 1, 1) or "000")
 end
 
--- Taken apart: the manager and the queue (frame.learn, queue.learn), the time as text, then both counts, and the locks in the line.
--- Nothing if the call is not for this way. `flags`: those that the queue has.
+-- Taken apart: the manager and the queue (frame.learn, queue.learn), the time as text, then both counts, and the locks in
+-- the line. Nothing if the call is not for this way. `flags`: those that the queue has.
 function straight.look(meta, time, flags)
   local slot, sequence, match = meta[3], ARGV[2], string.match
   if not slot then return end
@@ -54,9 +62,7 @@ function straight.look(meta, time, flags)
   local brief, here, held, gone, soon, waiting, marks, locks = match(meta[4] or "", queue.line)
   local own = brief and (queue.memo[brief] or queue.learn(KEYS[3], brief))
   if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
-  local micro = time[2]
-  local stamp = known.clock == 0 and #micro == 6 and time[1] .. string.sub(micro, 1, 3)  -- as mostly
-    or straight.stamp(time[1], micro, known.clock)
+  local stamp = straight.stamp(time[1], time[2], known.clock)
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
   if not history or (soon ~= "-1" and soon + 0 <= stamp + 0) then return end
   return known, own, stamp, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks
