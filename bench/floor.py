@@ -176,7 +176,7 @@ end
 -- ARGV: the token, an identifier as the index has it: what a peek reads that asks for it, where nothing is new.
 local function find(k, argv)
     begin(k)
-    call("ZREVRANGE", k[4], "0", "0")
+    call("ZRANGE", k[4], "0", "0", "REV")
     local found = call("ZRANGEBYLEX", k[10], "(" .. argv[4] .. "\0", "(" .. argv[4] .. "\1", "LIMIT", "0", "1")[1]
     local id = found:sub(-16)
     local record = call("HMGET", k[6], id)[1]

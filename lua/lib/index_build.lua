@@ -19,7 +19,7 @@ function index_build.some(q)
   -- Where no special message ever came none has ids; of those in old queues not all left a mark.
   if not old and not q.hooked then return true end
   -- The end of a sorted set is at hand, a place in it has to be looked for.
-  local last = not old and redis.call("ZREVRANGE", q.a, "0", "0")[1]
+  local last = not old and redis.call("ZRANGE", q.a, "0", "0", "REV")[1]
   if not old and (not last or last <= q.indexed) then return true end
   local from = old and index_build.old(q) or q.indexed
   local at, left, bytes, whole = from, index_build.most, 0
