@@ -14,6 +14,7 @@ from mqredis.errors import (
     MatchOptionsError,
     MessageAlreadyReceived,
     MessageNotFound,
+    QueueNotAvailable,
     TransactionUsage,
 )
 from mqredis.models import Grouping, Mark, Match, Message
@@ -235,8 +236,11 @@ def close(browsing: Browsing) -> Operation[None]:
     browsing.closed = True
     if browsing.handle.closed:
         return
-    if browsing.fence:
-        yield from unlock(browsing)
-    if browsing.marked:
-        while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
-            pass
+    try:
+        if browsing.fence:
+            yield from unlock(browsing)
+        if browsing.marked:
+            while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
+                pass
+    except QueueNotAvailable:
+        return  # what it held has gone with its queue

@@ -37,6 +37,10 @@ def _browser(how: str, **asked: Any) -> Step:
 
 
 FOUND: dict[str, tuple[Step, ...]] = {
+    "what a cursor has locked goes with its queue": (
+        _send("plain"), _open("plain"), _browser("first", lock=True, lease=5e4), Step("recreate", ("plain",)),
+        _browser("close"),
+    ),
     "a group that is taken counts its delivery": (
         _group("turns", b"55555", b"1"),
         Step("get_group", ("turns", FITTING, {}, None)),
