@@ -92,6 +92,10 @@ class Line:
         self.queue.receive_by_lookup_id(self.ids[place])
         self.ids[place] = 0
 
+    def send_and_find(self) -> None:
+        self.send_many()
+        self.find()
+
     def find(self) -> object:
         return self.queue.peek(0, match=mqredis.Match(correlation_id=correlation_id(self.choose())))
 
@@ -102,6 +106,7 @@ class Stored:
     def __init__(self, url: str, line: Line) -> None:
         self.line, self.keys = line, list(line.queue._handle.address.call.keys)
         self._stored: list[bytes] = []
+        self._indexed: list[bytes] = []
         self._bare = RawFloor(url)
         self._bare.open()
 
@@ -123,8 +128,23 @@ class Stored:
         records = [packed(number) for number in range(count)]
         self._stored += self._bare._ask(*floor.words("store", self.keys, *records))[1]
 
+    def send_and_find(self) -> None:
+        """The same of 100, which come into the index then, and a look for one."""
+        before = len(self._stored)
+        self.send(100)
+        first = len(self.line.ids)
+        names = [
+            f"cs{correlation_id(first + n)}\0".encode() + lid for n, lid in enumerate(self._stored[before:])
+        ]
+        self._bare._ask("ZADD", self.keys[9], *[part for name in names for part in ("0", name)])
+        self._indexed += names
+        self.find()
+
     def clean(self) -> None:
         """What they put is taken out again."""
+        while part := self._indexed[-PART:]:
+            self._bare._ask("ZREM", self.keys[9], *part)
+            del self._indexed[-PART:]
         while part := self._stored[-PART:]:
             asked = [("ZREM", self.keys[3], *part), ("HDEL", self.keys[5], *part)]
             removed = [self._bare._ask(*request) for request in asked]
@@ -217,6 +237,7 @@ class MqredisGrowth(Mqredis):
             f"{BARE}send": lambda: bare.send(1),
             f"{BARE}send 100": lambda: bare.send(100),
             f"{FILLING}, taken back": bare.clean,
+            f"{FILLING}, found": asked.find,  # what came since the last question enters the index
             "asked: peek by correlation id": asked.find,
             f"{BARE}asked: peek by correlation id": known.find,
             "asked: send": asked.send,
@@ -227,6 +248,10 @@ class MqredisGrowth(Mqredis):
             f"{BARE}asked: send": lambda: known.send(1),
             f"{BARE}asked: send 100": lambda: known.send(100),
             f"{FILLING}, taken back there": known.clean,
+            f"{FILLING}, all found": asked.find,
+            "asked: question behind 100": asked.send_and_find,
+            f"{BARE}asked: question behind 100": known.send_and_find,
+            f"{FILLING}, taken back there as well": known.clean,
         }
 
     def _queues(self, size: int) -> dict[str, Operation]:
