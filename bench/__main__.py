@@ -35,12 +35,11 @@ LOOPS = tuple(work for work in WORKS if work != "drain")
 READERS = [
     (UNIT, 1),
     (WAKED, 1),
-    ("mqredis", 1),
     ("mqredis worker", 1),
     ("mqredis asyncio", 1),
     ("mqredis asyncio", 500),
 ]
-MORE_READERS = [("streams", 1), ("mqredis asyncio", 10), ("mqredis asyncio", 100)]
+MORE_READERS = [("streams", 1), ("mqredis", 1), ("mqredis asyncio", 10), ("mqredis asyncio", 100)]
 SIZES = {
     "backlog": [1_000, 10_000, 100_000, 1_000_000],
     "queues": [1, 10, 100, 1_000],
@@ -50,10 +49,10 @@ SIZES = {
 APART = "loops on two cores"
 #: The parts, and of the time what each has for itself if none takes longer.
 SHARES = {
-    "loops on one core": 0.35,
+    "loops on one core": 0.34,
     "workers on one core": 0.07,
     "workers on two cores": 0.07,
-    "waiting readers": 0.12,
+    "waiting readers": 0.22,
     "idle readers": 0.10,
     "many processes": 0.20,
     "memory": 0.06,
@@ -109,11 +108,11 @@ class Run:
     def wakes(self, seconds: float) -> None:
         """Waiting readers."""
         readers = [reader for reader in READERS if reader[0] in (*self.peers, WAKED)]
-        rounds, samples = (1, 30) if self.quick else (5, 80)
-        rows = company.wakes(self.server, readers, self.rounds or rounds, samples, seconds)
+        rounds, turns = (1, 1) if self.quick else (4, 4)
+        rows = company.wakes(readers, self.rounds or rounds, turns, seconds)
         if not self.quick:
             more = [reader for reader in MORE_READERS if reader[0] in self.peers]
-            rows += company.wakes(self.server, more, 1, samples, seconds)
+            rows += company.wakes(more, 1, turns, seconds)
         self.company["wakes"] = rows
 
     def idle(self, _: float) -> None:

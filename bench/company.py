@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from bench.runner import Child, room, tell, turned
@@ -19,10 +19,15 @@ from bench.server import Server
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 
 Row = dict[str, Any]
+#: A peer and how many of its readers wait.
+Reader = tuple[str, int]
 #: Where our waiting readers are registered.
 _WAITERS = ManagerKeys("default").queue("bench")[QUEUE_PARTS.index("w")]
-#: Sent before the samples that count; sends before the lives that do.
+#: Messages before those that count: sends before lives; those of each turn of waiting readers, since the machine's
+#: caches hold what the turn before was about.
 WARM = 10
+#: Messages that count in a turn of readers of one kind.
+TURN = 40
 #: How long before they begin the processes of a crowd are told to, in seconds: all have read it then.
 AHEAD = 0.2
 #: Messages that a process of a crowd sends before it receives as many, for each size of a batch. Each portion ends with
@@ -36,40 +41,65 @@ def _everywhere(server: Server) -> None:
     server.pin(set(range(os.cpu_count() or 1)))
 
 
-def wakes(
-    server: Server, readers: list[tuple[str, int]], rounds: int, samples: int, seconds: float
-) -> list[Row]:
+def wakes(readers: Sequence[Reader], rounds: int, turns: int, seconds: float) -> list[Row]:
     """Milliseconds from a send to its arrival at one of so many waiting readers (peer, number) in another process;
-    10 to 30 ms lie between two sends. With it what the server did for each message."""
+    10 to 30 ms lie between two sends. With it what the server did for each message.
+
+    All wait from the beginning of a round to its end, each kind at a server of its own, and get their messages in short
+    turns of a second, one kind after the other: how fast the machine is at the moment meets all alike."""
     start, rows = time.monotonic(), []
     for number in range(rounds):
         if not room(time.monotonic() - start, number, seconds):
             break
         tell(f"waiting readers: round {number + 1} of {rounds}")
-        rows += [{"round": number, **_wakes(server, *reader, samples)} for reader in turned(readers, number)]
+        with ExitStack() as stack:
+            waiting = [_Waiting(stack, *reader, turns) for reader in readers]
+            for one in waiting:
+                one.settled()
+            for turn in range(turns):
+                for one in turned(waiting, number + turn):
+                    one.turn()
+            rows += [{"round": number, **one.row()} for one in waiting]
     return rows
 
 
-def _wakes(server: Server, peer: str, waiters: int, samples: int) -> Row:
-    _everywhere(server)
-    server.wire.flush()
-    # Everybody's messages come from the same kind of sender: the peer's own.
-    with closing(Child(peer, server.url)) as reader, closing(Child(peer, server.url)) as writer:
+class _Waiting:
+    """Readers of one kind that wait in a process, and who sends to them, the peer's own sender, in another."""
+
+    def __init__(self, stack: ExitStack, peer: str, waiters: int, turns: int) -> None:
+        self._server = stack.enter_context(Server())
+        self._peer, self._waiters = peer, waiters
+        _everywhere(self._server)
+        self._reader, self._writer = (
+            stack.enter_context(closing(Child(peer, self._server.url))) for _ in range(2)
+        )
+        self._sent: list[Row] = []
         # One more than is counted: what the readers do at their end must not count.
-        reader.begin(work="arrivals", count=samples + WARM + 1, waiters=waiters, cores=[])
-        _settled(server, peer, waiters)
-        sent = writer.order(work="spaced", count=samples + WARM, cores=[])
-        writer.order(work="spaced", count=1, cores=[])
-        came = reader.answer()
-    row: Row = {"peer": peer, "waiters": waiters}
-    if "error" in sent or "error" in came:
-        return {**row, "error": sent.get("error") or came.get("error")}
-    waits = [(b - a) * 1e3 for a, b in zip(sent["times"], sorted(came["times"])[:-1], strict=True)][WARM:]
-    return {
-        **row,
-        "waits": [round(wait, 4) for wait in waits],
-        **{name: sent[name] for name in ("scripts", "commands", "server_us")},
-    }
+        self._reader.begin(work="arrivals", count=turns * (WARM + TURN) + 1, waiters=waiters, cores=[])
+
+    def settled(self) -> None:
+        """All wait."""
+        _settled(self._server, self._peer, self._waiters)
+
+    def turn(self) -> None:
+        """Send so many, one after the other."""
+        self._sent.append(self._writer.order(work="spaced", count=WARM + TURN, cores=[]))
+
+    def row(self) -> Row:
+        """What all turns have shown."""
+        row: Row = {"peer": self._peer, "waiters": self._waiters}
+        last = self._writer.order(work="spaced", count=1, cores=[])
+        came = self._reader.answer()
+        failed = [answer["error"] for answer in (*self._sent, last, came) if "error" in answer]
+        if failed:
+            return {**row, "error": failed[0]}
+        sent = [time for turn in self._sent for time in turn["times"]]
+        waits = [(b - a) * 1e3 for a, b in zip(sent, sorted(came["times"])[:-1], strict=True)]
+        return {
+            **row,
+            "waits": [round(w, 4) for n, w in enumerate(waits) if n % (WARM + TURN) >= WARM],
+            **{n: fmean(turn[n] for turn in self._sent) for n in ("scripts", "commands", "server_us")},
+        }
 
 
 def idle(server: Server, peer: str, waiters: int, seconds: float) -> Row:

@@ -31,7 +31,8 @@ FILLING = "filling"
 #: In a round each size has so many turns at each kind of work, with a part of the calls, in an order drawn by lot: what
 #: the machine does lasts longer than a turn, and what the work before has left for Lua to collect meets now this size,
 #: now that. A round's turns are taken together. Between two askings fewer messages are sent than the shortest backlog
-#: holds: so whoever asks brings as many into the index of each, and as many that stand in it are taken out.
+#: holds: so whoever asks brings as many into the index of each, and as many that stand in it are taken out. What a round
+#: puts it takes again: the shortest stays as short.
 LAPS = 4
 
 
@@ -82,6 +83,16 @@ class Line:
         for one in self._held:
             one.commit()
         self._held = []
+
+    def hold(self) -> None:
+        self._held.append(self.queue.lock(0))
+        self._taken(self._held[-1].lookup_id)
+
+    def commit(self) -> None:
+        self._held.pop().commit()
+
+    def abort(self) -> None:
+        self.queue.lock(0).abort()
 
     def receive(self, count: int) -> None:
         self._taken(self.queue.receive_many(count, 0)[-1].lookup_id)
@@ -217,7 +228,11 @@ class MqredisGrowth(Mqredis):
         return {
             "send": line.send,
             "lock and settle": line.lock,
-            "settle": line.settle,
+            f"{FILLING}, the last settled": line.settle,
+            "send, to hold": line.send,
+            "lock": line.hold,
+            "commit": line.commit,
+            "lock and abort": line.abort,
             "send 100": line.send_many,
             "receive 100": lambda: line.receive(100),
             "send, to receive": line.send,
@@ -242,7 +257,7 @@ class MqredisGrowth(Mqredis):
             f"{BARE}asked: peek by correlation id": known.find,
             "asked: send": asked.send,
             "asked: lock and settle": asked.lock,
-            f"{FILLING}, settled": asked.settle,
+            f"{FILLING}, the last settled there": asked.settle,
             "asked: send 100": asked.send_many,
             "asked: receive 100": lambda: asked.receive(100),
             f"{BARE}asked: send": lambda: known.send(1),
@@ -250,6 +265,7 @@ class MqredisGrowth(Mqredis):
             f"{FILLING}, taken back there": known.clean,
             f"{FILLING}, all found": asked.find,
             "asked: question behind 100": asked.send_and_find,
+            f"{FILLING}, taken 100": lambda: asked.receive(100),
             f"{BARE}asked: question behind 100": known.send_and_find,
             f"{FILLING}, taken back there as well": known.clean,
         }

@@ -89,7 +89,8 @@ class RawList(Peer):
         client: Any = self.client
         times = []
         for _ in range(count):
-            data = client.blmove(QUEUE, BUSY, 4, "RIGHT", "LEFT")
+            while (data := client.blmove(QUEUE, BUSY, 4, "RIGHT", "LEFT")) is None:
+                pass
             times.append(time.monotonic())
             check_envelope(data)
             client.lrem(BUSY, 1, data)

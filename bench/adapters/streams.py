@@ -58,7 +58,8 @@ class Streams(Peer):
     def arrivals(self, count: int) -> list[float]:
         times = []
         for _ in range(count):
-            answer = self.client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=1, block=4000)
+            while not (answer := self.client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=1, block=4000)):
+                pass
             times.append(time.monotonic())
             entry, fields = answer[0][1][0]
             check_envelope(fields[b"d"])
