@@ -31,8 +31,8 @@ FILLING = "filling"
 #: In a round each size has so many turns at each kind of work, with a part of the calls, in an order drawn by lot: what
 #: the machine does lasts longer than a turn, and what the work before has left for Lua to collect meets now this size,
 #: now that. A round's turns are taken together. Between two askings fewer messages are sent than the shortest backlog
-#: holds: so whoever asks brings as many into the index of each, and as many that stand in it are taken out. What a round
-#: puts it takes again: the shortest stays as short.
+#: holds: so whoever asks brings as many into the index of each, and as many that stand in it are taken out. What a
+#: round puts it takes again: the shortest stays as short.
 LAPS = 4
 
 
