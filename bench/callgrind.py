@@ -17,6 +17,8 @@ class Counted:
     """The process. ``poke`` makes it run for a moment: callgrind acts only then."""
 
     def __init__(self, command: list[str], folder: Path | None = None, **options: Any) -> None:
+        #: Where callgrind has written what it counted last.
+        self.dump = Path()
         self.folder = folder or Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
         callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
         self.process = subprocess.Popen(
@@ -53,6 +55,7 @@ class Counted:
             poke()
             for path in set(self.folder.glob("out*")) - seen:
                 if found := _TOTAL.search(path.read_text()):
+                    self.dump = path
                     return int(found[1])
             return 0
 
