@@ -1,6 +1,7 @@
 """docs/reliability.md out of what the bars said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
 
-FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts.
+FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts; a bar of which they have
+none keeps the row that the page has.
 """
 
 from __future__ import annotations
@@ -47,16 +48,24 @@ def row(line: dict[str, Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + f" | {line['verdict']} |\n"
 
 
-def page(paths: Iterable[Path]) -> str:
-    """The whole text."""
+def rows(text: str) -> dict[str, str]:
+    """What a page says of each bar."""
+    _, _, table = text.partition("|---|---|---|---|---|---|---|---|\n")
+    return {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in table.splitlines()}
+
+
+def page(paths: Iterable[Path], before: str = "") -> str:
+    """The whole text, after such a one."""
     lines = merged(text for path in paths for text in path.read_text().splitlines())
-    order = [*BARS, *lines]  # those of Spark are unknown where there is no Java
-    return HEAD + "".join(row(lines[name]) for name in dict.fromkeys(order) if name in lines)
+    told = rows(before) | {name: row(line) for name, line in lines.items()}
+    order = [*BARS, *told]  # those of Spark are unknown where there is no Java
+    return HEAD + "".join(told[name] for name in dict.fromkeys(order) if name in told)
 
 
 def main() -> int:
     catalog.load(spark=True)
-    TARGET.write_text(page([Path(name) for name in sys.argv[1:]] or [OUTPUT]))
+    paths = [Path(name) for name in sys.argv[1:]] or [OUTPUT]
+    TARGET.write_text(page(paths, TARGET.read_text() if TARGET.exists() else ""))
     print(f"{TARGET} is written")
     return 0
 

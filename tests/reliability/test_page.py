@@ -51,6 +51,15 @@ def test_a_later_line_of_a_bar_takes_the_place_of_an_earlier_one(tmp_path: Path)
     assert all("| all is well |" in text for text in rows)
 
 
+def test_a_bar_that_did_not_run_keeps_its_row(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text(line("of Spark", "aaaaaaa", 4.0) + "\n" + line("leaks", "aaaaaaa", 1.0) + "\n")
+    second.write_text(line("leaks", "bbbbbbb", 3.0) + "\n" + line("cuts", "bbbbbbb", 2.0) + "\n")
+    before = page([first])
+    assert page([], before) == before
+    assert page([second], before) == page([first, second])
+
+
 def test_a_line_of_an_older_run_tells_less(tmp_path: Path) -> None:
     old = {"bar": "leaks", "seed": 1, "scale": 1.0, "counts": {}, "seconds": 1.0, "verdict": "pass"}
     (tmp_path / "a").write_text(json.dumps(old))
