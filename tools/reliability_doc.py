@@ -1,7 +1,7 @@
 """docs/reliability.md out of what the bars said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
 
-FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts; a bar of which they have
-none keeps the row that the page has.
+FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts; a bar of which they
+have none keeps the row that the page has.
 """
 
 from __future__ import annotations
