@@ -29,7 +29,6 @@ function transfer.move(q, target, entries)
     states[#states + 1] = e.lid
     states[#states + 1] = record.text(st)
     if record.flag(e.rec, 1) then
-      target.hooked = true -- what it asked for must be looked at there, too
       special.load()
       special.leave(q, e.lid, e.rec, false, position.keys(e))
     end

@@ -7,7 +7,7 @@ import pytest
 import mqredis
 from mqredis import Settings
 from mqredis.keys import QUEUE_COUNTS
-from tests.support.counts import set_count
+from tests.support.counts import line, set_brief, set_count
 
 
 @pytest.fixture
@@ -90,3 +90,23 @@ def test_what_is_planted_is_found(qm, redis_server, plant):
     assert code in codes(qm)
     qm.doctor(repair=True)
     assert codes(qm) == ([] if mended else [code])
+
+
+def test_what_a_line_says_of_a_field_that_is_mended_is_made_anew(qm, redis_server):
+    """Whoever made the line anew meanwhile has made it from what was wrong: no finding of its own."""
+    qm.create_queue("q", retry=mqredis.RetryPolicy(immediate=0, cycles=1))
+    with redis_server.client() as client:
+        key = "mq:{ill}:q:q:q"
+        brief = line(client, key).brief
+        without = brief.replace(b"r", b"", 1)
+        assert without != brief
+        client.hset(key, "flags", client.hget(key, "flags").replace(b"r", b""))
+        set_brief(client, key, without)
+        assert codes(qm) == ["retry.flag"]
+        qm.doctor(repair=True)
+        assert line(client, key).brief == brief
+    assert codes(qm) == []
+    q = qm.open("q")
+    q.send(b"rests")
+    q.lock(0).abort()
+    assert qm.queue_info("q").messages == 0  # it rests beside
