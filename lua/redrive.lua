@@ -4,7 +4,7 @@
 --
 -- KEYS message
 -- QUEUE[1] the queue they are in
--- QUEUE[2+] the queues they go to
+-- QUEUE[2+] the parent of a subqueue; the queues they go to
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] target  encoded name of another queue than the original one, "" none
 -- ARGV[5+] id  lookup ids
@@ -25,6 +25,7 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.join(q, 2)
 due.serve(q)
 
 -- decide -----------------------------------------------------------------------------------------

@@ -26,14 +26,15 @@ def redrive(
         if target is None or target is source or target.properties.put_inhibited or target.properties.topic:
             continue
         made = revived(store, position.stored, transactional=target.properties.transactional)
-        others = [p.stored for q in store.queues.values() for p in q.positions.values() if p is not position]
-        if store.full([made], others) or target.full([made]):
-            continue
-        store.number(made, 7 - made.out.priority if target.ordered_by_priority else 0)
-        target.positions[made.lookup_id] = Position(made, target)
-        store.available([target.positions[made.lookup_id]])
-        store.deleted([position], Reason.REDRIVEN)
-        went += 1
+        # It leaves one queue of the manager for another, so the manager's quota has room for it, and for what it leaves.
+        store.leaving = position
+        if not store.full([made]) and not target.full([made]):
+            store.number(made, 7 - made.out.priority if target.ordered_by_priority else 0)
+            target.positions[made.lookup_id] = Position(made, target)
+            store.available([target.positions[made.lookup_id]])
+            store.deleted([position], Reason.REDRIVEN)
+            went += 1
+        store.leaving = None
     return went
 
 

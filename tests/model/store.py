@@ -56,6 +56,8 @@ class Store:
         self.throttled = False
         self.quota_messages: int | None = None
         self.quota_bytes: int | None = None
+        #: What goes to another queue: the manager's quota counts it once.
+        self.leaving: Position | None = None
         self.queues: dict[str, Queue] = {}
         self.units: dict[str, UnitOfWork] = {}
         self.locks: list[Lock] = []
@@ -115,10 +117,10 @@ class Store:
             if limit is not None and draft.out.sent_seconds_ago > limit:
                 raise MessageTimedOut()
 
-    def full(self, more: Sequence[Stored], held: Iterable[Stored] | None = None) -> bool:
+    def full(self, more: Sequence[Stored]) -> bool:
         """Would the manager's quota be exceeded? It is tested before that of the queue."""
-        if held is None:
-            held = (p.stored for q in self.queues.values() for p in q.positions.values())
+        every = (p for q in self.queues.values() for p in q.positions.values())
+        held = (p.stored for p in every if p is not self.leaving)
         return exceeds(held, more, self.quota_messages, self.quota_bytes)
 
     def draft(self, out: Outgoing, unit: UnitOfWork | None) -> Stored:
