@@ -38,7 +38,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-due.serve(q)
+due.serve(q, true)
 
 local function finish(answer)
   quota.save(q)

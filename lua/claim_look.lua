@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 queue.join(q, 2)
-due.serve(q)
+due.serve(q, true)
 
 local function finish(answer)
   quota.save(q)

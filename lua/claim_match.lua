@@ -25,7 +25,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 queue.join(q, 2)
-due.serve(q)
+due.serve(q, true)
 reply = frame.missing
 if not reply then
   local found, place = search.look(q, ARGV[3], ARGV[6], 256, nil, true)

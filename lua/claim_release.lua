@@ -31,7 +31,7 @@ if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
 queue.join(q, 2)
 local c = claim.open(q, ARGV[3])
 if not c then return frame.close({ status.STATUS_NOT_FOUND }) end
-due.serve(q)
+due.serve(q, true)
 
 local function finish(code, count)
   quota.save(q)

@@ -24,7 +24,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-local more = due.serve(q)
+local more = due.serve(q, true)
 reply = frame.missing
 if not reply then
   local member, rung = wake.member(ARGV[5], ""), ARGV[5] ~= "" and wake.handed() ~= nil

@@ -45,9 +45,6 @@ end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
 due.serve(q)
-if ARGV[5] == "current" then
-  for lid in string.gmatch(ARGV[6], "[^,]+") do due.one(q, lid) end
-end
 
 local function finish(code, upto, ids)
   quota.save(q)

@@ -37,7 +37,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-local more = due.serve(q)
+due.serve(q)
 
 local function finish(code)
   quota.save(q)
@@ -100,4 +100,4 @@ if wake.leaving(ticket) then
 elseif ARGV[7] ~= "" then
   ticket = wake.wait(q, waiter, ticket, ARGV[9], from)
 end
-return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), place })
+return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, due.next(q), place })

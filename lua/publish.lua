@@ -34,7 +34,7 @@ local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-due.serve(q)
+due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local function finish(answer)

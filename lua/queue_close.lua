@@ -1,4 +1,5 @@
--- Close a handle. The last handle of an empty subqueue takes the subqueue with it.
+-- Close a handle. The last handle of an empty subqueue takes the subqueue with it, unless an open transaction moves
+-- something there.
 -- MS-MQDMPR 3.1.7.1.6 Close Queue
 --
 -- KEYS admin
@@ -18,7 +19,18 @@ local name = string.match(KEYS[6], ":q:([^:]+):q$")
 local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "|"
 redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
 local q = queue.open(1, 5)
-if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 then
+
+-- Where very many operations are open all are taken for such: an empty subqueue more is no harm.
+local function awaited()
+  if redis.call("HLEN", KEYS[2]) > 4000 then return true end
+  local log, target = redis.call("HVALS", KEYS[2]), "^M %S+ %x+ " .. string.gsub(name, "%p", "%%%0")
+  for n = 1, #log do
+    if string.find(log[n], target) then return true end
+  end
+  return false
+end
+
+if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 and not awaited() then
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
   queue.forget(q)
   redis.call("HDEL", KEYS[3], ARGV[3])

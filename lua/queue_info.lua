@@ -3,7 +3,8 @@
 --
 -- KEYS admin
 -- QUEUE[1+] the queues
--- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles
+-- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if
+--   timers are due
 -- FLAGS allow-oom
 --- require "lib/frame"
 --- require "lib/queue"
@@ -19,12 +20,13 @@ for n = 1, (#KEYS - 5) / 8 do
   else
     local fields = redis.call("HGETALL", q.q)
     fields[#fields + 1], fields[#fields + 2] = "counts", queue.counts(q)
-    reply[#reply + 1] = #fields + 4
+    reply[#reply + 1] = #fields + 5
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.a)
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)
     reply[#reply + 1] = #handle.all(queue.name(q))
+    reply[#reply + 1] = q.due and q.due <= frame.now and "1" or "0"
   end
 end
 return frame.close(reply)

@@ -84,7 +84,7 @@ if frame.handover and q and ARGV[4] == "lock" and ARGV[10] ~= "" and hand.held(q
 end
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-local more = due.serve(q)
+due.serve(q)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
@@ -161,7 +161,7 @@ if not ids and #entries == 0 then
   elseif ARGV[9] ~= "" then
     ticket = wake.wait(q, waiter, ticket, ARGV[11], from)
   end
-  reply = { place and status.CONTINUE or status.WAITING, "", 0, ticket, more and 0 or due.next(q), #lost }
+  reply = { place and status.CONTINUE or status.WAITING, "", 0, ticket, due.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
   reply[#reply + 1] = place
   return finish(reply)

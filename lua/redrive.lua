@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-due.serve(q)
+due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local entries = position.read(q, { unpack(ARGV, 5) })
@@ -53,11 +53,15 @@ local went, last = 0, string.format("%014x", frame.seq)
 for n = 1, #entries do
   local to = targets[n]
   if to and to ~= q and not queue.is(to, "p") and not queue.is(to, "f") then
-    -- It leaves one queue of the manager for another, so the manager's quota has room for it.
-    local size = position.size(q, entries[n])
+    -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that of
+    -- its parent, too.
+    local size, home = position.size(q, entries[n]), q.parent == to and to or {}
+    if home == to then queue.below(to) end
     frame.messages, frame.bytes = frame.messages - 1, frame.bytes - size
+    home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size
     local lid = copy.revive(q, to, entries[n])
     frame.messages, frame.bytes = frame.messages + 1, frame.bytes + size
+    home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
     if lid then
       went = went + 1
       position.delete(q, { entries[n] }, "redriven")

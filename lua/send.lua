@@ -52,7 +52,7 @@ reply = reply or frame.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, line)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-due.serve(q)
+local more = due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local handed
@@ -64,8 +64,10 @@ local function finish(answer)
   return answer
 end
 
--- A refusal may leave negative acknowledgements and dead letters; that, too, is decided first.
+-- A refusal may leave negative acknowledgements and dead letters; that, too, is decided first. What is over but not gone
+-- refuses nobody.
 local function refuse(code)
+  if more then due.again() end
   if not frame.missing then
     refusal.load()
     refusal.trace(q, code)

@@ -31,7 +31,7 @@ if reply then return reply end
 local q = queue.open(1, 2, line)
 if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.join(q, 2)
-due.serve(q)
+due.serve(q, true)
 local lost = not frame.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
 reply = frame.missing or { status.OK, "", 0, frame.now }
 for n = 1, #(lost or "") do reply[n + 4] = lost[n] end

@@ -21,6 +21,7 @@ local function say(name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
+say("overdue", q.due and q.due <= frame.now and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))

@@ -1,17 +1,41 @@
 --- require "lib/frame"
 --- require lazy "lib/lapse"
--- Timers are served by whoever comes by: a few due items of the queue before the script's own work.
-local due = { most = 32 }
+-- Timers are served by whoever comes by: due items of the queue before the script's own work, a page at a time.
+local due = { most = 32, pages = 8 }
 
--- Serves lapsed locks and transactions, expiries and delays of this queue. True if more are due than it served.
+-- Serves lapsed locks and transactions, expiries and delays of this queue. If more are due than one call serves the
+-- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.
 -- q.due, kept with the queue, is never later than its earliest timer, so most calls need not look.
-function due.serve(q)
-  if not q.due or q.due > frame.now then return false end
-  return due.all(q)
+function due.serve(q, lax)
+  if not q.due or q.due > frame.now or not due.all(q) then return end
+  if lax then return true end
+  due.again()
 end
 
--- The same, whatever q.due says; it is set anew.
+-- Asks the client to come again.
+function due.again()
+  frame.missing = frame.missing or { status.KEYS_CHANGED, "", 0 }
+end
+
+-- The same, whatever q.due says; it is set anew. True if more are due.
 function due.all(q)
+  local more, head, last = true, nil, nil
+  for _ = 1, due.pages do
+    last = head
+    more, head = due.page(q)
+    if not more or frame.missing then break end
+    -- What does not go is in no list of messages: the doctor's business.
+    if head == last then more = false break end
+  end
+  local soon = due.next(q)
+  -- What is left over is due since some moment before now: 0, which is not later than that either.
+  q.due = soon > 0 and frame.now + soon or soon == 0 and 0 or nil
+  q.changed = true
+  return more
+end
+
+-- A page of those that are due: whether it was full, and what stood first.
+function due.page(q)
   local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", frame.stamp, "LIMIT", 0, due.most)
   if #lapsed > 0 then
     lapse.load()
@@ -22,22 +46,7 @@ function due.all(q)
     lapse.load()
     lapse.timers(q, timers)
   end
-  local soon = due.next(q)
-  -- What is left over is due since some moment before now: 0, which is not later than that either.
-  q.due = soon > 0 and frame.now + soon or soon == 0 and 0 or nil
-  q.changed = true
-  return #lapsed == due.most or #timers == due.most
-end
-
--- The lock of this message is over, but more were due than one call serves: it is given back now, before anybody
--- trusts it. Nothing to do in almost every call, and then nothing is read.
-function due.one(q, lid)
-  if not q.due or q.due > frame.now then return end
-  local deadline = redis.call("ZSCORE", q.l, lid)
-  if deadline and tonumber(deadline) <= frame.now then
-    lapse.load()
-    lapse.locks(q, { lid })
-  end
+  return #lapsed == due.most or #timers == due.most, (lapsed[1] or "") .. (timers[1] or "")
 end
 
 -- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (lib/claim).

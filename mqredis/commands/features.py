@@ -13,15 +13,15 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 
-def statistics(manager: ManagerKeys, path: str) -> Call[QueueStatistics]:
-    """What is in a queue and passes through it."""
+def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, bool]]:
+    """What is in a queue and passes through it; and are timers of it due that nobody served?"""
 
-    def parse(status: int, payload: Payload) -> QueueStatistics:
+    def parse(status: int, payload: Payload) -> tuple[QueueStatistics, bool]:
         check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
         row = {text(payload[n]): number(payload[n + 1]) for n in range(0, len(payload), 2)}
         seconds = row["rate_ms"] / 1000
         ages = {p: row[f"oldest{p}"] / 1000 for p in range(7, -1, -1) if f"oldest{p}" in row}
-        return QueueStatistics(
+        found = QueueStatistics(
             name=path,
             ready=row["ready"],
             delayed=row["messages"] - row["ready"] - row["locked"],
@@ -48,6 +48,7 @@ def statistics(manager: ManagerKeys, path: str) -> Call[QueueStatistics]:
             rate_out=row["rate_out"] / seconds if seconds > 0 else 0.0,
             rate_seconds=seconds,
         )
+        return found, row["overdue"] == 1
 
     name = path.partition(";")[0]
     beside = [path, f"{name};journal", f"{name};retry", f"{name};poison"]

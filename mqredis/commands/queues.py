@@ -167,21 +167,21 @@ def names(manager: ManagerKeys) -> Call[list[str]]:
     return Call("queue_list", manager.admin(), [], parse, changes=False)
 
 
-def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[QueueInfo | None]]:
-    """Properties and state of queues; None for one that does not exist."""
+def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[tuple[QueueInfo | None, bool]]]:
+    """Properties and state of queues, None for one that does not exist; and are timers of it due that nobody served?"""
 
-    def parse(status: int, payload: Payload) -> list[QueueInfo | None]:
+    def parse(status: int, payload: Payload) -> list[tuple[QueueInfo | None, bool]]:
         check(status)
-        found: list[QueueInfo | None] = []
+        found: list[tuple[QueueInfo | None, bool]] = []
         at = 0
         for path in paths:
             size = payload[at]
             at += 1
             if size == b"":
-                found.append(None)
+                found.append((None, False))
                 continue
             stop = at + number(size)
-            found.append(_info(path, payload[at:stop]))
+            found.append((_info(path, payload[at : stop - 1]), payload[stop - 1] == b"1"))
             at = stop
         return found
 

@@ -12,7 +12,6 @@ from mqredis.models import ManagerInfo
 from mqredis.operations import queue
 from mqredis.operations.checks import seconds
 from mqredis.operations.context import Context
-from mqredis.operations.reach import reach
 from mqredis.steps import Operation, perform
 
 
@@ -69,12 +68,9 @@ def maintain(context: Context) -> Operation[int]:
         except QueueNotFound:
             continue
     for path in (yield from perform(queues.names(context.keys))):
-        more = True
-        while more:
-            calls += 1
-            address = Address(context.keys, path)
-            more = yield from reach(address, commands.maintain(address))
+        calls += yield from queue.serve(context, path)
         if ";" in path and not keys.kept(path):  # empty and not open, it goes as after its last close
             calls += 1
+            address = Address(context.keys, path)
             yield from perform(queues.close_handle(context.keys, address.family, "0"))
     return calls

@@ -12,6 +12,7 @@ from mqredis import keys
 from mqredis.commands import queues as commands
 from mqredis.commands import read
 from mqredis.commands.common import Address, path_of
+from mqredis.commands.manager import maintain
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -74,12 +75,27 @@ def _infos(context: Context, paths: Sequence[str]) -> Operation[list[QueueInfo |
     """The same of several. A subqueue has no properties of its own: those of its queue are told."""
     parents = {path: path.partition(";")[0] for path in paths if ";" in path and not keys.own_quota(path)}
     wanted = list(dict.fromkeys((*paths, *parents.values())))
-    rows = dict(zip(wanted, (yield from perform(commands.info(context.keys, wanted))), strict=True))
+    answers = yield from perform(commands.info(context.keys, wanted))
+    overdue = [path for path, (_, due) in zip(wanted, answers, strict=True) if due]
+    if overdue:
+        for path in overdue:
+            yield from serve(context, path)
+        answers = yield from perform(commands.info(context.keys, wanted))
+    rows = {path: row for path, (row, _) in zip(wanted, answers, strict=True)}
     found = []
     for path in paths:
         row, parent = rows[path], rows.get(parents.get(path, ""))
         found.append(row.model_copy(update=parent.properties()) if row and parent else row)
     return found
+
+
+def serve(context: Context, path: str) -> Operation[int]:
+    """Serve all due timers of a queue; answers the number of calls it took."""
+    calls, more, address = 0, True, Address(context.keys, path)
+    while more:
+        calls += 1
+        more = yield from reach(address, maintain(address))
+    return calls
 
 
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operation[QueueInfo]:
@@ -252,6 +268,6 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
 def still_there(handle: Handle) -> Operation[None]:
     """Raise QueueNotAvailable if the queue behind the handle was deleted."""
     handle.need("peek")
-    found = (yield from perform(commands.info(handle.context.keys, (handle.path,))))[0]
+    ((found, _),) = yield from perform(commands.info(handle.context.keys, (handle.path,)))
     if found is None:
         raise error_for(Status.QUEUE_NOT_AVAILABLE)

@@ -12,7 +12,7 @@ from mqredis.models import Access, Match, Message, QueueStatistics, Share
 from mqredis.operations import checks, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
-from mqredis.operations.queue import close_handle, open_handle
+from mqredis.operations.queue import close_handle, open_handle, serve
 from mqredis.operations.reach import reach
 from mqredis.steps import NOW, Operation, Wait, perform
 
@@ -22,7 +22,12 @@ SEQUENCE = (1 << 56) - 1
 
 def statistics(context: Context, name: object) -> Operation[QueueStatistics]:
     """What is in a queue and passes through it."""
-    return (yield from perform(features.statistics(context.keys, path_of(name))))
+    path = path_of(name)
+    found, overdue = yield from perform(features.statistics(context.keys, path))
+    if overdue:
+        yield from serve(context, path)
+        found, _ = yield from perform(features.statistics(context.keys, path))
+    return found
 
 
 def redrive(

@@ -29,9 +29,6 @@ from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
 from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform, understand
 
-#: How many portions of due timers a read serves at most before it says that nothing is there.
-PORTIONS = 1000
-
 #: Given the waiter and, for searches that one call did not finish, the place to go on from.
 Look = Callable[..., Call[Found]]
 #: Nobody answers: each registration to take back would be waited for as long again.
@@ -212,19 +209,10 @@ def _names(readers: Sequence[Reader]) -> str:
 
 def _onward(handle: Handle, look: Look, waiter: Waiter | None, found: Found) -> Operation[Found]:
     """The rest of a look that found nothing in its first call."""
-    # A queue that nobody touched for long is served in portions; what is behind them is there all the same.
-    portions = PORTIONS if waiter is None else 0
-    while not found.messages:
-        if found.place:
-            if waiter is not None and not waiter.ticket.startswith("leave"):
-                waiter.ticket = found.ticket
-            call = look(waiter, found.place)
-        elif found.due_ms == 0 and portions:
-            portions -= 1
-            call = look(waiter)
-        else:
-            break
-        found = yield from reach(handle.address, call)
+    while found.place and not found.messages:
+        if waiter is not None and not waiter.ticket.startswith("leave"):
+            waiter.ticket = found.ticket
+        found = yield from reach(handle.address, look(waiter, found.place))
     return found
 
 

@@ -236,9 +236,9 @@ class Queue:
             return p.journal_quota_messages, p.journal_quota_bytes
         return self.properties.quota_messages, self.properties.quota_bytes
 
-    def full(self, more: Sequence[Stored]) -> bool:
-        """Would these messages be more than the queue's quota?"""
-        held = (p.stored for q in self.family() for p in q.positions.values())
+    def full(self, more: Sequence[Stored], leaving: Position | None = None) -> bool:
+        """Would these messages be more than the queue's quota, without one that goes?"""
+        held = (p.stored for q in self.family() for p in q.positions.values() if p is not leaving)
         return exceeds(held, more, *self.quota)
 
     def walk(self, after: int | None, *, forward: bool = True) -> Iterator[Position]:

@@ -7,7 +7,7 @@ trace, so that a quota is never exceeded by a message that is on its way out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

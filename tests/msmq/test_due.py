@@ -1,0 +1,116 @@
+"""What is over is over for all that a script decides, however much of it has come due at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import Access, Outgoing, Seek
+from tests.msmq.kit import drain, make, read
+
+#: More than a script serves in one page, and more than in one call.
+MANY = (40, 700)
+
+
+@pytest.mark.parametrize("count", MANY)
+@pytest.mark.parametrize("how", ["receive", "peek", "first"])
+def test_the_first_is_the_first_when_many_leases_end(qm, count, how):
+    q = make(qm)
+    q.send_many([b"%d" % n for n in range(count)])
+    q.lock(0, lease=10)
+    while q.lock_many(256, 0, lease=5):
+        if qm.queue_info("q").ready == 0:
+            break
+    qm.advance_clock(20)
+    found = {
+        "receive": lambda: q.receive(0),
+        "peek": lambda: q.peek(0),
+        "first": lambda: q.peek_by_lookup_id(0, seek=Seek.FIRST),
+    }[how]()
+    assert found.body == b"0"
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_a_delay_that_is_over_among_many(qm, count):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"late", delay=5, priority=3) for _ in range(count)])
+    q.send(b"first", delay=6, priority=7)
+    qm.advance_clock(20)
+    assert q.receive(0).body == b"first"
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_a_purge_takes_all_whose_leases_are_over(qm, count):
+    q = make(qm)
+    q.send_many([b"x"] * count)
+    while qm.queue_info("q").ready:
+        q.lock_many(256, 0, lease=5)
+    qm.advance_clock(6)
+    assert q.purge() == count
+    assert (qm.queue_info("q").messages, qm.queue_info("q").locked) == (0, 0)
+
+
+def test_a_move_of_the_last_whose_lease_is_over(qm):
+    q = make(qm)
+    sent = q.send_many([b"%d" % n for n in range(40)])
+    q.lock_many(40, 0, lease=5)
+    qm.advance_clock(6)
+    with qm.open("q;s", Access.MOVE) as target:
+        q.move(sent[-1].lookup_id, target)
+    assert read(qm.open("q;s")) == "39"
+
+
+def test_a_cursor_on_the_last_whose_lease_is_over(qm):
+    q = make(qm)
+    q.send_many([b"%d" % n for n in range(40)])
+    cursor = q.cursor()
+    last = cursor.peek(0)
+    for _ in range(39):
+        last = cursor.peek_next(0)
+    q.lock_many(40, 0, lease=5)
+    qm.advance_clock(6)
+    assert cursor.receive(0).lookup_id == last.lookup_id
+
+
+@pytest.mark.parametrize("count", MANY)
+@pytest.mark.parametrize("limit", ["bytes", "messages", "manager"])
+def test_what_has_expired_refuses_nobody(qm, count, limit):
+    q = make(
+        qm, **{} if limit == "manager" else {f"quota_{limit}": count if limit == "messages" else count * 40}
+    )
+    small = [Outgoing(body=b"x", time_to_be_received=5) for _ in range(count - 1)]
+    q.send_many(small)
+    if limit == "bytes":
+        q.send(b"x" * (count * 40 - qm.queue_info("q").bytes - 30), time_to_be_received=6)
+    else:
+        q.send(b"x", time_to_be_received=6)
+    if limit == "manager":
+        qm.set_quota(messages=qm.info().messages)
+    qm.advance_clock(10)
+    q.send(b"x" * (count * 20 if limit == "bytes" else 1))
+    assert len(drain(qm, "q")) == 1
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_a_dedup_key_whose_window_is_over(qm, count):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"x", dedup_key=f"k{n}", dedup_window=5 + n / 100) for n in range(count)])
+    while q.receive_many(256, 0):
+        if not qm.queue_info("q").messages:
+            break
+    qm.advance_clock(60)
+    q.send(b"y", dedup_key=f"k{count - 1}")
+
+
+def test_a_redrive_out_of_a_subqueue_counts_in_its_parent(qm):
+    q = make(qm, quota_messages=1)
+    make(qm, "o")
+    with qm.open("q;s") as target:
+        q.move(q.send(b"B").lookup_id, target)
+        assert qm.redrive("q;s", to="o") == 1
+    assert qm.doctor().findings == ()
+    q.send(b"x")
+    with qm.open("q;s") as target:
+        q.move(q.peek(0).lookup_id, target)
+        assert qm.redrive("q;s", to="q") == 1
+    assert read(q) == "x"
+    assert qm.doctor().findings == ()
