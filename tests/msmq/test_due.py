@@ -114,3 +114,35 @@ def test_a_redrive_out_of_a_subqueue_counts_in_its_parent(qm):
         assert qm.redrive("q;s", to="q") == 1
     assert read(q) == "x"
     assert qm.doctor().findings == ()
+
+
+@pytest.mark.parametrize("count", [1, *MANY])
+def test_what_is_told_of_a_queue_is_without_what_has_expired(qm, count):
+    q = make(qm)
+    q.send_many([Outgoing(body=b"x", time_to_be_received=5) for _ in range(count)])
+    q.send(b"held")
+    q.send(b"late", delay=5)
+    q.lock_by_lookup_id(q.peek_by_lookup_id(0, seek=Seek.LAST).lookup_id, lease=5)
+    qm.advance_clock(6)
+    for told in (qm.queue_info("q"), qm.queues()[0], qm.statistics("q")):
+        assert (told.ready, told.delayed, told.locked, told.messages) == (2, 0, 0, 2)
+    assert qm.info().messages == 2
+
+
+def test_an_empty_subqueue_stays_while_a_transaction_moves_something_there(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as unit:
+        sent = [t.send(body, transaction=unit) for body in (b"A", b"B")]
+    for end in ("commit", "abort"):
+        unit = qm.transaction()
+        target, other = qm.open("t;s", Access.MOVE), qm.open("t;s2", Access.MOVE)
+        t.move(sent.pop(0).lookup_id, target, transaction=unit)
+        target.close()
+        other.close()  # its name begins as that of the other
+        assert [info.name for info in qm.queues("t;*")] == ["t;s"]
+        getattr(unit, end)()
+        assert qm.doctor().findings == ()
+        assert read(qm.open("t;s")) == ("A" if end == "commit" else "")
+        qm.open("t;s").close()
+        qm.open("t;s").purge()
+    assert read(t) == "B"

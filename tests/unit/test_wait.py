@@ -113,14 +113,6 @@ def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
     assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "leave a"]
 
 
-def test_the_first_look_at_each_of_several_serves_what_is_due() -> None:
-    due = Found.vain(due_ms=0)
-    answers = iter([due, due, MESSAGE])
-    queues = Queues(lambda _name, _number: next(answers))
-    assert queues.run(until_any(queues.readers, "D", 0)) == (0, MESSAGE)
-    assert queues.log == ["a plain"] * 3
-
-
 def test_the_last_look_leaves() -> None:
     queues = Queues(nothing)
     with pytest.raises(IoTimeout, match="queues 'a', 'b' within 5"):
