@@ -75,8 +75,10 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
         raise InvalidName(f"{what} name has {len(name)} characters; at most {limit} are allowed")
     if _CONTROL.search(name):
         raise InvalidName(f"{what} name holds a control character")
-    if any(c in name for c in "{}*?[];,"):
-        raise InvalidName(f"{what} name holds one of {{}} * ? [ ] ; ,")
+    if any(c in name for c in "{}*?[];"):
+        raise InvalidName(f"{what} name holds one of {{}} * ? [ ] ;")
+    if "," in name and what.endswith("queue"):
+        raise InvalidName(f"{what} name holds a comma, which stands between several queues that are opened together")
     if name != name.strip():
         raise InvalidName(f"{what} name begins or ends with white space")
     return name
