@@ -17,7 +17,8 @@ FILES = (
     "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
     "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
     "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages", "lib/hand", "leave",
-    "lib/packed_locks", "lib/index_build",
+    "lib/packed_locks", "lib/index_build", "lib/outcome_plain", "lib/straight", "lib/straight_locks", "lib/straight_send",
+    "lib/straight_sends", "lib/straight_tx", "lib/wake", "lib/ring", "send_plain", "session_open", "repair",
 )  # fmt: skip
 
 _CONDITIONS = (
@@ -34,7 +35,8 @@ _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\
 _CALL = re.compile(
     r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack|one|before)|"
     r"quota\.(add|save)|frame\.(touch|line)|release\.unlock|tx\.(add|save)|"
-    r"txlog\.forget|transfer\.move|outcome\.\w+|queue\.(note|join|under|write|save|forget|brief)|lapse\.\w+|due\.serve)\(.*\)$"
+    r"txlog\.forget|transfer\.move|straight\.write|hand\.(say|ring)|outcome\.\w+|"
+    r"queue\.(note|join|under|write|save|forget|brief)|lapse\.\w+|due\.serve)\(.*\)$"
 )
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
 #: the same is found: no change that anybody could notice.

@@ -53,6 +53,7 @@ FOLDERS = (
     "tests/property/test_packed.py",
     "tests/property/test_pages.py",
     "tests/client/test_handed.py",
+    "tests/client/test_lines.py",
     "tests/client/test_packed_locks.py",
     "tests/property/test_straight.py",
     "tests/reliability/test_calls.py",
