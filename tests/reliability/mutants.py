@@ -17,8 +17,9 @@ FILES = (
     "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
     "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
     "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages", "lib/hand", "leave",
-    "lib/packed_locks", "lib/index_build", "lib/outcome_plain", "lib/straight", "lib/straight_locks", "lib/straight_send",
-    "lib/straight_sends", "lib/straight_tx", "lib/wake", "lib/ring", "send_plain", "session_open", "repair",
+    "lib/packed_locks", "lib/index_build", "lib/outcome_plain", "lib/straight", "lib/straight_locks",
+    "lib/straight_send", "lib/straight_sends", "lib/straight_tx", "lib/wake", "lib/ring", "send_plain", "session_open",
+    "repair",
 )  # fmt: skip
 
 _CONDITIONS = (

@@ -55,6 +55,7 @@ FOLDERS = (
     "tests/client/test_handed.py",
     "tests/client/test_lines.py",
     "tests/client/test_packed_locks.py",
+    "tests/client/test_schemas.py",
     "tests/property/test_straight.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_handed.py",
