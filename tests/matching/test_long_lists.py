@@ -135,3 +135,10 @@ def test_so_is_a_message_in_segments(kit: Any) -> None:
         queue.receive(0, grouping=COMPLETE, transaction=tx)
     assert free(queue) == 1001
     tx.abort()
+
+
+def test_the_highest_sequence_is_complete(kit: Any) -> None:
+    queue, last = kit.qm.open("q"), {"group_id": "g", "sequence": 999_999_999, "segment": True}
+    queue.send(b"ab", offset=0, **last)
+    queue.send(b"cd", offset=2, last_segment=True, **last)
+    assert queue.receive(0, grouping=COMPLETE).body == b"abcd"
