@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqredis import Grouping, Match, Outgoing, TransactionTooLarge
+from mqredis import Grouping, Mark, Match, Outgoing, TransactionTooLarge
 from tests.matching.asking import C
 from tests.matching.kit import Pending
 
@@ -142,3 +142,16 @@ def test_the_highest_sequence_is_complete(kit: Any) -> None:
     queue.send(b"ab", offset=0, **last)
     queue.send(b"cd", offset=2, last_segment=True, **last)
     assert queue.receive(0, grouping=COMPLETE).body == b"abcd"
+
+
+@pytest.mark.parametrize("mark", [Mark.CO_OP, Mark.HANDLE])
+def test_marks_of_messages_that_are_gone_go_though_others_stay(kit: Any, mark: Mark) -> None:
+    queue = kit.qm.open("q")
+    queue.send_many([Outgoing(body=b"stays", priority=7)] * 20)
+    with queue.browser(co_op=True) as browser:
+        for _ in range(20):
+            browser.first(unmarked=True, mark=mark)
+        for _ in range(300):
+            queue.send(b"goes", priority=0)
+            queue.receive_by_lookup_id(browser.first(unmarked=True, mark=mark).lookup_id)
+        assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") < 100
