@@ -23,8 +23,8 @@ local q = queue.open(1, 5)
 -- Where very many operations are open all are taken for such: an empty subqueue more is no harm.
 local function awaited()
   if redis.call("HLEN", KEYS[2]) > 4000 then return true end
-  local log, target = redis.call("HVALS", KEYS[2]), "^M %S+ %x+ " .. string.gsub(name, "%p", "%%%0")
-  for n = 1, #log do
+  local log, target = redis.call("HGETALL", KEYS[2]), "^M %S+ %x+ " .. string.gsub(name, "%p", "%%%0")
+  for n = 2, #log, 2 do
     if string.find(log[n], target) then return true end
   end
   return false

@@ -153,6 +153,8 @@ else
   entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"), read)
 end
 
+if t and #entries > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end -- of a group all come
+
 if not ids and #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require lazy "lib/filter"
 --- require lazy "lib/search"
 -- What became available while readers wait that no identifier finds: members "l" number(14) lid of q.i, the last
@@ -9,9 +10,9 @@ local arrivals = { most = 500 }
 function arrivals.note(q, ids)
   local newest = redis.call("HINCRBY", q.q, "arrivals", #ids)
   local args = {}
-  for n = 1, #ids do
-    args[n * 2 - 1] = "0"
-    args[n * 2] = string.format("l%014d%s", newest - #ids + n, ids[n])
+  for n = math.max(1, #ids - arrivals.most + 1), #ids do
+    args[#args + 1] = "0"
+    args[#args + 1] = string.format("l%014d%s", newest - #ids + n, ids[n])
   end
   redis.call("ZADD", q.i, unpack(args))
   redis.call("ZREMRANGEBYLEX", q.i, "[l", string.format("(l%014d", math.max(0, newest - arrivals.most + 1)))
@@ -48,7 +49,7 @@ function arrivals.look(q, f, seen, count)
   end
   if #ids == 0 then return found end
   table.sort(ids)
-  local recs = redis.call("HMGET", q.m, unpack(ids))
+  local recs = many.read(q.m, ids)
   for n = 1, #ids do
     if recs[n] and redis.call("ZSCORE", q.a, ids[n]) and search.admits(q, f, ids[n], recs[n]) then
       found[#found + 1] = { lid = ids[n], rec = recs[n] }

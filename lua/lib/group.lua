@@ -31,7 +31,7 @@ end
 function group.walk(q, id, sequence, one)
   local base = "n" .. id .. "\0"
   local from = "[" .. base .. group.digits(sequence)
-  local stop = "(" .. base .. (one and group.digits(sequence + 1) or "\255")
+  local stop = "(" .. base .. (one and group.digits(sequence) or "") .. "\255"
   local ids, offset, last = {}, 0, false
   while true do
     local page = redis.call("ZRANGEBYLEX", q.i, from, stop, "LIMIT", 0, 500)

@@ -1,7 +1,9 @@
 --- require "lib/frame"
+--- require "lib/many"
 -- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE, _CO_OP), members of q.i:
 --   "y"handle NUL lid             seen by this browser ("<session>-<number>")
 --   "z"lid NUL until              seen by the co-operating ones, until then (ms, 13 digits) or "-" for ever
+-- They are its last members.
 local mark = {}
 
 function mark.coop(q, lid)
@@ -32,15 +34,12 @@ function mark.apply(q, f, lid)
     redis.call("ZADD", q.i, 0, "z" .. lid .. "\0" .. over)
   end
   frame.touch()
-  mark.sweep(q)
 end
 
--- Forgets a few marks that mean nothing any more: of messages that are gone, and of sessions that are.
-function mark.sweep(q)
-  local old = redis.call("ZRANGEBYLEX", q.i, "[z", "({", "LIMIT", 0, 8)
-  for n = 1, #old do
-    if redis.call("HEXISTS", q.m, string.sub(old[n], 2, 17)) == 0 then redis.call("ZREM", q.i, old[n]) end
-  end
+-- Forgets a few marks that mean nothing any more, where `count` messages were marked: of messages that are gone, and of
+-- sessions that are.
+function mark.sweep(q, count)
+  mark.gone(q, 8 * count)
   local from = "[y"
   for _ = 1, 4 do
     local first = redis.call("ZRANGEBYLEX", q.i, from, "(z", "LIMIT", 0, 1)[1]
@@ -52,4 +51,29 @@ function mark.sweep(q)
       redis.call("ZREM", q.i, unpack(dead))
     end
   end
+end
+
+-- A number from 0 to 1 made of this call's, another one for each, and spread alike whatever number of other calls lies
+-- between two that ask: a square modulo a prime, whose square a number can hold. (A script has no chance to throw dice:
+-- the server gives each the same.)
+function mark.place()
+  local x = frame.history % 67108864 * 58655287 % 94906249
+  return x * x % 94906249 / 94906249
+end
+
+-- Looks at so many marks in a row whether their messages are gone. Messages that stay may keep theirs for ever, in front
+-- of all others, so each call looks at another place. A call adds one mark for eight that it looks at, so of all marks
+-- some eighth are of messages that are gone.
+function mark.gone(q, some)
+  local first = redis.call("ZLEXCOUNT", q.i, "-", "(y")
+  local count = redis.call("ZCARD", q.i) - first
+  -- The first place and the last one are looked at as often as any, so a row may begin before that and end behind this.
+  local from = first - some + 1 + math.floor(mark.place() * (count + some - 1))
+  local marks, dead = redis.call("ZRANGE", q.i, math.max(first, from), from + some - 1), {}
+  for n = 1, #marks do
+    local own = string.byte(marks[n]) == 121  -- "y"
+    local lid = own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
+    if redis.call("HEXISTS", q.m, lid) == 0 then dead[#dead + 1] = marks[n] end
+  end
+  many.run("ZREM", q.i, dead)
 end

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/position"
 --- require "lib/queue"
 --- require "lib/quota"
@@ -14,7 +15,7 @@ function outcome_plain.read(t, part, commit)
   local q, ids, texts = part.q, part.ids, part.texts
   -- Who leaves may be copied into a journal, who comes back may have had its tries; turns of groups go on with either.
   if q.flags ~= "t" and string.find(q.flags, commit and "[jx]" or "[rx]") then return false end
-  local states, byte, sub = redis.call("HMGET", q.s, unpack(ids)), string.byte, string.sub
+  local states, byte, sub = many.read(q.s, ids), string.byte, string.sub
   local R, S, seen, count, bytes = outcome_plain.R, outcome_plain.S, #ids > 1 and {}, 0, 0
   local goes, tail = commit and R or S, "N " .. t.id .. " " .. t.fence
   local place = -#tail - 1
@@ -67,7 +68,7 @@ end
 
 -- Reads the records of what comes back. False if one asks for something after all.
 function outcome_plain.free(q, plain)
-  local recs, byte, free, named = redis.call("HMGET", q.m, unpack(plain.back)), string.byte, record.free, false
+  local recs, byte, free, named = many.read(q.m, plain.back), string.byte, record.free, false
   for n = 1, #recs do
     local kind = recs[n] and free[byte(recs[n], 14)]
     if not kind then return false end
@@ -89,16 +90,16 @@ end
 function outcome_plain.finish(part, commit)
   local q, plain, ids = part.q, part.plain, part.ids
   local leave, back = plain.leave, plain.back
-  redis.call("ZREM", q.l, unpack(ids))
+  many.run("ZREM", q.l, ids)
   local free = commit and ids or leave
-  if free then redis.call("HDEL", q.s, unpack(free)) end
+  if free then many.run("HDEL", q.s, free) end
   if leave then
     quota.add(q, -#leave, -plain.bytes)
     if not commit then q.gone = q.gone - #leave end  -- it was never there
-    redis.call("HDEL", q.m, unpack(leave))
+    many.run("HDEL", q.m, leave)
   end
   if back then
-    if not commit then redis.call("HSET", q.s, unpack(plain.states)) end
+    if not commit then many.run("HSET", q.s, plain.states) end
     position.enter(q, back, plain.recs, plain.named)
   end
   frame.touch()

@@ -20,7 +20,7 @@ local position = {}
 -- Records and states of these ids, false for what there is none of.
 function position.texts(q, ids)
   if #ids == 0 then return {}, {} end
-  return redis.call("HMGET", q.m, unpack(ids)), redis.call("HMGET", q.s, unpack(ids))
+  return many.read(q.m, ids), many.read(q.s, ids)
 end
 
 -- The same as entries; those without a record are left out.
@@ -175,7 +175,7 @@ function position.delete(q, entries, reason)
   end
   if #entries == 0 then return end
   quota.add(q, -#entries, -bytes)
-  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
+  many.run("ZREM", q.i, named)
   if traced then
     trace.load()
     trace.leave(q, entries, reason)
@@ -185,19 +185,19 @@ function position.delete(q, entries, reason)
   elseif reason ~= "receive" then
     redis.call("HINCRBY", q.q, "n_" .. reason, #entries)
   end
-  if #free > 0 then redis.call("ZREM", q.a, unpack(free)) end
-  if #held > 0 then redis.call("ZREM", q.l, unpack(held)) end
-  if #states > 0 then redis.call("HDEL", q.s, unpack(states)) end
-  redis.call("HDEL", q.m, unpack(fields))
+  many.run("ZREM", q.a, free)
+  many.run("ZREM", q.l, held)
+  many.run("HDEL", q.s, states)
+  many.run("HDEL", q.m, fields)
   frame.touch()
 end
 
 -- The same for locks that settle.sort found to need nothing more: their ids and their bytes.
 function position.drop(q, ids, bytes)
   quota.add(q, -#ids, -bytes)
-  redis.call("ZREM", q.l, unpack(ids))
-  redis.call("HDEL", q.s, unpack(ids))
-  redis.call("HDEL", q.m, unpack(ids))
+  many.run("ZREM", q.l, ids)
+  many.run("HDEL", q.s, ids)
+  many.run("HDEL", q.m, ids)
   frame.touch()
 end
 
@@ -243,8 +243,8 @@ end
 
 -- What both write: the states of these ids, their elements in the index go.
 function position.hold(q, ids, states, named, deadline)
-  if #named > 0 then redis.call("ZREM", q.i, unpack(named)) end
-  redis.call("ZREM", q.a, unpack(ids))
+  many.run("ZREM", q.i, named)
+  many.run("ZREM", q.a, ids)
   position.lease(q, ids, states, deadline)
   frame.touch()
 end
@@ -313,6 +313,6 @@ function position.finish(q, entries, reason)
     local e = entries[n]
     if string.find(e.st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. e.lid end
   end
-  if #marks > 0 then redis.call("ZREM", q.i, unpack(marks)) end
+  many.run("ZREM", q.i, marks)
   position.delete(q, entries, reason)
 end

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/position"
 --- require "lib/record"
 --- require lazy "lib/retry"
@@ -56,9 +57,9 @@ function release.unlock(q, entries, aborted)
     end
   end
   if #ids == 0 then return end
-  redis.call("ZREM", q.l, unpack(ids))
-  if #states > 0 then redis.call("HSET", q.s, unpack(states)) end
-  if #drop > 0 then redis.call("HDEL", q.s, unpack(drop)) end
+  many.run("ZREM", q.l, ids)
+  many.run("HSET", q.s, states)
+  many.run("HDEL", q.s, drop)
   frame.touch()
   position.arrive(q, back)
   if #judged > 0 then

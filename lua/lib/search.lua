@@ -98,6 +98,7 @@ function search.mark(q, f, found)
   if not string.find(f.f, "[HKhk]") then return end
   mark.load()
   for n = 1, #found do mark.apply(q, f, found[n].lid) end
+  mark.sweep(q, #found)
 end
 
 function search.expired(rec)

@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/position"
 --- require "lib/queue"
 --- require lazy "lib/claim_pages"
@@ -48,7 +49,7 @@ function settle.sort(q, at, count, quick)
       ids[size] = sub(text, k, k + 15)
     end
   end
-  local states = redis.call("HMGET", q.s, unpack(ids))
+  local states = many.read(q.s, ids)
   local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
   for n = at, last, 3 do
     local action, fence, known = ARGV[n], ARGV[n + 1], {}

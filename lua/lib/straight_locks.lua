@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require lazy "lib/packed_locks"
 --- require "lib/seek"
 --- require "lib/settle"
@@ -7,10 +8,12 @@
 -- nobody held before, and commits what it locked so before. What it locks is kept as one text (lib/packed_locks).
 local straight_locks = { memo = { size = 0 } }
 
--- The ids that a text of them names; nothing if it names one twice. What was locked together is mostly settled together.
+-- The ids that a text of them names; nothing if it names one twice, or more than one command takes (lib/many). What was
+-- locked together is mostly settled together.
 function straight_locks.ids(text)
   local ids, seen, sub = straight_locks.memo[text], {}, string.sub
   if ids then return ids end
+  if #text > 16 * many.most then return end
   ids = { nil }
   for n = 1, #text, 16 do
     local lid = sub(text, n, n + 15)

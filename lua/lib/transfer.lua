@@ -1,4 +1,5 @@
 --- require "lib/frame"
+--- require "lib/many"
 --- require "lib/position"
 --- require "lib/record"
 --- require lazy "lib/special"
@@ -33,12 +34,12 @@ function transfer.move(q, target, entries)
       special.leave(q, e.lid, e.rec, false, position.keys(e))
     end
   end
-  redis.call("ZREM", q.a, unpack(ids))
-  redis.call("ZREM", q.l, unpack(ids))
-  redis.call("HDEL", q.s, unpack(ids))
-  redis.call("HDEL", q.m, unpack(drop))
-  redis.call("HSET", target.m, unpack(fields))
-  redis.call("HSET", target.s, unpack(states))
+  many.run("ZREM", q.a, ids)
+  many.run("ZREM", q.l, ids)
+  many.run("HDEL", q.s, ids)
+  many.run("HDEL", q.m, drop)
+  many.run("HSET", target.m, fields)
+  many.run("HSET", target.s, states)
   quota.add(q, -#ids, -bytes)
   quota.add(target, #ids, bytes)
   frame.touch()

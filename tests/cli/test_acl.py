@@ -127,7 +127,9 @@ def test_the_list_of_commands_is_what_the_scripts_run() -> None:
     for path in scripts.root().rglob("*.lua"):
         if path.stem in ("audit", "repair", "preflight"):
             continue
-        used |= {name.lower() for name in re.findall(r'redis\.p?call\("([A-Z]+)"', path.read_text())}
+        used |= {
+            name.lower() for name in re.findall(r'(?:redis\.p?call|many\.run)\("([A-Z]+)"', path.read_text())
+        }
     assert used == {name.partition("|")[0] for name in acl.SCRIPT_COMMANDS}
     text = (scripts.root() / "preflight.lua").read_text()
     assert used == set(re.findall(r'\{ "(\w+)"', text))

@@ -34,7 +34,7 @@ _KEYS = (
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 _CALL = re.compile(
-    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields)|packed_locks\.(apart|unpack|one|before)|"
+    r"^\s*(position\.(delete|arrive|lock|finish|drop)|many\.(scores|fields|run)|packed_locks\.(apart|unpack|one|before)|"
     r"quota\.(add|save)|frame\.(touch|line)|release\.unlock|tx\.(add|save)|"
     r"txlog\.forget|transfer\.move|straight\.write|hand\.(say|ring)|outcome\.\w+|"
     r"queue\.(note|join|under|write|save|forget|brief)|lapse\.\w+|due\.serve)\(.*\)$"
