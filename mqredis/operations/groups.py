@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis.commands.filters import Filter, matched
+from mqredis import codec
+from mqredis.commands.filters import Filter
 from mqredis.commands.read import Found
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
@@ -119,9 +120,7 @@ def members(
     items: Iterable[object], group_id: Identifier | None, segment_bytes: int | None
 ) -> list[Outgoing]:
     """The physical messages of a group, ready to be sent."""
-    group = send.new_group_id() if group_id is None else group_id
-    if not matched(group, "group_id"):
-        raise InvalidArgument("the none value is no group id")
+    group = group_id if group_id is not None and codec.names(group_id) else send.new_group_id()
     logical = [send.outgoing(item, {}) for item in items]
     if not logical:
         raise InvalidArgument("a group has at least one message")
@@ -197,9 +196,7 @@ class Writing:
 def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     """A group that nothing was sent of."""
     handle.need("send")
-    group = send.new_group_id() if group_id is None else group_id
-    if not matched(group, "group_id"):
-        raise InvalidArgument("the none value is no group id")
+    group = group_id if group_id is not None and codec.names(group_id) else send.new_group_id()
     send.outgoing(b"", {"group_id": group})
     if isinstance(group, str) and checks.lone(group):
         raise InvalidArgument("group_id holds a lone surrogate")

@@ -26,7 +26,7 @@ def redrive(
         if target is None or target is source or target.properties.put_inhibited or target.properties.topic:
             continue
         made = revived(store, position.stored, transactional=target.properties.transactional)
-        # It leaves one queue of the manager for another, so the manager's quota has room for it, and for what it leaves.
+        # It leaves one queue of the manager for another, so the manager's quota has room for it and what it leaves.
         store.leaving = position
         if not store.full([made]) and not target.full([made]):
             store.number(made, 7 - made.out.priority if target.ordered_by_priority else 0)

@@ -7,7 +7,7 @@ trace, so that a quota is never exceeded by a message that is on its way out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -126,6 +126,8 @@ class Store:
     def draft(self, out: Outgoing, unit: UnitOfWork | None) -> Stored:
         """A message that has no number yet."""
         sent = self.now() - out.sent_seconds_ago
+        if unit is not None:
+            out = out.model_copy(update={"recoverable": True})
         return Stored(
             out=out,
             lookup_id=0,
