@@ -60,6 +60,13 @@ def decode(text: str) -> str:
     return out.decode("utf-8", "surrogatepass")
 
 
+def encode_tag(tag: str | None) -> str:
+    """The tag of a waiting reader as the scripts compare it; "-", which no tag becomes, if it has none."""
+    if tag is None:
+        return "-"
+    return "%2D" if tag == "-" else encode(tag)
+
+
 def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
     """Return the name in NFC, or raise :class:`InvalidName` saying what is wrong with it."""
     if not isinstance(name, str):

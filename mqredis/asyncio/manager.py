@@ -93,7 +93,7 @@ class QueueManager:
     async def transaction(self, *, id: str | None = None, lease: float | None = None) -> Transaction:
         """A new transaction that lives for ``lease`` seconds without renewal (3.1.7.1.8).
 
-        Raises TransactionSequence if ``id`` is in use.
+        Raises TransactionSequence if ``id`` is in use, InvalidArgument if it is one as mqredis makes them ("t7.1").
         """
         session = self._driver.session
         if id is None and session:

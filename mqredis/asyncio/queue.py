@@ -14,7 +14,7 @@ from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
 from mqredis.drivers.together import Gathering
-from mqredis.errors import IoTimeout, MqError
+from mqredis.errors import IoTimeout, MessageTooLarge, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
@@ -67,13 +67,22 @@ class Queue:
         What tasks send at the same time goes in one call; each is answered, refused or cancelled as if it were alone.
         """
         if transaction is None and durability is None and self._gathers:
-            return await self._gather().send(send.prepare(self._handle, body, fields))
+            try:
+                prepared = send.prepare(self._handle, body, fields)
+            except MessageTooLarge as error:
+                await self._run(send.learn(self._handle, error))
+                prepared = send.prepare(self._handle, body, fields)
+            return await self._gather().send(prepared)
         unit = unit_of(transaction)
         handle = self._handle
         if durability is not None or handle.elements:
             operation = send.send(handle, body, fields, unit)
             return await self._run(operation if durability is None else durably(operation, durability, unit))
-        prepared = send.prepare(handle, body, fields, unit)
+        try:
+            prepared = send.prepare(handle, body, fields, unit)
+        except MessageTooLarge as error:
+            await self._run(send.learn(handle, error))
+            prepared = send.prepare(handle, body, fields, unit)
         asked = None
         ask = straight.putting(handle, prepared, unit)
         if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:

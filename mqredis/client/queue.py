@@ -11,7 +11,7 @@ from mqredis.client.browser import Browser
 from mqredis.client.cursor import Cursor
 from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
-from mqredis.errors import IoTimeout, MqError
+from mqredis.errors import IoTimeout, MessageTooLarge, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
@@ -65,7 +65,11 @@ class Queue:
         if durability is not None or handle.elements:
             operation = send.send(handle, body, fields, unit)
             return self._run(operation if durability is None else durably(operation, durability, unit))
-        prepared = send.prepare(handle, body, fields, unit)
+        try:
+            prepared = send.prepare(handle, body, fields, unit)
+        except MessageTooLarge as error:
+            self._run(send.learn(handle, error))
+            prepared = send.prepare(handle, body, fields, unit)
         asked = None
         ask = straight.putting(handle, prepared, unit)
         if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:

@@ -28,7 +28,7 @@ from mqredis.codec.encode import (
     encode_fields,
     fields_of,
 )
-from mqredis.codec.text import generated_id, identifier, milliseconds, time_at, token, unescape
+from mqredis.codec.text import generated_id, identifier, milliseconds, names, time_at, token, unescape
 from mqredis.properties import MAX_PROPERTIES, escape
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "made",
     "made_each",
     "milliseconds",
+    "names",
     "rows",
     "sound",
     "sound_alone",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis import keys
-from mqredis.codec.text import identifier, milliseconds
+from mqredis.codec.text import identifier, milliseconds, names
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing
 from mqredis.plain import TEXT, USUAL
@@ -68,7 +68,7 @@ def encode_fields(
             properties = fields.get("properties")
             head = written(properties) if properties else ""
         if not _FEW.issuperset(fields):
-            more, special = _more(fields)
+            more, special = _more(fields, transaction)
             head += more
             priority = fields.get("priority", 3)
     else:
@@ -104,10 +104,10 @@ def encode_fields(
         if type(correlation) is str and 0 < len(correlation) < _SHORT and correlation.isprintable():
             head = f"{head}\x03cs{correlation}"
             flag = 1 if special else 17
-        else:
+        elif names(correlation):
             text = identifier(correlation, "correlation_id")
             head += "\x03c" + text
-            flag = 1 if special or text[0] == "x" or text == "s" else 17
+            flag = 1 if special or text[0] == "x" else 17
     if body is None:
         body = fields.get("body", b"")
     try:
@@ -189,14 +189,14 @@ def encode_each(messages: Iterable[Mapping[str, Any]], transaction: str, most: i
     return batch
 
 
-def _more(fields: Mapping[str, Any]) -> tuple[str, bool]:
+def _more(fields: Mapping[str, Any], transaction: str) -> tuple[str, bool]:
     """The system fields but the correlation id; is there one that the scripts must look at?"""
     head, special = "", False
     get = fields.get
-    if (identity := get("message_id")) is not None:
+    if (identity := get("message_id")) is not None and names(identity):
         head += "\x03m" + identifier(identity, "message_id")
         special = True
-    if (group := get("group_id")) is not None:
+    if (group := get("group_id")) is not None and names(group):
         head += "\x03g" + identifier(group, "group_id")
         special = True
     if (content_type := get("content_type", DEFAULT_CONTENT_TYPE)) != DEFAULT_CONTENT_TYPE:
@@ -204,13 +204,13 @@ def _more(fields: Mapping[str, Any]) -> tuple[str, bool]:
     if (priority := get("priority", 3)) != 3:
         head += f"\x03p{priority}"
     if not _COMMON.issuperset(fields):
-        others, asks = _other(fields)
+        others, asks = _other(fields, transaction)
         head += others
         special = special or asks
     return head, special
 
 
-def _other(fields: Mapping[str, Any]) -> tuple[str, bool]:
+def _other(fields: Mapping[str, Any], transaction: str) -> tuple[str, bool]:
     """The fields that most messages leave at their defaults; is there one that the scripts must look at?"""
     head: list[str] = []
     add, get = head.append, fields.get
@@ -258,6 +258,8 @@ def _other(fields: Mapping[str, Any]) -> tuple[str, bool]:
         add(f"\x03b{body_type}")
     if extension := get("extension"):
         add("\x03X" + extension.hex())
-    if not get("recoverable", True):
+    if (
+        not get("recoverable", True) and not transaction
+    ):  # in one the delivery is recoverable (PROPID_M_DELIVERY)
         add("\x03d0")
     return "".join(head), special

@@ -41,6 +41,14 @@ def identifier(value: Identifier, what: str) -> str:
     raise InvalidArgument(f"{what} must be str or bytes, not {type(value).__name__}")
 
 
+def names(value: Identifier | None) -> bool:
+    """Does this identifier name anything? None, an empty one and one of zero bytes only are IBM MQ's none value, which
+    is as if nothing was given, wherever an identifier is given."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return any(value)
+    return value is not None and value != ""
+
+
 def read_identifier(text: str) -> Identifier:
     """The inverse of :func:`identifier`."""
     if text[:1] == "x":

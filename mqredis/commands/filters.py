@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.codec import identifier
+from mqredis.codec import identifier, names
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
 
@@ -110,11 +110,11 @@ class Filter:
 
 def matched(value: Identifier | None, what: str) -> str:
     """An identifier as it is compared: without trailing zero bytes; empty for the none value, which is any."""
-    if value is None:
+    if value is None or not names(value):
         return ""
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value).rstrip(b"\0")
-    return identifier(value, what) if value else ""
+    return identifier(value, what)
 
 
 def single(match: Match) -> bytes | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis.commands.filters import Filter, matched
+from mqredis import codec
+from mqredis.commands.filters import Filter
 from mqredis.commands.read import Found
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
@@ -115,13 +116,19 @@ def check_size(size: object) -> int | None:
     return size
 
 
+def _named(group_id: Identifier | None) -> Identifier:
+    """The id of a group: what was given, or a new one. Raises InvalidArgument for what is no identifier."""
+    if group_id is None or not codec.names(group_id):
+        return send.new_group_id()
+    codec.identifier(group_id, "group_id")
+    return group_id
+
+
 def members(
     items: Iterable[object], group_id: Identifier | None, segment_bytes: int | None
 ) -> list[Outgoing]:
     """The physical messages of a group, ready to be sent."""
-    group = send.new_group_id() if group_id is None else group_id
-    if not matched(group, "group_id"):
-        raise InvalidArgument("the none value is no group id")
+    group = _named(group_id)
     logical = [send.outgoing(item, {}) for item in items]
     if not logical:
         raise InvalidArgument("a group has at least one message")
@@ -197,9 +204,7 @@ class Writing:
 def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     """A group that nothing was sent of."""
     handle.need("send")
-    group = send.new_group_id() if group_id is None else group_id
-    if not matched(group, "group_id"):
-        raise InvalidArgument("the none value is no group id")
+    group = _named(group_id)
     send.outgoing(b"", {"group_id": group})
     if isinstance(group, str) and checks.lone(group):
         raise InvalidArgument("group_id holds a lone surrogate")

@@ -241,7 +241,7 @@ def cancel(handle: Handle, tag: object) -> Operation[None]:
     chosen = checks.tag(tag)
     if chosen is None:
         raise InvalidArgument("cancel takes the tag of a waiting reader, not None")
-    yield from perform(read.cancel(handle.address, keys.encode(chosen), int(Status.OPERATION_CANCELLED)))
+    yield from perform(read.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED)))
 
 
 def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Operation[None]:

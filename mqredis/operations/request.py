@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mqredis import codec
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound, QueueExists, QueueNotFound
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.operations import checks, queue
@@ -67,7 +68,9 @@ def request(
 
 def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier | None:
     """The correlation id of a reply: the message id of its request, or what the request says is to be passed."""
-    return request.correlation_id if Acknowledge.PASS_CORRELATION_ID in request.acknowledge else message_id
+    if Acknowledge.PASS_CORRELATION_ID not in request.acknowledge:
+        return message_id
+    return request.correlation_id if codec.names(request.correlation_id) else None
 
 
 def discard(context: Context, handle: Handle) -> Operation[None]:
@@ -91,9 +94,9 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
         raise MessageNotFound("the message names no response queue")
     made: Outgoing = outgoing(body, fields)
     changes: dict[str, Any] = {}
-    if made.correlation_id is None:
+    if not codec.names(made.correlation_id):
         changes["correlation_id"] = _passed(message, message.message_id)
-    if made.message_id is None and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
+    if not codec.names(made.message_id) and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
         changes["message_id"] = message.message_id
     made = made.model_copy(update=changes)
     handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)

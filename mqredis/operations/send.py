@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqredis import codec
+from mqredis.commands import queues
 from mqredis.commands import send as commands
 from mqredis.commands.common import ID, OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
@@ -17,7 +18,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Asked, Call, Operation, understand
+from mqredis.steps import Asked, Call, Operation, perform, understand
 from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
@@ -84,7 +85,9 @@ def _grouped(message: Outgoing) -> Outgoing:
         return message
     if message.segment and not message.body and not message.last_segment:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
-    if message.group_id is None and (message.last_in_group or message.segment or message.last_segment):
+    if not codec.names(message.group_id) and (
+        message.last_in_group or message.segment or message.last_segment
+    ):
         return message.model_copy(update={"group_id": new_group_id()})
     return message
 
@@ -132,6 +135,22 @@ def _check_size(handle: Handle, size: int) -> None:
         )
 
 
+def learn(handle: Handle, error: MessageTooLarge) -> Operation[None]:
+    """Learn the bound of the queue anew, which may have been raised after it was opened. Raises ``error`` if not.
+
+    Only who has a message that is too large asks; that a bound was lowered the broker says.
+    """
+    context = handle.context
+    if handle.max_message_bytes >= context.settings.max_message_bytes:
+        raise error
+    known = handle.max_message_bytes
+    (info,) = yield from perform(queues.info(context.keys, (handle.path,)))
+    if info is not None:
+        handle.max_message_bytes = min(info.max_message_bytes, context.settings.max_message_bytes)
+    if handle.max_message_bytes <= known:
+        raise error
+
+
 def _size(encoded: Encoded) -> int:
     line, large = encoded
     return len(line) if large is None else len(line) + len(large)
@@ -142,7 +161,18 @@ def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWo
     if handle.elements:
         handle.need("send")
         return _send_to_all(handle, outgoing(body, fields), unit)
-    return put_one(handle, prepare(handle, body, fields, unit), unit)
+    try:
+        prepared = prepare(handle, body, fields, unit)
+    except MessageTooLarge as error:
+        return _send_large(handle, body, fields, unit, error)
+    return put_one(handle, prepared, unit)
+
+
+def _send_large(
+    handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None, error: MessageTooLarge
+) -> Operation[Sent]:
+    yield from learn(handle, error)
+    return (yield from put_one(handle, prepare(handle, body, fields, unit), unit))
 
 
 def prepare(
@@ -263,7 +293,11 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         fields = present(item) if type(item) is Outgoing else None
         # With something pending it was plain: no part of a group.
         messages.append(fields if fields is not None and PENDING in fields else given(item, {}))
-    batch = _encoded(handle, messages, unit)
+    try:
+        batch = _encoded(handle, messages, unit)
+    except MessageTooLarge as error:
+        yield from learn(handle, error)
+        batch = _encoded(handle, messages, unit)
     names = [*map(_names, messages)] if batch.mixed else [_NAMELESS] * len(messages)
     sizes, at = batch.sizes(), 0
     sent: list[Sent] = []
@@ -277,7 +311,12 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
 
 
 def _names(message: Given) -> Names:
-    return message.get("message_id"), message.get("group_id")
+    identity, group = message.get("message_id"), message.get("group_id")
+    if identity is not None and not codec.names(identity):
+        identity = None
+    if group is not None and not codec.names(group):
+        group = None
+    return identity, group
 
 
 def _answers(names: Sequence[Names], incarnation: str, ids: str) -> list[Sent]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mqredis import keys
 from mqredis.commands import transactions as commands
 from mqredis.errors import (
@@ -21,6 +23,8 @@ from mqredis.steps import NOW, Asked, Operation, perform, understand
 #: What a transaction is after its end; a preparation does not end it.
 IN_DOUBT = "in doubt"
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
+#: The ids that ``fresh`` makes. The broker hears of one only with its first operation, so nobody may have taken it.
+_MADE = re.compile(r"t[0-9]+\.[0-9]+")
 
 
 def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
@@ -35,7 +39,10 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     if chosen is None:
         return fresh(context, session, lease)
     lease_ms = lease_of(context, lease)
-    identifier = keys.encode(keys.check_name(chosen, "transaction"))
+    name = keys.check_name(chosen, "transaction")
+    if _MADE.fullmatch(name):
+        raise InvalidArgument(f"ids such as {name!r} are made for transactions that are given none")
+    identifier = keys.encode(name)
     granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
     return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
 

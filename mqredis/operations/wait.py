@@ -133,7 +133,7 @@ def _wait(
     database = readers[0].handle.context.database
     #: Whether a reader is idle is noted of the only queue it reads.
     only = readers[0].handle if len(readers) == 1 else None
-    member = f"{kind} {mode}{database} {keys.encode(tag) if tag else '-'}" if mode else ""
+    member = f"{kind} {mode}{database} {keys.encode_tag(tag)}" if mode else ""
     if member and only is not None and readers[0].lease and not readers[0].match:
         member += f",{readers[0].lease}"
     waiters = [Waiter(member) for _ in readers]

@@ -55,6 +55,19 @@ def test_every_other_call_that_takes_a_name(bench, name):
             call(name)
 
 
+def test_a_comma(bench):
+    """It parts the names of several queues, which may be opened together for sending and nothing else."""
+    for call in (
+        bench.qm.create_queue,
+        bench.qm.queue_info,
+        bench.qm.delete_queue,
+        lambda n: bench.qm.update_queue(n, label="x"),
+        lambda n: bench.qm.transaction(id=n),
+    ):
+        with bench.refuses(InvalidName):
+            call("q,r")
+
+
 @chosen_names
 def test_manager(bench, name):
     before = bench.raw.dbsize()

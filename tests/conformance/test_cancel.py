@@ -98,3 +98,24 @@ def test_closing_the_manager_ends_its_waits(broker):
     client.close()
     assert isinstance(waiting.error(), OperationCancelled)
     broker.waiting(0)
+
+
+@pytest.mark.parametrize("read", ["receive", "peek", "lock"])
+def test_a_tag_that_is_a_hyphen_is_not_that_of_readers_without_one(broker, read):
+    """Who gave none is named "-" in the queue's list of readers."""
+    q = broker.queue()
+    untagged = broker.wait(lambda: getattr(q, read)(None))
+    with pytest.raises(WaiterNotFound):
+        q.cancel("-")
+    send(q, "A")
+    untagged.result()
+
+
+def test_a_hyphen_is_a_tag_like_any_other(broker):
+    q = broker.queue()
+    untagged = broker.wait(lambda: q.receive(None))
+    tagged = broker.wait(lambda: q.receive(None, tag="-"))
+    q.cancel("-")
+    assert isinstance(tagged.error(), OperationCancelled)
+    send(q, "A")
+    assert untagged.result().body == b"A"

@@ -162,6 +162,59 @@ def test_largest_message(broker):
     assert q.receive(0).body == b"x" * 5000
 
 
+LARGE: dict[str, Any] = {
+    "short": lambda q, tx: q.send(b"x" * 500, transaction=tx),
+    "large": lambda q, tx: q.send(b"x" * 5000, transaction=tx),
+    "with-more": lambda q, tx: q.send(b"x" * 500, label="x", transaction=tx),
+    "an-outgoing": lambda q, tx: q.send(Outgoing(body=b"x" * 5000), transaction=tx),
+    "many": lambda q, tx: q.send_many([Outgoing(body=b"x"), Outgoing(body=b"y" * 500)], transaction=tx),
+    "an-iterator": lambda q, tx: q.send_many(iter([Outgoing(body=b"y" * 5000)]), transaction=tx),
+    "a-group": lambda q, tx: q.send_group([Outgoing(body=b"x" * 500)], group_id="g", transaction=tx),
+}
+
+
+@pytest.mark.parametrize("send", LARGE.values(), ids=LARGE.keys())
+@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
+def test_a_bound_that_was_raised_reaches_open_handles(broker, send, transactional):
+    q = broker.queue(max_message_bytes=100, transactional=transactional)
+    tx = broker.qm.transaction() if transactional else None
+    for bound in (100, 200):
+        broker.qm.update_queue("q", max_message_bytes=bound)
+        with pytest.raises(MessageTooLarge):
+            send(q, tx)
+    assert broker.qm.queue_info("q").messages == 0
+    broker.client().update_queue("q", max_message_bytes=10_000)
+    send(q, tx)
+    with pytest.raises(MessageTooLarge):
+        q.send(b"x" * 10_001, transaction=tx)
+    if tx is not None:
+        tx.commit()
+    assert len(q.receive(0).body) > 0
+
+
+def test_a_bound_that_was_lowered_reaches_open_handles(broker):
+    q = broker.queue(max_message_bytes=10_000)
+    broker.qm.update_queue("q", max_message_bytes=100)
+    with pytest.raises(MessageTooLarge):
+        q.send(b"x" * 500)
+    broker.qm.update_queue("q", max_message_bytes=1_000)
+    q.send(b"x" * 500)
+
+
+def test_what_is_sent_in_a_transaction_is_recoverable(broker):
+    """MQMQ PROPID_M_DELIVERY: in a transaction it is, whatever was asked for."""
+    t, q = broker.queue("t", transactional=True), broker.queue()
+    express = Outgoing(body=b"B", recoverable=False)
+    with broker.qm.transaction() as tx:
+        t.send(b"A", transaction=tx, recoverable=False)
+        t.send_many([express, express], transaction=tx)
+        t.send_group([express], group_id="g", transaction=tx)
+    assert [m.recoverable for m in t.browse()] == [True] * 4
+    q.send(b"A", recoverable=False)
+    q.send_many([express])
+    assert [m.recoverable for m in q.browse()] == [False] * 2
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"\0", b"\0\1\2\3\4", b"\r\n", bytes(range(256)), b"x" * 4096, b"y" * 4097, b"z" * 70_000],
     ids=["empty", "nul", "separators", "crlf", "every-byte", "4096", "4097", "big"],

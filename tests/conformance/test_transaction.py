@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis.errors import IoTimeout, LockLost, TransactionSequence
+from mqredis.errors import InvalidArgument, IoTimeout, LockLost, TransactionSequence
 from tests.conformance.facade import bodies, drain, send_in
 
 case = pytest.mark.case
@@ -256,3 +256,23 @@ def test_many_operations(broker, t):
     with broker.qm.transaction() as tx:
         assert [t.receive(0, transaction=tx).body for _ in range(300)] == [b"%d" % i for i in range(300)]
     assert state(broker) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["t1.1", "t0.0", "t900.12345"])
+def test_an_id_as_they_are_made_is_not_chosen(broker, name):
+    with pytest.raises(InvalidArgument):
+        broker.qm.transaction(id=name)
+
+
+def test_the_id_of_a_transaction_that_nothing_was_done_in_is_its_own(broker, t):
+    fresh = broker.qm.transaction()
+    with pytest.raises(InvalidArgument):
+        broker.client().transaction(id=fresh.id)
+    t.send(b"A", transaction=fresh)
+    fresh.commit()
+    assert drain(t) == [b"A"]
+
+
+@pytest.mark.parametrize("name", ["t1", "t1.", "T1.1", "t1.1.1", "xt1.1", "t\u0661.1"])
+def test_an_id_that_only_looks_alike_may_be_chosen(broker, name):
+    broker.qm.transaction(id=name).abort()

@@ -12,6 +12,7 @@ from mqredis import (
     IoTimeout,
     Match,
     MatchOptionsError,
+    Outgoing,
 )
 from tests.matching.kit import Pending, bodies, drain, in_group, put
 
@@ -29,6 +30,35 @@ def nothing(queue, **how):
 
 
 # ---- sending -------------------------------------------------------------------------------------------------
+
+
+nones = pytest.mark.parametrize("none", [bytes(24), b"", ""], ids=repr)
+
+
+@ibm("H9")
+@nones
+def test_none_as_a_group_id_asks_for_one(broker, none):
+    """MQGI_NONE and a flag: as if no group id were given; without a flag there is no group."""
+    q = broker.queue()
+    ids = [q.send(b"g", group_id=none, last_in_group=True).group_id for _ in range(2)]
+    ids += [q.send_many([Outgoing(body=b"h", group_id=none, last_in_group=True)])[0].group_id]
+    ids += [q.send_group([b"i", b"j"], group_id=none)[0].group_id]
+    with q.group(none) as group:
+        ids += [group.send(b"k", last=True).group_id]
+    assert len(set(ids)) == 5
+    assert all(str(group).startswith("mqg-") for group in ids)
+    assert [m.group_id for m in q.browse()] == [*ids[:4], ids[3], ids[4]]
+    q.purge()
+    assert q.send(b"l", group_id=none).group_id is None
+    assert q.receive(0).group_id is None
+
+
+@ibm("J3")
+@nones
+def test_a_segment_in_a_group_that_is_none_lacks_the_others(broker, none):
+    q = broker.queue()
+    q.send(b"ab", group_id=none, segment=True)
+    nothing(q, grouping=COMPLETE)
 
 
 @ibm("H2", "H12", "I26")
@@ -353,9 +383,7 @@ def test_bad_groups(broker):
     q = broker.queue()
     for call in (
         lambda: q.send_group([]),
-        lambda: q.send_group(["x"], group_id=b"\0\0"),
         lambda: q.send_group(["x"], segment_bytes=0),
-        lambda: q.group(b""),
         lambda: q.receive(0, grouping=1),
     ):
         with pytest.raises(InvalidArgument):

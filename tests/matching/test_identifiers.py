@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import InvalidArgument, IoTimeout, Match, MatchOptionsError, MessageAlreadyReceived
+from mqredis import (
+    Acknowledge,
+    InvalidArgument,
+    IoTimeout,
+    Match,
+    MatchOptionsError,
+    MessageAlreadyReceived,
+    Outgoing,
+)
 from tests.matching.kit import Pending, bodies, drain, in_group, put
 
 ibm = pytest.mark.ibm
@@ -80,6 +88,58 @@ def test_generated_ids(broker):
     assert sent[2].message_id == "m1"
     assert q.peek(0, match=Match(message_id=sent[1].message_id)).body == b"B"
     assert [m.message_id for m in q.browse()] == [s.message_id for s in sent]
+
+
+NONES = [bytes(24), bytes(1), b"", ""]
+nones = pytest.mark.parametrize("none", NONES, ids=repr)
+
+
+@ibm("A16")
+@nones
+def test_none_as_a_message_id_asks_for_one(broker, none):
+    q = broker.queue()
+    sent = [q.send(b"A", message_id=none), q.send(b"B", message_id=none)]
+    sent += q.send_many([Outgoing(body=b"C", message_id=none), Outgoing(body=b"D", message_id=none)])
+    assert len({s.message_id for s in sent}) == 4
+    assert all(s.message_id == f"mq-{s.lookup_id:016x}" for s in sent)
+    assert [m.message_id for m in q.browse()] == [s.message_id for s in sent]
+    assert q.receive(0, match=Match(message_id=sent[1].message_id)).body == b"B"
+
+
+@ibm("A8")
+@nones
+def test_none_as_a_correlation_id_is_no_correlation_id(broker, none):
+    q = broker.queue()
+    q.send(b"A", correlation_id=none)
+    q.send("B", correlation_id=none)
+    q.send(b"C" * 5000, correlation_id=none, label="large")
+    items = [Outgoing(body=b"D", correlation_id=none), Outgoing(body=b"E", correlation_id="e")]
+    q.send_many([*items, Outgoing(body=b"F", correlation_id=none, properties={"a": 1})])
+    with q.group() as group:
+        group.send(b"G", correlation_id=none, last=True)
+    for selector in ("JMSCorrelationID IS NULL", "Root.MQMD.CorrelId IS NULL"):
+        found = list(q.browse(selector=selector))
+        assert [m.body[:1] for m in found] == [b"A", b"B", b"C", b"D", b"F", b"G"]
+        assert {m.correlation_id for m in found} == {None}
+
+
+def test_what_only_ends_in_zeros_is_an_id(broker):
+    """It comes back as it was sent."""
+    q = broker.queue()
+    given = b"a" + bytes(23)
+    q.send(b"A", message_id=given, correlation_id=given, group_id="\0")
+    message = q.receive(0, match=Match(message_id=b"a", correlation_id=b"a"))
+    assert (message.message_id, message.correlation_id, message.group_id) == (given, given, "\0")
+
+
+def test_a_reply_to_a_request_that_passes_a_correlation_id_which_is_none(broker):
+    q = broker.queue()
+    how = {"correlation_id": bytes(24), "acknowledge": Acknowledge.PASS_CORRELATION_ID}
+    asking = Pending(lambda: broker.qm.request(q, b"ask", timeout=30, **how))
+    broker.qm.reply(q.receive(30), b"told", message_id="", correlation_id=b"")
+    reply = asking.result()
+    assert (reply.body, reply.correlation_id) == (b"told", None)
+    assert reply.message_id == f"mq-{reply.lookup_id:016x}"
 
 
 def test_an_id_that_looks_generated_and_one_that_is(broker):

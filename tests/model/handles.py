@@ -55,7 +55,9 @@ def outgoing(body: Any, fields: dict[str, Any]) -> Outgoing:
         raise InvalidArgument(str(error)) from None
     if made.segment and not made.last_segment and not made.body:
         raise InvalidArgument("only the last segment of a message may be empty")
-    return made.model_copy(update={"segment": made.segment or made.last_segment})
+    ids = {name: getattr(made, name) for name in ("message_id", "correlation_id", "group_id")}
+    none = {name: None for name, value in ids.items() if matching.normal(value) == matching.NONE}
+    return made.model_copy(update={"segment": made.segment or made.last_segment, **none})
 
 
 class ModelQueue(Reads):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -241,8 +242,10 @@ class ModelManager:
         """Create Transaction (3.1.7.1.8); an id that is in use is refused (MQMP 3.1.4.14)."""
         if lease is not None and not (math.isfinite(lease) and lease > 0):
             raise InvalidArgument("a lease is longer than 0 seconds")
+        if id is not None and re.fullmatch(r"t[0-9]+\.[0-9]+", id):
+            raise InvalidArgument("such ids are made")
         with self.step() as store:
-            name = id if id is not None else f"model-{next(_NUMBERS)}"
+            name = id if id is not None else f"t0.{next(_NUMBERS)}"
             if name in store.units:
                 raise TransactionSequence()
             unit = store.units[name] = UnitOfWork(name, store.now() + self.lease(lease))

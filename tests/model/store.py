@@ -126,6 +126,8 @@ class Store:
     def draft(self, out: Outgoing, unit: UnitOfWork | None) -> Stored:
         """A message that has no number yet."""
         sent = self.now() - out.sent_seconds_ago
+        if unit is not None:
+            out = out.model_copy(update={"recoverable": True})
         return Stored(
             out=out,
             lookup_id=0,

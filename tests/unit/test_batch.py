@@ -81,6 +81,9 @@ def sent(
             call: Any = operation.send(answer)
             assert type(call) is Call
             calls.append(call)
+            if call.script == "queue_info":  # a message is too large by what was known: the queue is gone
+                answer = int(Status.OK), [b""]
+                continue
             some = messages_of(calls[-1])
             answer = int(Status.OK), ["".join(f"{n:016x}" for n in range(count, count + some)).encode(), b"9"]
             count += some

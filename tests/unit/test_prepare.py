@@ -16,6 +16,7 @@ from mqredis.models import Access, Share
 from mqredis.operations import send
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.settings import Settings
+from mqredis.status import Status
 
 CONTEXT = Context(ManagerKeys("prepared"), Settings())
 LIMIT = 10_000
@@ -66,6 +67,10 @@ FIELDS: list[dict[Any, Any]] = [
     {"properties": {str(n): n for n in range(128)}},
     {"properties": {str(n): n for n in range(129)}},
     {"priority": 5, "correlation_id": "c"},
+    {"correlation_id": bytes(24)},
+    {"correlation_id": "", "properties": {"a": 1}},
+    {"message_id": bytes(24), "group_id": ""},
+    {"recoverable": False},
     {"nothing": 1},
 ]
 
@@ -109,6 +114,20 @@ def test_too_large_by_either_way() -> None:
             assert send.prepare(handle(size), body, fields)[1] == taken
             with pytest.raises(MessageTooLarge, match=f"takes {size} bytes"):
                 send.prepare(handle(size - 1), body, fields)
+
+
+def test_who_has_a_message_that_is_too_large_asks_once() -> None:
+    """And nobody else; not even they, where the settings allow no more."""
+    operation = send.send(handle(100), b"b" * 500, {}, None)
+    asked: Any = operation.send(None)
+    assert (asked.script, asked.changes) == ("queue_info", False)
+    with pytest.raises(MessageTooLarge, match="allows 100"):
+        operation.send((int(Status.OK), [b""]))
+    told: Any = send.send(handle(100), b"b", {}, None).send(None)
+    assert told.script == "send"
+    known = handle(CONTEXT.settings.max_message_bytes)
+    with pytest.raises(MessageTooLarge):
+        send.send(known, bytes(known.max_message_bytes), {}, None).send(None)
 
 
 def test_a_sealed_or_volatile_one_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
