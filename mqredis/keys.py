@@ -85,7 +85,9 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
     if any(c in name for c in "{}*?[];"):
         raise InvalidName(f"{what} name holds one of {{}} * ? [ ] ;")
     if "," in name and what.endswith("queue"):
-        raise InvalidName(f"{what} name holds a comma, which stands between several queues that are opened together")
+        raise InvalidName(
+            f"{what} name holds a comma, which stands between several queues that are opened together"
+        )
     if name != name.strip():
         raise InvalidName(f"{what} name begins or ends with white space")
     return name

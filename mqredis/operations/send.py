@@ -144,7 +144,7 @@ def learn(handle: Handle, error: MessageTooLarge) -> Operation[None]:
     if handle.max_message_bytes >= context.settings.max_message_bytes:
         raise error
     known = handle.max_message_bytes
-    (info,) = yield from perform(queues.info(context.keys, (handle.path,)))
+    ((info, _),) = yield from perform(queues.info(context.keys, (handle.path,)))
     if info is not None:
         handle.max_message_bytes = min(info.max_message_bytes, context.settings.max_message_bytes)
     if handle.max_message_bytes <= known:

@@ -62,7 +62,6 @@ def test_a_comma(bench):
         bench.qm.queue_info,
         bench.qm.delete_queue,
         lambda n: bench.qm.update_queue(n, label="x"),
-        lambda n: bench.qm.transaction(id=n),
     ):
         with bench.refuses(InvalidName):
             call("q,r")
