@@ -206,6 +206,7 @@ class Attempt:
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
         if fault is Fault.FULL and self.core.no_room(self.call.script):
+            self.loads = 0  # that it is not there in the other form either is no failure yet
             return Next.AGAIN
         if fault is Fault.ASK:
             self._in_time(error, now)

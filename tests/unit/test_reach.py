@@ -32,7 +32,7 @@ def run(answers: Iterator[tuple[int, list[bytes]]]) -> tuple[Any, list[int]]:
 
 
 def test_who_is_asked_for_no_queue_comes_again_as_often_as_it_takes() -> None:
-    again = [(int(Status.KEYS_CHANGED), [])] * (3 * ROUNDS)
+    again: list[tuple[int, list[bytes]]] = [(int(Status.KEYS_CHANGED), [])] * (3 * ROUNDS)
     assert run(iter([*again, (0, [])])) == ("0 0", [10] * (3 * ROUNDS + 1))
 
 
