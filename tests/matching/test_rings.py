@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis import Grouping, Match, MatchOptionsError, Outgoing, Settings
-from mqredis.commands import read
+from mqredis.commands import pipelines, read
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.read import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
@@ -350,3 +350,24 @@ def test_who_takes_is_not_rung_for_a_busy_group(stage):
     lock.commit()
     assert [r.rung for r in (plain, chosen)] == [False, True]
     assert chosen.look() == ["2"]
+
+
+def test_a_pipeline_waits_on_for_a_busy_group(stage):
+    """It is rung like a peek, but waits for what it could claim."""
+    qm, _ = stage
+    queue = qm.open("x")
+    queue.send(b"1", group_id="g")
+    lock = queue.lock(0)
+    waiter = Waiter("P p0 -")
+
+    def waits():
+        found = qm._run(perform(pipelines.wait(queue._handle.address, "", waiter)))
+        if found is not None:
+            waiter.ticket = found.ticket
+        return found is not None
+
+    assert waits()
+    queue.send(b"2", group_id="g")
+    assert waits()
+    lock.commit()
+    assert not waits()
