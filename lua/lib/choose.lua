@@ -44,9 +44,8 @@ function choose.candidates(q, lid, rec, others)
   return found
 end
 
--- Is this arrival something for the reader? "this": the very message that it wants; "part": it wants that one or another
--- that came with it or is complete by it; "error": it ends its wait, but takes nothing. Nothing if the reader could not
--- use it.
+-- Is this arrival something for the reader? "this": the very message that it wants; "part": that one, or another of its
+-- group that it may have now; "error": it ends the wait, but is not taken. Nothing if the reader could not use it.
 function choose.suits(q, f, lid, rec)
   if f.G then return choose.follows(q, f, lid, rec) end
   local needs = string.find(f.f, "[AWSC]") and index.fields(rec).g
@@ -71,8 +70,8 @@ function choose.follows(q, f, lid, rec)
   return rec and (filter.test(f, next, rec) and found or "error") or nil
 end
 
--- Does this message of a group make another one one that the reader may have? Asks about those of them that options for
--- groups leave; of too many it is not known, and who is rung in vain passes the wake on (wake.wait).
+-- May the reader have another message of the group, now that this one is there? Asked of those that options for groups
+-- leave; of too many it is not known, and who is rung in vain passes the wake on (wake.wait).
 function choose.completes(q, f, rec)
   local r, whole, first = index.fields(rec), string.find(f.f, "[AW]"), string.find(f.f, "[LW]")
   if f.g and f.g ~= r.g or whole and not group.whole(q, r.g) then return false end

@@ -9,9 +9,9 @@
 -- Readers of particular messages have their filter behind the tag and stand apart, see lib/choose.
 local wake = {}
 
--- What was handed to this slot while it waited: kind ("h" hint; "n": what it was rung for, which may be something for it
--- or complete it; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a
--- reader that waits.
+-- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was rung for, though it may want another
+-- of the group; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a reader
+-- that waits.
 function wake.handed()
   local text = frame.handed
   if not text then return end
@@ -51,8 +51,8 @@ function wake.wait(q, member, ticket, text, from)
   choose.load()
   local added = choose.enlist(q, member, ticket, text)
   if added and again and string.find(member, "^%S+ [^P]") then
-    -- It was rung and found nothing: what it was rung for may be something for others, who were not asked or not told. For
-    -- those behind it only, so that it comes to an end; those before it were asked first.
+    -- It was rung and found nothing: what it was rung for may be something for others. Only for those behind it, so that
+    -- this comes to an end: those before it were asked first.
     ring.load()
     ring.offer(q, ring.left(q), false, member)
   end
