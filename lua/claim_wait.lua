@@ -29,7 +29,8 @@ reply = frame.missing
 if not reply then
   local member, rung = wake.member(ARGV[5], ""), ARGV[5] ~= "" and wake.handed() ~= nil
   local turns = ARGV[4] == "" and claim.turns(q, "")
-  if rung and ARGV[6] ~= "" or (turns or #claim.ids(q, 1, ARGV[4], "")) > 0 then
+  -- Of a queue with turns it may be rung for what only a peek may have.
+  if not turns and rung and ARGV[6] ~= "" or (turns or #claim.ids(q, 1, ARGV[4], "")) > 0 then
     if ARGV[5] ~= "" then wake.drop(q, member, "") end
     reply = { status.OK, "", 0 }
   else

@@ -12,17 +12,19 @@
 --- require "lib/queue"
 --- require "lib/wake"
 --- require lazy "lib/hand"
+--- require lazy "lib/ring"
 local reply = frame.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then
-  local kind, hint = wake.handed()
+  wake.handed()
   if frame.handover then
     hand.load()
     if hand.held(q) then hand.back(q) end
   end
   if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 and not q.arrived then
-    q.arrived = kind == "h" and redis.call("ZSCORE", q.a, hint) and { hint } or redis.call("ZRANGE", q.a, 0, 0)
+    ring.load()
+    q.arrived = ring.left(q)
   end
 end
 reply = frame.close({ status.OK })

@@ -191,9 +191,8 @@ else
   if mode ~= "take" then position.lock(q, entries, kind, owner, fence, deadline) end
   message.all(q, reply, entries)
 end
-if mode == "take" then
-  position.delete(q, entries, "receive")
-  return finish(reply)
-end
+if mode == "take" then position.delete(q, entries, "receive") end
+if ARGV[11] ~= "" then wake.spare(q, ids) end
+if mode == "take" then return finish(reply) end
 if t then tx.add(t, q, "R", ids) end
 return finish(reply, upto, table.concat(ids, ","))

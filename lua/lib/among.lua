@@ -19,8 +19,10 @@ function among.ids(q, f, from, count)
   local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))
   if f.i or (own and #own == 16) then
     local ids = f.i and {} or index.range(q, "m", f.m, from, count)
-    local more = #ids == count
-    if own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
+    local more, given = #ids == count, false
+    -- Its sender may have given it the very id that it would have had: then the index has it already.
+    for n = 1, #ids do given = given or ids[n] == own end
+    if not given and own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
       ids[#ids + 1] = own
       table.sort(ids)
     end

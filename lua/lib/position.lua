@@ -60,11 +60,12 @@ function position.size(q, e)
   return size
 end
 
--- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later.
+-- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later, for
+-- those in q.arrived all, for those in q.shown, whose group is busy, only who takes nothing.
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
   local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
-  local exclusive, at, last, indexed, apart = queue.is(q, "x"), #arrived, 0, q.indexed, false
+  local exclusive, at, last, indexed, apart, shown = queue.is(q, "x"), #arrived, 0, q.indexed, false, q.shown
   for n = 1, #entries do
     local e = entries[n]
     local flag, fate = byte(e.rec, 14), nil
@@ -89,10 +90,13 @@ function position.arrive(q, entries)
       if fate ~= "busy" then
         at = at + 1
         arrived[at] = e.lid
+      else
+        shown = shown or {}
+        shown[#shown + 1] = e.lid
       end
     end
   end
-  q.arrived = arrived
+  q.arrived, q.shown = arrived, shown
   -- Whoever put it there, a sender or the broker: claims need not look at messages of a queue that none marks.
   if apart and not q.hooked then q.hooked, q.changed = true, true end
   if last > 0 then many.scores(q.i, named) end

@@ -1,4 +1,6 @@
 --- require lazy "lib/choose"
+--- require lazy "lib/turn"
+--- require "lib/frame"
 --- require "lib/queue"
 -- The doorbells of waiting readers (lib/wake tells what a waiter is). Loaded only when somebody waits.
 local ring = {}
@@ -22,31 +24,52 @@ function ring.one(slot, mode)
 end
 
 -- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2): peek readers before the
--- first destructive one are handed a copy; each destructive one uses up one message.
+-- first destructive one are handed a copy; each destructive one uses up one message. Of q.shown peek readers alone.
 function ring.serve(q)
-  local ids = q.arrived
-  q.arrived = nil
+  local ids, shown = q.arrived or {}, q.shown
+  q.arrived, q.shown = nil, nil
+  if #ids > 0 then ring.offer(q, ids, false) end
+  if shown then ring.offer(q, shown, true) end
+end
+
+-- Rings for these. `peeks`: only who takes nothing; `behind`: only those behind this member of q.w, which wants a
+-- particular message.
+function ring.offer(q, ids, peeks, behind)
+  if #ids == 0 then return end
   local first = redis.call("ZRANGE", q.w, 0, 63)
   if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
     choose.load()
-    ids, first = choose.serve(q, ids), nil
+    ids, first = choose.serve(q, ids, peeks, behind), nil
   end
-  ring.any(q, ids, first)
+  ring.any(q, ids, first, peeks)
 end
 
--- Readers that take whatever comes. `first`: the first of them, if they are known.
-function ring.any(q, ids, first)
+-- A list of the message that this slot was rung for, or of the first one if somebody has it: empty if nobody else may
+-- have it now.
+function ring.left(q)
+  local lid = string.match(frame.handed or "", "^[hn] (%x+)$")
+  if not lid or not redis.call("ZSCORE", q.a, lid) then lid = redis.call("ZRANGE", q.a, 0, 0)[1] end
+  if lid and string.find(q.flags, "x", 1, true) then
+    turn.load()
+    local rec = redis.call("HGET", q.m, lid)
+    if turn.on(q) and rec and turn.busy(q, rec) then return {} end
+  end
+  return { lid }
+end
+
+-- Readers that take whatever comes. `first`: the first of them, if they are known; `peeks` as above.
+function ring.any(q, ids, first, peeks)
   local at, rung, from = 1, {}, 0
   while at <= #ids and from < 1000 do
     local waiting = first or redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
     first = nil
     for n = 1, #waiting do
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
-      rung[#rung + 1] = waiting[n]
+      if kind == "P" or not peeks then rung[#rung + 1] = waiting[n] end
       if kind == "P" then
         ring.hand(q, slot, ids[at])
         ring.one(slot, mode)
-      elseif ring.one(slot, mode) then
+      elseif not peeks and ring.one(slot, mode) then
         -- Which message is meant: of two readers rung together, the one that waited longer gets the first.
         redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[at])
         at = at + 1

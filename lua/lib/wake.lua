@@ -9,8 +9,9 @@
 -- Readers of particular messages have their filter behind the tag and stand apart, see lib/choose.
 local wake = {}
 
--- What was handed to this slot while it waited: kind ("h" hint, "m" message, "c" cancelled) and the rest; or nothing.
--- For scripts that open their frame as one of a reader that waits.
+-- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was rung for, though it may want another
+-- of the group; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a reader
+-- that waits.
 function wake.handed()
   local text = frame.handed
   if not text then return end
@@ -49,10 +50,11 @@ function wake.wait(q, member, ticket, text, from)
   end
   choose.load()
   local added = choose.enlist(q, member, ticket, text)
-  if added and again then
-    -- It was rung and found nothing: what it was rung for may be something for others.
+  if added and again and string.find(member, "^%S+ [^P]") then
+    -- It was rung and found nothing: what it was rung for may be something for others. Only for those behind it, so that
+    -- this comes to an end: those before it were asked first.
     ring.load()
-    ring.any(q, redis.call("ZRANGE", q.a, 0, 0))
+    ring.offer(q, ring.left(q), false, member)
   end
   arrivals.load()
   if from == "" then
@@ -64,6 +66,15 @@ function wake.wait(q, member, ticket, text, from)
   return ticket .. ":" .. seen
 end
 
+-- A reader of particular messages takes these. Was it rung for another, that one is offered again.
+function wake.spare(q, ids)
+  local lid = string.match(frame.handed or "", "^[hn] (%x+)$")
+  if not lid or lid == ids[1] or not redis.call("ZSCORE", q.a, lid) then return end
+  ring.load()
+  q.arrived = q.arrived or {}
+  q.arrived[#q.arrived + 1] = ring.left(q)[1]
+end
+
 -- Takes the registration back; 0 if there was none.
 function wake.drop(q, member, text)
   if text == "" then return redis.call("ZREM", q.w, member) end
@@ -71,14 +82,14 @@ function wake.drop(q, member, text)
   return choose.strike(q, member, text)
 end
 
--- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2), and on those beside it.
+-- Serves the readers that wait on a queue in which something became available (3.1.7.2.2), and on those beside it.
 function wake.ring(q)
   wake.serve(q)
   for n = 1, #(frame.sides or "") do wake.serve(frame.sides[n]) end
 end
 
 function wake.serve(q)
-  if not q.waiting or not q.arrived or #q.arrived == 0 then return end
+  if not q.waiting or not (q.shown or q.arrived and #q.arrived > 0) then return end
   ring.load()
   ring.serve(q)
 end

@@ -123,9 +123,9 @@ class Broker:
         self.qm.create_queue(name, **properties)
         return self.qm.open(name)
 
-    def handle(self, name: str = "q") -> Any:
+    def handle(self, name: str = "q", **settings: Any) -> Any:
         """A handle of another client."""
-        return self.client().open(name)
+        return self.client(**settings).open(name)
 
     def beside(self, function: Callable[[], Any], name: str = "q") -> Pending:
         """Start a read in a thread and come back when it waits."""

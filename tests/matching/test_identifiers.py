@@ -149,6 +149,48 @@ def test_an_id_that_looks_generated_and_one_that_is(broker):
     assert drain(q, match=Match(message_id=first.message_id)) == ["A", "B"]
 
 
+def test_a_message_whose_given_id_is_its_generated_one_is_there_once(broker):
+    """What mirrors one manager to another and keeps the ids meets this: both count from 1."""
+    q = broker.queue()
+    spare = q.send(b"-")
+    q.receive(0)
+    ids = [f"mq-{spare.lookup_id + n:016x}" for n in range(1, 6)]
+    a, b = q.send(b"A", message_id=ids[0]), q.send(b"B", message_id=ids[0])
+    assert a.message_id == f"mq-{a.lookup_id:016x}" == b.message_id
+    same = Match(message_id=ids[0])
+    assert bodies(q.browse(match=same)) == ["A", "B"]
+    assert q.peek(0, match=same).body == b"A"
+    with q.browser(match=same) as browser:
+        assert bodies(browser) == ["A", "B"]
+    locks = q.lock_many(5, 0, match=same)
+    assert bodies(locks) == ["A", "B"]
+    q.commit_many(locks)
+    assert broker.qm.queue_info("q").messages == 0
+    for n in (2, 3):
+        assert q.send(b"%d" % n, message_id=ids[n]).message_id == ids[n]
+    assert bodies(q.receive_many(5, 0, match=Match(message_id=ids[2]))) == ["2"]
+    assert q.purge(match=Match(message_id=ids[3])) == 1
+    assert broker.qm.queue_info("q").messages == 0
+
+
+def test_pages_of_an_id_that_is_a_generated_one(broker):
+    """It ends a page, begins one or stands in between, given by the sender or not: each message is there once."""
+    q = broker.queue()
+    for place in (0, 63, 64, 129):
+        for given in (True, False):
+            own = f"mq-{q.send(b'-').lookup_id + 1 + place:016x}"
+            q.receive(0)
+            q.send_many(
+                [
+                    Outgoing(body=b"%d" % n, message_id=None if n == place and not given else own)
+                    for n in range(130)
+                ]
+            )
+            assert bodies(q.browse(match=Match(message_id=own))) == [str(n) for n in range(130)]
+            assert q.purge(match=Match(message_id=own)) == 130
+    assert broker.qm.queue_info("q").messages == 0
+
+
 @ibm("A20")
 def test_request_and_reply(broker):
     requests, replies = broker.queue("requests"), broker.queue("replies")
