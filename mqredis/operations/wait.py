@@ -27,6 +27,7 @@ from mqredis.errors import (
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
+from mqredis.operations.regain import regain
 from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform, understand
 
 #: How many portions of due timers a read serves at most before it says that nothing is there.
@@ -83,10 +84,7 @@ def until_found(
     ``steady`` and ``lease`` as in ``Reader``. ``found``: of the first look, for who has made it (:func:`first`).
     """
     if found is not None or first(handle, timeout, tag):
-        if found is None:
-            found = yield from reach(handle.address, look(None))
-        if not found.messages:
-            found = yield from _onward(handle, look, None, found)
+        found = yield from _glance(handle, look, found)
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
@@ -112,14 +110,28 @@ def until_any(
     at_once = len(readers) > 1 or not readers[0].handle.waited
     if at_once or (timeout is not None and timeout <= 0):
         for n, reader in enumerate(readers):
-            found = yield from reach(reader.handle.address, reader.look(None))
-            if not found.messages:
-                found = yield from _onward(reader.handle, reader.look, None, found)
+            found = yield from _glance(reader.handle, reader.look, None)
             if found.messages:
                 return n, found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in {_names(readers)}")
     return (yield from _wait(readers, kind, timeout, None, scopes, stop))
+
+
+def _glance(handle: Handle, look: Look, found: Found | None) -> Operation[Found]:
+    """A whole look that registers nothing. ``found``: what its first call has found, for who has made it."""
+    call = look(None)
+    try:
+        if found is None:
+            found = yield from reach(handle.address, call)
+        if not found.messages:
+            found = yield from _onward(handle, look, None, found)
+    except (GeneratorExit, MqError):
+        raise
+    except BaseException:
+        yield from regain(handle, call)
+        raise
+    return found
 
 
 def _wait(
@@ -164,6 +176,13 @@ def _wait(
                 if not isinstance(error, _UNREACHABLE):
                     yield from _leave(readers, waiters, n if isinstance(error, _TAKEN_BACK) else -1)
                 raise
+            except GeneratorExit:
+                raise
+            except BaseException:
+                yield from regain(reader.handle, call)
+                waiters[n].ticket = waiters[n].ticket or "0"  # it may be registered
+                yield from _leave(readers, waiters)
+                raise
             if found.messages:
                 if only is None:
                     yield from _leave(readers, waiters, n)
@@ -196,6 +215,8 @@ def _wait(
         except GeneratorExit:
             raise
         except BaseException:
+            if ready is not None:  # it may be under way already
+                yield from regain(readers[0].handle, ready)
             yield from _leave(readers, waiters)
             raise
         if woken is Woken.CANCELLED:
