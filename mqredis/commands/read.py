@@ -208,7 +208,7 @@ def settles(args: Sequence[Arg]) -> bool:
 
 def locks(call: Call[Any]) -> bool:
     """Is it a look that locks what it finds?"""
-    return call.script == "receive" and call.args[1] in ("lock", "next")
+    return call.script in ("receive", "lookup") and call.args[1] in ("lock", "next")
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:

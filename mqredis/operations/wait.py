@@ -84,7 +84,8 @@ def until_found(
     ``steady`` and ``lease`` as in ``Reader``. ``found``: of the first look, for who has made it (:func:`first`).
     """
     if found is not None or first(handle, timeout, tag):
-        found = yield from _glance(handle, look, found)
+        if found is None or (not found.messages and (found.place or found.due_ms == 0)):
+            found = yield from _glance(handle, look, found)
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
@@ -120,16 +121,17 @@ def until_any(
 
 def _glance(handle: Handle, look: Look, found: Found | None) -> Operation[Found]:
     """A whole look that registers nothing. ``found``: what its first call has found, for who has made it."""
-    call = look(None)
+    call: Call[Found] | None = None
     try:
         if found is None:
+            call = look(None)
             found = yield from reach(handle.address, call)
         if not found.messages:
             found = yield from _onward(handle, look, None, found)
     except (GeneratorExit, MqError):
         raise
     except BaseException:
-        yield from regain(handle, call)
+        yield from regain(handle, call or look(None))
         raise
     return found
 

@@ -45,7 +45,7 @@ class Cut:
 
     def _cutting(self, pack: Callable[..., Any]) -> Callable[..., Any]:
         def packing(*args: Any) -> Any:
-            reads = any(getattr(arg, "script", "") == "receive" for arg in args)
+            reads = any(getattr(arg, "script", "") in ("receive", "lookup") for arg in args)
             if reads and self.task is not None and asyncio.current_task() is self.task:
                 self.task.cancel()
                 self.task = None
@@ -147,6 +147,28 @@ async def test_the_look_of_one_that_was_rung(real, cut, how):
     await nothing_held(real)
 
 
+@pytest.mark.parametrize("reader", ["lookup", "browser", "cursor", "several"])
+async def test_other_locks(real, cut, reader):
+    q = await real.open("q")
+    sent = await q.send(b"A", correlation_id="c")
+    browser, cursor = await q.browser(), await q.cursor()
+    await cursor.peek(0)
+    looks: dict[str, Callable[[], Any]] = {
+        "lookup": lambda: q.lock_by_lookup_id(sent.lookup_id),
+        "browser": lambda: browser.first(lock=True),
+        "cursor": lambda: cursor.lock(0),
+        "several": lambda: q.lock_many(5, 0),
+    }
+
+    async def lock() -> Any:
+        return await looks[reader]()
+
+    cut.task = asyncio.create_task(lock())
+    await cancelled(cut.task)
+    assert cut.cuts == 1
+    await nothing_held(real)
+
+
 async def test_many_and_what_they_commit_on_their_way(real, cut):
     q = await real.open("q")
     await q.send_many([b"%d" % n for n in range(4)])
@@ -184,7 +206,7 @@ async def test_at_any_moment(qm, how):
         await send(q)
         await turns(after)
         task.cancel()
-        (found,) = await asyncio.gather(task, return_exceptions=True)
+        found: Any = (await asyncio.gather(task, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
             await found.abort()
         await nothing_held(qm)
