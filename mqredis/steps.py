@@ -160,7 +160,20 @@ class Refused:
     forbidden: bool
 
 
-Step = Call[Any] | Durable | Listen | Wait | Now | Command
+@dataclass(slots=True)
+class Interrupted:
+    """Answered with the token of the call that was under way when the caller was cancelled; "" if none was.
+
+    ``known``: that token, once it is known what became of the call: the operation goes on in the slot of the call.
+    """
+
+    known: str = ""
+
+
+#: Where the exception that has interrupted a call without an operation has the token of that call.
+CUT_OFF = "mqredis_call"
+
+Step = Call[Any] | Durable | Listen | Wait | Now | Command | Interrupted
 Operation = Generator[Step, Any, R]
 
 

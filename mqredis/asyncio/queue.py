@@ -288,13 +288,24 @@ class Queue:
         handle, asked = self._handle, None
         if lease is None and tag is None and match is None and selector is None:
             ask = straight.locking(handle, 1, timeout, ())
-            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+            try:
+                answer = None if ask is None else await self._manager._driver.straight(*ask)
+            except BaseException as error:
+                await self._cut(ask, error)
+                raise
+            if ask is not None and answer is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, ())) is not None:
                     return LockedMessage._one(self, now, one)
                 asked = straight.asked(ask, answer)
         locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
         return self._locked(locks)[0]
+
+    async def _cut(self, ask: straight.Ask | None, error: BaseException) -> None:
+        """A call that may have locked something was cut off; what is called to clean up is tried once."""
+        operation = None if ask is None else straight.cut(self._handle, ask, error)
+        if operation is not None:
+            await self._manager._driver.run(operation, time.monotonic())
 
     async def lock_many(
         self,
@@ -316,7 +327,12 @@ class Queue:
             # The caller's list may change while the call is made.
             settle = tuple(settle) if type(settle) is list else settle
             ask = straight.locking(handle, max, timeout, settle)
-            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
+            try:
+                answer = None if ask is None else await self._manager._driver.straight(*ask)
+            except BaseException as error:
+                await self._cut(ask, error)
+                raise
+            if ask is not None and answer is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, settle)) is not None:
                     return [LockedMessage._one(self, now, one)]

@@ -99,6 +99,12 @@ class QueueManager:
             return Transaction(self, transaction.fresh(self._context, session, lease))
         return Transaction(self, self._run(transaction.begin(self._context, session, id, lease)))
 
+    @property
+    def unknown(self) -> list[str]:
+        """Tokens of calls of this client of which nobody knows what became of them, oldest first: their callers were
+        cancelled or got ``OutcomeUnknown``. One that was asked for (``resolve``) is not among them any more."""
+        return self._driver.unknown
+
     def resolve(self, token: str) -> Resolution:
         """What became of the call behind ``OutcomeUnknown.token``. Raises SessionExpired if nobody knows any more."""
         resolution = self._run(manager.resolve(self._context, token))

@@ -206,6 +206,11 @@ def settles(args: Sequence[Arg]) -> bool:
     return args[1] == "next" or (len(args) > 9 and args[9] != "0")
 
 
+def locks(call: Call[Any]) -> bool:
+    """Is it a look that locks what it finds?"""
+    return call.script in ("receive", "lookup") and call.args[1] in ("lock", "next")
+
+
 def _parse_peek(status: int, payload: Payload) -> Found:
     if status in IN_VAIN:
         place = text(payload[2]) if status == Status.CONTINUE else ""

@@ -14,7 +14,7 @@ from mqredis.drivers.known import Known
 from mqredis.drivers.session import Run
 from mqredis.drivers.wire import REDIS_ERRORS, pack_way
 from mqredis.errors import MqError
-from mqredis.steps import Answer, Call, Way
+from mqredis.steps import CUT_OFF, Answer, Call, Way
 
 
 class AsyncFirst(Known):
@@ -74,10 +74,12 @@ class AsyncFirst(Known):
         except MqError:
             session.give(slot)
             raise
-        except BaseException:
+        except BaseException as raised:
             run = Run(slot)
             interrupted(core, way.call(differing), run, began, backend.address)
             run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
+            # For who makes the call, since no operation is there that could clean up.
+            vars(raised)[CUT_OFF] = run.unknown
             raise
         run = Run(slot)
         try:

@@ -24,7 +24,7 @@ from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Listen, Now, Operation, Refused, Wait
+from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Refused, Wait
 
 R = TypeVar("R")
 
@@ -193,6 +193,8 @@ class AsyncDriver(AsyncFirst):
             return await durable.acarry(self, step, run)
         if type(step) is Command:
             return await self._command(step)
+        if type(step) is Interrupted:
+            return self.core.interrupted(run, step.known)
         raise TypeError(f"an operation yielded {step!r}")
 
     async def _command(self, step: Command) -> Any:

@@ -290,7 +290,7 @@ class Attempt:
             return ""
         token = run.slot.token()
         self.core.remember(token)
-        run.unknown = token
+        run.unknown, run.lost = token, run.slot
         run.slot = (self.core.session or run.slot.session).take()
         return token
 

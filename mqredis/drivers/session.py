@@ -121,6 +121,8 @@ class Run:
     polling = True
     #: Token of the last call whose outcome is unknown.
     unknown = ""
+    #: The slot of that call.
+    lost: Slot | None = None
     #: The bell of its slot, unless nobody can ring for it.
     bell: Any = None
     #: The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
@@ -317,6 +319,19 @@ class Core:
         with self._lock:
             if token in self.unknown:
                 self.unknown.remove(token)
+
+    def interrupted(self, run: Run, known: str) -> str:
+        """The token of the call of this run that was interrupted. Once it is ``known`` what became of that call, its
+        slot is as good as any, since the server has taken its number either way."""
+        if known:
+            self.resolved(known)
+        if known and known == run.unknown and run.lost is not None:
+            if run.lost.session is self.session:
+                run.slot.session.give(run.slot)
+                run.slot = run.lost
+                run.slot.last += 1
+            run.unknown, run.lost = "", None
+        return run.unknown
 
     # ---- replies ---------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Listen, Now, Operation, Refused, Wait
+from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Refused, Wait
 
 R = TypeVar("R")
 
@@ -185,6 +185,10 @@ class Driver(First):
             return durable.carry(self, step, run)
         if type(step) is Command:
             return self._command(step)
+        if type(step) is Interrupted:
+            if run.early is not None and run.early.link is not None:
+                run.early.drop()
+            return self.core.interrupted(run, step.known)
         raise TypeError(f"an operation yielded {step!r}")
 
     def _command(self, step: Command) -> Any:

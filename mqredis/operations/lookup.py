@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from mqredis.commands import read
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MqError
 from mqredis.models import Message, Seek
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.reach import reach
 from mqredis.operations.receive import Locks, locked
+from mqredis.operations.regain import regain
 from mqredis.steps import Operation
 
 
@@ -63,10 +64,14 @@ def lock_by_lookup_id(
     """Lock one particular message."""
     handle.need("receive")
     grant = str(lease_of(handle.context, lease))
-    found = yield from reach(
-        handle.address,
-        read.lookup(
-            handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
-        ),
+    call = read.lookup(
+        handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
     )
+    try:
+        found = yield from reach(handle.address, call)
+    except (GeneratorExit, MqError):
+        raise
+    except BaseException:
+        yield from regain(handle, call)
+        raise
     return (yield from locked(handle, found))

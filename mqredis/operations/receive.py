@@ -10,11 +10,13 @@ from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands.common import OK
 from mqredis.commands.read import Found, Waiter
+from mqredis.errors import MqError
 from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.reach import reach
+from mqredis.operations.regain import regain
 from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Look, first, until_found
 from mqredis.steps import NOW, Asked, Call, Operation, understand
@@ -187,7 +189,13 @@ def lock(
         if asked is None:
             runs = earlier.runs() if pending else ()
             call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
-            status, payload = yield call
+            try:
+                status, payload = yield call
+            except (GeneratorExit, MqError):
+                raise
+            except BaseException:
+                yield from regain(handle, call)
+                raise
         else:
             call, (status, payload) = asked
         if status == OK:

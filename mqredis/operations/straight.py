@@ -17,12 +17,13 @@ from mqredis.commands.common import ID, OK
 from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.models import Message, Sent
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
+from mqredis.operations.regain import regained
 from mqredis.operations.send import OCTETS, Prepared, sent
 from mqredis.operations.settle import forget
 from mqredis.operations.transaction import ended
 from mqredis.operations.wait import first
 from mqredis.status import Status
-from mqredis.steps import Answer, Asked, Call, Way
+from mqredis.steps import CUT_OFF, Answer, Asked, Call, Operation, Way
 
 #: The flags of messages that ask for nothing but, perhaps, to be found by their correlation id (codec.encode).
 _PLAIN = b"0h"
@@ -140,6 +141,13 @@ def locking(handle: Handle, count: object, timeout: Any, settle: Sequence[Any]) 
         return None
     way = _reads(handle, "next", timeout)
     return None if way is None else (way, (grant.fence.encode(), lock._key.encode()))
+
+
+def cut(handle: Handle, ask: Ask, error: BaseException) -> Operation[None] | None:
+    """What gives back what the call has locked, whose caller was cancelled with this error; None: it was not sent."""
+    token: str = vars(error).get(CUT_OFF, "")
+    way, differing = ask
+    return regained(handle, way.call(differing), token) if token else None
 
 
 def locked(handle: Handle, answer: Answer, settle: Sequence[Any]) -> read.Sole | None:

@@ -27,6 +27,7 @@ from mqredis.errors import (
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.reach import reach
+from mqredis.operations.regain import regain
 from mqredis.steps import NOW, Call, Listen, Operation, Wait, Woken, perform, understand
 
 #: Given the waiter and, for searches that one call did not finish, the place to go on from.
@@ -80,10 +81,8 @@ def until_found(
     ``steady`` and ``lease`` as in ``Reader``. ``found``: of the first look, for who has made it (:func:`first`).
     """
     if found is not None or first(handle, timeout, tag):
-        if found is None:
-            found = yield from reach(handle.address, look(None))
-        if not found.messages:
-            found = yield from _onward(handle, look, None, found)
+        if found is None or (not found.messages and (found.place or found.due_ms == 0)):
+            found = yield from _glance(handle, look, found)
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
@@ -109,14 +108,29 @@ def until_any(
     at_once = len(readers) > 1 or not readers[0].handle.waited
     if at_once or (timeout is not None and timeout <= 0):
         for n, reader in enumerate(readers):
-            found = yield from reach(reader.handle.address, reader.look(None))
-            if not found.messages:
-                found = yield from _onward(reader.handle, reader.look, None, found)
+            found = yield from _glance(reader.handle, reader.look, None)
             if found.messages:
                 return n, found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"no message is available in {_names(readers)}")
     return (yield from _wait(readers, kind, timeout, None, scopes, stop))
+
+
+def _glance(handle: Handle, look: Look, found: Found | None) -> Operation[Found]:
+    """A whole look that registers nothing. ``found``: what its first call has found, for who has made it."""
+    call: Call[Found] | None = None
+    try:
+        if found is None:
+            call = look(None)
+            found = yield from reach(handle.address, call)
+        if not found.messages:
+            found = yield from _onward(handle, look, None, found)
+    except (GeneratorExit, MqError):
+        raise
+    except BaseException:
+        yield from regain(handle, call or look(None))
+        raise
+    return found
 
 
 def _wait(
@@ -161,6 +175,13 @@ def _wait(
                 if not isinstance(error, _UNREACHABLE):
                     yield from _leave(readers, waiters, n if isinstance(error, _TAKEN_BACK) else -1)
                 raise
+            except GeneratorExit:
+                raise
+            except BaseException:
+                yield from regain(reader.handle, call)
+                waiters[n].ticket = waiters[n].ticket or "0"  # it may be registered
+                yield from _leave(readers, waiters)
+                raise
             if found.messages:
                 if only is None:
                     yield from _leave(readers, waiters, n)
@@ -193,6 +214,8 @@ def _wait(
         except GeneratorExit:
             raise
         except BaseException:
+            if ready is not None:  # it may be under way already
+                yield from regain(readers[0].handle, ready)
             yield from _leave(readers, waiters)
             raise
         if woken is Woken.CANCELLED:

@@ -17,7 +17,7 @@ CLASSES = ("QueueManager", "Queue", "Cursor", "Transaction", "LockedMessage")
 PROMISED = {
     "QueueManager": {
         "create_queue", "queue_info", "update_queue", "delete_queue", "queues", "open", "transaction",
-        "resolve", "throttle", "set_quota", "info", "doctor", "advance_clock", "maintain", "close",
+        "resolve", "unknown", "throttle", "set_quota", "info", "doctor", "advance_clock", "maintain", "close",
     },
     "Queue": {
         "name", "send", "send_many", "receive", "receive_many", "peek", "browse", "lock", "lock_many",

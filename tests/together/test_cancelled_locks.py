@@ -1,0 +1,212 @@
+"""Readers that are cancelled while a look that locks is under way: what it has locked is given back at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import mqredis.asyncio
+from mqredis import Grouping, Match, Settings
+from mqredis.drivers import afirst, attempt
+from tests.support.server import RedisServer
+from tests.together.kit import turns
+
+#: No lease ends within a test.
+SETTINGS = Settings(allow_volatile=True, lease_seconds=1000)
+HOW: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "match": {"match": Match(correlation_id="c")},
+    "selector": {"selector": "a = 1"},
+    "grouping": {"grouping": Grouping.COMPLETE_MESSAGE},
+    "long-lease": {"lease": 500},
+}
+how = pytest.mark.parametrize("how", HOW.values(), ids=HOW.keys())
+
+
+@pytest_asyncio.fixture
+async def qm(url: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
+    async with mqredis.asyncio.connect(url, settings=SETTINGS) as manager:
+        await manager.create_queue("q")
+        yield manager
+
+
+class Cut:
+    """Cancels a task when it sends its next read: behind that it waits for the answer, and nobody reads it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.cuts = 0
+        for module, name in ((afirst, "request"), (attempt, "request"), (afirst, "pack_way")):
+            patch.setattr(module, name, self._cutting(getattr(module, name)))
+
+    def _cutting(self, pack: Callable[..., Any]) -> Callable[..., Any]:
+        def packing(*args: Any) -> Any:
+            reads = any(getattr(arg, "script", "") in ("receive", "lookup") for arg in args)
+            if reads and self.task is not None and asyncio.current_task() is self.task:
+                self.task.cancel()
+                self.task = None
+                self.cuts += 1
+            return pack(*args)
+
+        return packing
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    return Cut(monkeypatch)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def waiting(qm: Any) -> None:
+    while not (await qm.queue_info("q")).waiters:
+        await turns()
+
+
+async def nothing_held(qm: Any) -> None:
+    """Available, nobody waits, nothing is left to be asked, and the next reader has it."""
+    info = await qm.queue_info("q")
+    assert (info.ready, info.locked, info.waiters) == (1, 0, 0)
+    assert qm.unknown == []
+    async with qm.open("q") as queue:
+        lock = await queue.lock(0, **HOW["match"])
+        await lock.commit()
+    assert not (await qm.doctor()).findings
+
+
+@pytest_asyncio.fixture
+async def real(redis_server: RedisServer) -> AsyncIterator[mqredis.asyncio.QueueManager]:
+    """A fake answers before anybody can be cancelled."""
+    async with mqredis.asyncio.connect(redis_server.url, settings=SETTINGS) as manager:
+        await manager.create_queue("q")
+        yield manager
+
+
+async def send(queue: Any) -> None:
+    await queue.send(b"A", correlation_id="c", properties={"a": 1})
+
+
+@how
+@pytest.mark.parametrize("times", [1, 3])
+async def test_the_first_look(real, cut, how, times):
+    q = await real.open("q")
+    await send(q)
+    await (await q.lock(0)).abort()  # what comes first is done
+    for n in range(times):
+
+        async def lock() -> Any:
+            return await q.lock(0, **how)
+
+        cut.task = asyncio.create_task(lock())
+        await cancelled(cut.task)
+        assert cut.cuts == n + 1
+    await nothing_held(real)
+
+
+@how
+async def test_the_look_that_registers(real, cut, how):
+    q = await real.open("q")
+
+    async def lock() -> Any:
+        return await q.lock(None, **how)
+
+    first = asyncio.create_task(lock())  # so that the next one registers at once
+    await waiting(real)
+    first.cancel()
+    await cancelled(first)
+    cut.task = asyncio.create_task(lock())
+    await cancelled(cut.task)
+    assert (await real.queue_info("q")).waiters == 0
+    await send(q)
+    await nothing_held(real)
+
+
+@how
+async def test_the_look_of_one_that_was_rung(real, cut, how):
+    q = await real.open("q")
+
+    async def lock() -> Any:
+        return await q.lock(None, **how)
+
+    task = asyncio.create_task(lock())
+    await waiting(real)
+    cut.task = task
+    await send(q)
+    if how in (HOW["plain"], HOW["long-lease"]):  # it is handed its message, and makes no look
+        await (await task).abort()
+    else:
+        await cancelled(task)
+        assert cut.cuts == 1
+    await nothing_held(real)
+
+
+@pytest.mark.parametrize("reader", ["lookup", "browser", "cursor", "several"])
+async def test_other_locks(real, cut, reader):
+    q = await real.open("q")
+    sent = await q.send(b"A", correlation_id="c")
+    browser, cursor = await q.browser(), await q.cursor()
+    await cursor.peek(0)
+    looks: dict[str, Callable[[], Any]] = {
+        "lookup": lambda: q.lock_by_lookup_id(sent.lookup_id),
+        "browser": lambda: browser.first(lock=True),
+        "cursor": lambda: cursor.lock(0),
+        "several": lambda: q.lock_many(5, 0),
+    }
+
+    async def lock() -> Any:
+        return await looks[reader]()
+
+    cut.task = asyncio.create_task(lock())
+    await cancelled(cut.task)
+    assert cut.cuts == 1
+    await nothing_held(real)
+
+
+async def test_many_and_what_they_commit_on_their_way(real, cut):
+    q = await real.open("q")
+    await q.send_many([b"%d" % n for n in range(4)])
+    (held,) = await q.lock_many(1, 0)
+    cut.task = asyncio.create_task(q.lock_many(3, 0, settle=[held]))
+    await cancelled(cut.task)
+    info = await real.queue_info("q")
+    assert info.locked <= 1
+    (token,) = real.unknown  # whether the commit was done is for the caller to ask
+    resolution = await real.resolve(token)
+    assert (info.messages, info.locked) == ((3, 0) if resolution.outcome == "done" else (4, 1))
+    assert real.unknown == []
+
+
+async def test_a_receive_is_told_by_its_token(real, cut):
+    q = await real.open("q")
+    await send(q)
+    cut.task = asyncio.create_task(q.receive(0, **HOW["match"]))
+    await cancelled(cut.task)
+    for token in real.unknown:
+        left = (await real.queue_info("q")).messages
+        assert (await real.resolve(token)).outcome == ("never" if left else "done")
+
+
+@how
+async def test_at_any_moment(qm, how):
+    q = await qm.open("q")
+
+    async def lock() -> Any:
+        return await q.lock(None, **how)
+
+    for after in range(24):
+        task = asyncio.create_task(lock())
+        await waiting(qm)
+        await send(q)
+        await turns(after)
+        task.cancel()
+        found: Any = (await asyncio.gather(task, return_exceptions=True))[0]
+        if not isinstance(found, BaseException):
+            await found.abort()
+        await nothing_held(qm)
