@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mqredis.asyncio.manager import QueueManager
     from mqredis.asyncio.transaction import Transaction
+    from mqredis.steps import Answer
 
 log = logging.getLogger("mqredis")
 
@@ -66,15 +67,7 @@ class Queue:
 
         What tasks send at the same time goes in one call; each is answered, refused or cancelled as if it were alone.
         """
-        if transaction is None and durability is None and self._gathers:
-            try:
-                prepared = send.prepare(self._handle, body, fields)
-            except MessageTooLarge as error:
-                await self._run(send.learn(self._handle, error))
-                prepared = send.prepare(self._handle, body, fields)
-            return await self._gather().send(prepared)
-        unit = unit_of(transaction)
-        handle = self._handle
+        handle, unit = self._handle, unit_of(transaction)
         if durability is not None or handle.elements:
             operation = send.send(handle, body, fields, unit)
             return await self._run(operation if durability is None else durably(operation, durability, unit))
@@ -83,6 +76,8 @@ class Queue:
         except MessageTooLarge as error:
             await self._run(send.learn(handle, error))
             prepared = send.prepare(handle, body, fields, unit)
+        if unit is None and self._gathers:
+            return await self._gather().send(prepared)
         asked = None
         ask = straight.putting(handle, prepared, unit)
         if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
@@ -288,24 +283,13 @@ class Queue:
         handle, asked = self._handle, None
         if lease is None and tag is None and match is None and selector is None:
             ask = straight.locking(handle, 1, timeout, ())
-            try:
-                answer = None if ask is None else await self._manager._driver.straight(*ask)
-            except BaseException as error:
-                await self._cut(ask, error)
-                raise
-            if ask is not None and answer is not None:
+            if ask is not None and (answer := await self._look(ask)) is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, ())) is not None:
                     return LockedMessage._one(self, now, one)
                 asked = straight.asked(ask, answer)
         locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
         return self._locked(locks)[0]
-
-    async def _cut(self, ask: straight.Ask | None, error: BaseException) -> None:
-        """A call that may have locked something was cut off; what is called to clean up is tried once."""
-        operation = None if ask is None else straight.cut(self._handle, ask, error)
-        if operation is not None:
-            await self._manager._driver.run(operation, time.monotonic())
 
     async def lock_many(
         self,
@@ -327,12 +311,7 @@ class Queue:
             # The caller's list may change while the call is made.
             settle = tuple(settle) if type(settle) is list else settle
             ask = straight.locking(handle, max, timeout, settle)
-            try:
-                answer = None if ask is None else await self._manager._driver.straight(*ask)
-            except BaseException as error:
-                await self._cut(ask, error)
-                raise
-            if ask is not None and answer is not None:
+            if ask is not None and (answer := await self._look(ask)) is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, settle)) is not None:
                     return [LockedMessage._one(self, now, one)]
@@ -438,6 +417,16 @@ class Queue:
         if not self._handle.closed:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))
+
+    async def _look(self, ask: straight.Ask) -> Answer | None:
+        """The first look of a lock. One that is cut off may have locked something; what cleans up is tried once."""
+        driver = self._manager._driver
+        try:
+            return await driver.straight(*ask)
+        except BaseException as error:
+            if (operation := straight.cut(self._handle, ask, error)) is not None:
+                await driver.run(operation, time.monotonic())
+            raise
 
     def _gather(self) -> Gathering:
         found = self._gathering
