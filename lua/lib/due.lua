@@ -19,13 +19,13 @@ end
 
 -- The same, whatever q.due says; it is set anew. True if more are due.
 function due.all(q)
-  local more, head, last = true, nil, nil
+  local more, first = false, nil
   for _ = 1, due.pages do
-    last = head
-    more, head = due.page(q)
-    if not more or frame.missing then break end
+    local full, head = due.page(q)
     -- What does not go is in no list of messages: the doctor's business.
-    if head == last then more = false break end
+    more = full and head ~= first
+    if not more or frame.missing then break end
+    first = head
   end
   local soon = due.next(q)
   -- What is left over is due since some moment before now: 0, which is not later than that either.

@@ -67,8 +67,9 @@ end
 function mark.gone(q, some)
   local first = redis.call("ZLEXCOUNT", q.i, "-", "(y")
   local count = redis.call("ZCARD", q.i) - first
-  -- The first place and the last one are looked at as often as any, so a row may begin before that and end behind this.
-  local from = first - some + 1 + math.floor(mark.place() * (count + some - 1))
+  -- All if they are no more than that. Else the first place and the last one are looked at as often as any, so a row may
+  -- begin before that and end behind this.
+  local from = count <= some and first or first - some + 1 + math.floor(mark.place() * (count + some - 1))
   local marks, dead = redis.call("ZRANGE", q.i, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
     local own = string.byte(marks[n]) == 121  -- "y"

@@ -64,7 +64,8 @@ class Store:
         if reply[0] != Status.KEYS_CHANGED:
             self.few += 1
             return reply
-        assert reply[3:] == []
+        if reply[3:]:
+            return reply  # a number that was used before: this is what the other script answered then
         for field in (slot, slot.partition(".")[0]):
             text = before[_META].get(field.encode())
             if text is None:
