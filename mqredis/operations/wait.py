@@ -81,7 +81,7 @@ def until_found(
     ``steady`` and ``lease`` as in ``Reader``. ``found``: of the first look, for who has made it (:func:`first`).
     """
     if found is not None or first(handle, timeout, tag):
-        if found is None or (not found.messages and (found.place or found.due_ms == 0)):
+        if found is None or (found.place and not found.messages):
             found = yield from _glance(handle, look, found)
         if found.messages:
             return found
