@@ -69,3 +69,17 @@ def test_a_queue_whose_properties_are_gone_is_none_once_its_line_has_gone(backen
             qm.queue_info("q")
         assert qm.doctor().healthy
         qm.create_queue("q")
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (1, 2), (2, 1), (1, 1), (2, 3, 4)])
+def test_locks_of_several_calls_are_committed_by_one(backend: Backend, sizes: tuple[int, ...]) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            queue.send(b"x")
+            queue.receive(0)  # a session's first call goes the long way
+            queue.send_many([b"x"] * sum(sizes))
+            locks = [lock for size in sizes for lock in queue.lock_many(size, 0)]
+            queue.commit_many(locks)
+        assert qm.queue_info("q").messages == 0
+        assert qm.doctor().healthy
