@@ -5,11 +5,11 @@
 -- QUEUE[1+] queues to look at
 -- ARGV[3] place  "" to begin, "+n 0" to begin at the n-th key, else the place that the last call answered
 -- ARGV[4] budget  elements of this call, roughly
--- RETURNS OK place of the next call or "", now in ms, history, then rows (lib/audit)
+-- RETURNS OK place of the next call or "", now in ms, history, then rows (admin/audit)
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/audit"
+--- require "core/frame"
+--- require "admin/audit"
 -- Not frame.open: a manager whose own fields are damaged must still be shown.
 local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end

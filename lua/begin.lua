@@ -7,8 +7,8 @@
 -- RETURNS OK fence, deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/tx"
+--- require "core/frame"
+--- require "transactions/tx"
 local reply = frame.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], "+" .. ARGV[4])

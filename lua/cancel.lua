@@ -10,10 +10,10 @@
 -- RETURNS STATUS_NOT_FOUND
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/wake"
---- require "lib/ring"
+--- require "core/frame"
+--- require "core/queue"
+--- require "waiting/wake"
+--- require "waiting/ring"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -14,7 +14,7 @@
 -- ARGV[9] bound  14 hex digits: the last SequentialID to take, "" none
 -- ARGV[10] first  "1": the first claim of this checkpoint, which may take over an owner whose process is gone
 -- ARGV[11] after  14 hex digits: take only what has a later SequentialID, "" all
--- ARGV[12] filter  take only what matches, "" all (lib/filter)
+-- ARGV[12] filter  take only what matches, "" all (matching/filter)
 -- ARGV[13] place  where the search of the call before has stopped, "" at first
 -- RETURNS OK messages, bytes: the claim is sealed
 -- RETURNS CONTINUE messages, bytes so far, place: call again
@@ -23,16 +23,16 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/position"
---- require "lib/claim"
---- require "lib/claim_pages"
---- require "lib/claim_plain"
---- require lazy "lib/claim_fill"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "core/position"
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require "claims/claim_plain"
+--- require lazy "claims/claim_fill"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

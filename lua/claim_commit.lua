@@ -15,13 +15,13 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/claim"
---- require "lib/claim_drain"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "claims/claim"
+--- require "claims/claim_drain"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -3,11 +3,11 @@
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (lib/claim)
+-- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (claims/claim)
 -- RETURNS QUEUE_NOT_FOUND
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/claim"
+--- require "core/frame"
+--- require "core/queue"
+--- require "claims/claim"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

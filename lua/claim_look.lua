@@ -10,17 +10,17 @@
 -- ARGV[6] after  14 hex digits: count only what has a later SequentialID, "" all
 -- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of all, last SequentialID given out,
 --   arrival of the first available message in ms or "", now in ms, locked, delayed timers, the claim's text or "",
---   "1" if the process of that claim is connected, "1" if groups take turns (lib/turn), then the eight counts if asked
+--   "1" if the process of that claim is connected, "1" if groups take turns (features/turn), then the eight counts if asked
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/wake"
---- require "lib/claim"
---- require "lib/claim_pages"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "waiting/wake"
+--- require "claims/claim"
+--- require "claims/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

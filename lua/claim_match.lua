@@ -4,7 +4,7 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
--- ARGV[3] filter  which messages match (lib/filter)
+-- ARGV[3] filter  which messages match (matching/filter)
 -- ARGV[4] after  14 hex digits: only what has a later SequentialID, "" all
 -- ARGV[5] bound  14 hex digits: only up to this SequentialID, "" all
 -- ARGV[6] place  where the search of the call before has stopped, "" at first
@@ -13,13 +13,13 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/claim"
---- require "lib/search"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "claims/claim"
+--- require "matching/search"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

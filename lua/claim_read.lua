@@ -12,10 +12,10 @@
 -- RETURNS OK texts of ids, 16 digits each, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/claim"
---- require "lib/claim_pages"
+--- require "core/frame"
+--- require "core/queue"
+--- require "claims/claim"
+--- require "claims/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

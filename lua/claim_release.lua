@@ -14,16 +14,16 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/position"
---- require "lib/release"
---- require "lib/claim"
---- require "lib/claim_pages"
---- require lazy "lib/claim_drain"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "core/position"
+--- require "core/release"
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require lazy "claims/claim_drain"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -6,19 +6,19 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue
 -- ARGV[4] after  14 hex digits: what has no later SequentialID does not count, "" all counts
--- ARGV[5] waiter  kind, mode, tag to register when there is nothing (lib/wake), "" to register nothing
+-- ARGV[5] waiter  kind, mode, tag to register when there is nothing (waiting/wake), "" to register nothing
 -- ARGV[6] ticket  "" first registration; its ticket on the next looks
 -- RETURNS OK there is something
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/claim"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "claims/claim"
+--- require "waiting/wake"
 local reply = frame.open(ARGV[5] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -10,13 +10,13 @@
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/straight_tx"
---- require "lib/quota"
---- require "lib/outcome"
---- require "lib/wake"
---- require "lib/txlog"
+--- require "core/frame"
+--- require "core/queue"
+--- require "transactions/straight_tx"
+--- require "core/quota"
+--- require "transactions/outcome"
+--- require "waiting/wake"
+--- require "transactions/txlog"
 -- With what each call reads of meta (frame.read), the lines of the first two queues.
 local meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", KEYS[11] or "")
 local reply = frame.open(false, meta, redis.call("TIME"))

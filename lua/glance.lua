@@ -7,9 +7,9 @@
 -- ARGV[3+] slot, sequence  slots that wait, each with the sequence of its last call
 -- RETURNS OK per queue "1" (look now) or "0", then ms until its next timer or -1; per slot "1" (look now) or "0"
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/due"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/due"
 -- With what each call reads of meta (frame.read), so that it is no command more. A slot's own is no token here.
 local fields, queues = { "brief", "counts", "" }, (#KEYS - 2) / 8
 for n = 1, queues do fields[#fields + 1] = KEYS[n * 8 - 5] end
@@ -26,7 +26,7 @@ for n = 1, queues do
   reply[#reply + 1] = soon
 end
 for n = 3, #ARGV, 2 do
-  -- Only who rings calls in the name of a slot that waits (lib/hand).
+  -- Only who rings calls in the name of a slot that waits (waiting/hand).
   local kept = meta[queues + (n + 5) / 2]
   reply[#reply + 1] = kept and string.match(kept, "^%d+") ~= ARGV[n + 1] and "1" or "0"
 end

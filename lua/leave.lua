@@ -8,11 +8,11 @@
 -- ARGV[4] filter  which messages it wanted, "" all
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/wake"
---- require lazy "lib/hand"
---- require lazy "lib/ring"
+--- require "core/frame"
+--- require "core/queue"
+--- require "waiting/wake"
+--- require lazy "waiting/hand"
+--- require lazy "waiting/ring"
 local reply = frame.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)

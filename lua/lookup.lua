@@ -12,7 +12,7 @@
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
 -- ARGV[10] held  fence of a lock on the message that this call takes over, "" none
--- RETURNS OK fence, deadline in ms, now in ms, 0, then messages (lib/message)
+-- RETURNS OK fence, deadline in ms, now in ms, 0, then messages (core/message)
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
 -- RETURNS TRANSACTION_USAGE
@@ -21,18 +21,18 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/record"
---- require "lib/due"
---- require "lib/seek"
---- require "lib/position"
---- require "lib/message"
---- require "lib/quota"
---- require lazy "lib/tx"
---- require lazy "lib/claim_pages"
---- require "lib/wake"
---- require lazy "lib/turn"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/record"
+--- require "core/due"
+--- require "core/seek"
+--- require "core/position"
+--- require "core/message"
+--- require "core/quota"
+--- require lazy "transactions/tx"
+--- require lazy "claims/claim_pages"
+--- require "waiting/wake"
+--- require lazy "features/turn"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

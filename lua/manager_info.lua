@@ -5,12 +5,12 @@
 -- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
 --   throttled, quota_messages, quota_bytes
 -- FLAGS allow-oom
---- require "lib/frame"
+--- require "core/frame"
 local reply = frame.open()
 if reply then return reply end
 local open = 0
 local units = redis.call("HGETALL", KEYS[2])
-for n = 1, #units, 2 do -- "<id>:<k>" are operations (lib/tx)
+for n = 1, #units, 2 do -- "<id>:<k>" are operations (transactions/tx)
   local deadline = not string.find(units[n], ":", 1, true) and string.match(units[n + 1], "^%d+")
   if deadline and tonumber(deadline) > frame.now then open = open + 1 end
 end

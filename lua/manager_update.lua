@@ -8,7 +8,7 @@
 -- RETURNS OK now in ms
 -- RETURNS ACCESS_DENIED
 -- FLAGS allow-oom
---- require "lib/frame"
+--- require "core/frame"
 local reply = frame.open()
 if reply then return reply end
 if ARGV[3] == "clock" then

@@ -18,16 +18,16 @@
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_TOO_LARGE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/position"
---- require "lib/seek"
---- require lazy "lib/tx"
---- require "lib/wake"
---- require "lib/txlog"
---- require "lib/transfer"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "core/position"
+--- require "core/seek"
+--- require lazy "transactions/tx"
+--- require "waiting/wake"
+--- require "transactions/txlog"
+--- require "core/transfer"
 local reply = frame.open()
 if reply then return reply end
 local queues = txlog.queues()

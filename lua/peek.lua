@@ -8,10 +8,10 @@
 -- ARGV[4] count  messages at most
 -- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
--- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake)
+-- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/wake)
 -- ARGV[8] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
--- ARGV[9] filter  which messages match, "" all (lib/filter)
--- RETURNS OK now in ms, then messages (lib/message)
+-- ARGV[9] filter  which messages match, "" all (matching/filter)
+-- RETURNS OK now in ms, then messages (core/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
 -- RETURNS MATCH_OPTIONS
@@ -22,16 +22,16 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/due"
---- require "lib/seek"
---- require "lib/position"
---- require "lib/message"
---- require "lib/record"
---- require "lib/quota"
---- require "lib/wake"
---- require lazy "lib/search"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/due"
+--- require "core/seek"
+--- require "core/position"
+--- require "core/message"
+--- require "core/record"
+--- require "core/quota"
+--- require "waiting/wake"
+--- require lazy "matching/search"
 local reply = frame.open(ARGV[7] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)

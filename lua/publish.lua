@@ -8,7 +8,7 @@
 -- ARGV[4] transaction  id, "" outside a transaction
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside
 -- ARGV[6] priorities  a digit for each message
--- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
+-- ARGV[7+] message  flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large body
 -- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction if there is one
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
@@ -21,15 +21,15 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/due"
---- require "lib/put"
---- require lazy "lib/special"
---- require "lib/topic"
---- require "lib/quota"
---- require lazy "lib/tx"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/due"
+--- require "core/put"
+--- require lazy "features/special"
+--- require "features/topic"
+--- require "core/quota"
+--- require lazy "transactions/tx"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -7,20 +7,20 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] limit  "" on the first call; then what CONTINUE said: the last SequentialID to remove, so that what came later
 --   stays, and the id behind which a search goes on
--- ARGV[5] filter  which messages match, "" all (lib/filter); what is locked or delayed stays then
+-- ARGV[5] filter  which messages match, "" all (matching/filter); what is locked or delayed stays then
 -- RETURNS OK number of messages removed by this call
 -- RETURNS CONTINUE number of messages removed by this call, limit for the next one
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/sweep"
---- require "lib/position"
---- require lazy "lib/search"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "admin/sweep"
+--- require "core/position"
+--- require lazy "matching/search"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -9,9 +9,9 @@
 -- ARGV[4] handle  number, unique in the session
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/handle"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/handle"
 local reply = frame.open()
 if reply then return reply end
 frame.touch()

@@ -7,8 +7,8 @@
 -- ARGV[4+] property  name and value, in turn; flags: t transactional, j journaling, p put inhibited, g get inhibited
 -- RETURNS OK generation, now in ms
 -- RETURNS QUEUE_EXISTS
---- require "lib/frame"
---- require "lib/queue"
+--- require "core/frame"
+--- require "core/queue"
 local reply = frame.open()
 if reply then return reply end
 if queue.open(1, 5) then return frame.close({ status.QUEUE_EXISTS }) end

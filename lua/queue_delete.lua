@@ -10,17 +10,17 @@
 -- RETURNS CONTINUE number of messages that went in this call
 -- RETURNS KEYS_CHANGED encoded names of subqueues and others that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/position"
---- require "lib/side"
---- require "lib/sweep"
---- require "lib/claim"
---- require "lib/claim_pages"
---- require lazy "lib/claim_drain"
---- require "lib/wake"
---- require "lib/ring"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/position"
+--- require "features/side"
+--- require "admin/sweep"
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require lazy "claims/claim_drain"
+--- require "waiting/wake"
+--- require "waiting/ring"
 local reply = frame.open()
 if reply then return reply end
 local first = queue.open(1, 5)

@@ -6,10 +6,10 @@
 -- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if
 --   timers are due
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/handle"
---- require "lib/claim_pages"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/handle"
+--- require "claims/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }

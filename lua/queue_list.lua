@@ -4,7 +4,7 @@
 -- KEYS admin
 -- RETURNS OK names
 -- FLAGS allow-oom
---- require "lib/frame"
+--- require "core/frame"
 local reply = frame.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }

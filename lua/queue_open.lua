@@ -12,9 +12,9 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS SHARING_VIOLATION
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/handle"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/handle"
 local reply = frame.open()
 if reply then return reply end
 local q, parent = queue.open(1, 5), queue.open(2, 5)

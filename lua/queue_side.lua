@@ -6,9 +6,9 @@
 -- ARGV[3+] name  of each queue to create, as written
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/side"
+--- require "core/frame"
+--- require "core/queue"
+--- require "features/side"
 local reply = frame.open()
 if reply then return reply end
 for n = 1, #ARGV - 2 do

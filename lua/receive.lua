@@ -10,12 +10,12 @@
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
--- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (lib/wake, lib/hand)
+-- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/wake, waiting/hand)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
--- ARGV[11] filter  which messages match, "" all (lib/filter)
+-- ARGV[11] filter  which messages match, "" all (matching/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
--- ARGV[13+] settlement  three for each run: action, fence, ids (lib/settle)
--- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then messages (lib/message)
+-- ARGV[13+] settlement  three for each run: action, fence, ids (core/settle)
+-- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then messages (core/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
 -- RETURNS MATCH_OPTIONS
@@ -29,22 +29,22 @@
 -- RETURNS TRANSACTION_TOO_LARGE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/straight"
---- require lazy "lib/straight_tx"
---- require lazy "lib/straight_locks"
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/due"
---- require "lib/seek"
---- require "lib/position"
---- require "lib/message"
---- require "lib/quota"
---- require "lib/settle"
---- require lazy "lib/tx"
---- require "lib/wake"
---- require "lib/hand"
---- require lazy "lib/search"
---- require lazy "lib/turn"
+--- require "core/straight"
+--- require lazy "transactions/straight_tx"
+--- require lazy "core/straight_locks"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/due"
+--- require "core/seek"
+--- require "core/position"
+--- require "core/message"
+--- require "core/quota"
+--- require "core/settle"
+--- require lazy "transactions/tx"
+--- require "waiting/wake"
+--- require "waiting/hand"
+--- require lazy "matching/search"
+--- require lazy "features/turn"
 -- What was left out, as the long way wants it.
 local function unfold()
   if ARGV[8] then return end

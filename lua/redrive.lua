@@ -11,16 +11,16 @@
 -- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID before
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/position"
---- require "lib/record"
---- require "lib/side"
---- require "lib/copy"
---- require lazy "lib/trace"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "core/position"
+--- require "core/record"
+--- require "features/side"
+--- require "features/copy"
+--- require lazy "features/trace"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

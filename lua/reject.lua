@@ -12,11 +12,11 @@
 -- RETURNS TRANSACTION_USAGE
 -- RETURNS MESSAGE_NOT_FOUND
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/position"
---- require "lib/tx"
---- require "lib/txlog"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/position"
+--- require "transactions/tx"
+--- require "transactions/txlog"
 local reply = frame.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], ARGV[4])

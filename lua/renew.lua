@@ -1,4 +1,4 @@
--- Renew the lease of a transaction. Its messages keep their old deadline until it is looked at again (lib/due).
+-- Renew the lease of a transaction. Its messages keep their old deadline until it is looked at again (core/due).
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
 -- KEYS message
@@ -8,8 +8,8 @@
 -- RETURNS OK deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/tx"
+--- require "core/frame"
+--- require "transactions/tx"
 local reply = frame.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], ARGV[4])

@@ -8,8 +8,8 @@
 -- RETURNS OK history after the edits
 -- RETURNS CONTINUE nothing was done: the store has changed meanwhile
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
+--- require "core/frame"
+--- require "core/queue"
 local reply = frame.open()
 if reply then return reply end
 if string.format("%.0f", frame.history) ~= ARGV[3] then return frame.close({ status.CONTINUE, "", 0, frame.history }) end

@@ -6,15 +6,15 @@
 -- ARGV[4] sequence  of the token in question
 -- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/replay"
+--- require "core/frame"
+--- require "core/replay"
 local reply = frame.open()
 if reply then return reply end
 local kept = redis.call("HMGET", KEYS[1], string.match(ARGV[3], "^%d+"), ARGV[3])
 if not kept[1] then return frame.close({ status.OK, "", 0, "expired" }) end
 local own = kept[2] or "0 0 - 0 0 "
 local last, ids, stored = string.match(frame.kept(own, ARGV[4]) or own, "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
--- "!": what was handed over was not asked for (lib/hand).
+-- "!": what was handed over was not asked for (waiting/hand).
 if tonumber(last) < tonumber(ARGV[4]) or (last == ARGV[4] and string.byte(ids) == 33) then
   frame.touch()
   redis.call("HSET", KEYS[1], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", frame.now) .. " - "

@@ -8,7 +8,7 @@
 -- ARGV[4] transaction  id, "" outside a transaction; of one message outside of one, which has no large body, its priority
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside; or that one message, and nothing behind it
 -- ARGV[6?] priorities  a digit for each message
--- ARGV[7+] message  flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large body
+-- ARGV[7+] message  flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large body
 -- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction if there is one
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS TRANSACTION_SEQUENCE
@@ -21,21 +21,21 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "lib/straight_send"
---- require lazy "lib/straight_sends"
---- require lazy "lib/straight_tx"
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/due"
---- require "lib/put"
---- require lazy "lib/special"
---- require lazy "lib/trace"
---- require lazy "lib/refusal"
---- require "lib/quota"
---- require "lib/hand"
---- require "lib/record"
---- require lazy "lib/tx"
---- require "lib/wake"
+--- require "core/straight_send"
+--- require lazy "core/straight_sends"
+--- require lazy "transactions/straight_tx"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/due"
+--- require "core/put"
+--- require lazy "features/special"
+--- require lazy "features/trace"
+--- require lazy "features/refusal"
+--- require "core/quota"
+--- require "waiting/hand"
+--- require "core/record"
+--- require lazy "transactions/tx"
+--- require "waiting/wake"
 local reply, meta, time, line
 if not ARGV[6] then
   reply, meta, time, line = straight_send.one()

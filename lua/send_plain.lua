@@ -4,11 +4,11 @@
 -- KEYS plain
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] priority  a digit
--- ARGV[5] message  flag digit, head, NUL, body (lib/record)
+-- ARGV[5] message  flag digit, head, NUL, body (core/record)
 -- RETURNS OK id of the message
 -- RETURNS KEYS_CHANGED nothing was done: it takes send.lua, with all keys
---- require "lib/frame"
---- require "lib/straight_send"
+--- require "core/frame"
+--- require "core/straight_send"
 local reply, meta, time = straight_send.one()
 reply = reply or frame.open(false, meta, time)
 return reply or frame.close({ status.KEYS_CHANGED, "", 0 })

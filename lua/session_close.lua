@@ -5,8 +5,8 @@
 -- ARGV[3] session  number
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/session"
+--- require "core/frame"
+--- require "core/session"
 local reply = frame.open()
 if reply then return reply end
 session.drop(ARGV[3])

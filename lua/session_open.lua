@@ -8,13 +8,13 @@
 -- ARGV[6] test  "1": a new manager may have its clock moved by hand
 -- ARGV[7] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
 -- ARGV[8] session  number of a session to touch, "" to open one
--- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see lib/session)
+-- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see core/session)
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SESSION_EXPIRED
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/session"
+--- require "core/frame"
+--- require "core/session"
 local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end

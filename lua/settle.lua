@@ -11,14 +11,14 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "lib/straight"
---- require lazy "lib/straight_locks"
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/due"
---- require "lib/settle"
---- require "lib/wake"
+--- require "core/straight"
+--- require lazy "core/straight_locks"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "core/due"
+--- require "core/settle"
+--- require "waiting/wake"
 local reply, meta, time, line
 if #(ARGV[7] or "") > 16 then
   straight_locks.load()

@@ -2,7 +2,7 @@
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
 -- KEYS message
--- KEYS sinks, registry of the sink, the stage's list (lib/sink)
+-- KEYS sinks, registry of the sink, the stage's list (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] stage  unique name: never that of another try
@@ -11,12 +11,12 @@
 -- ARGV[8] messages  in this call
 -- ARGV[9] bytes  in this call, as the quota will count them
 -- ARGV[10] special  "1": some asks the broker for something
--- ARGV[11+] message  priority digit, flag digit, head, NUL, body (lib/record); behind one with flag bit 8 its large
+-- ARGV[11+] message  priority digit, flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large
 --   body
 -- RETURNS OK "1" if the batch was published or is being published already: nothing was laid aside
 -- RETURNS LOCK_LOST why: closed
---- require "lib/frame"
---- require "lib/sink"
+--- require "core/frame"
+--- require "claims/sink"
 local reply = frame.open()
 if reply then return reply end
 local batch = tonumber(ARGV[4])

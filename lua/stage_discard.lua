@@ -2,15 +2,15 @@
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
 -- KEYS message
--- KEYS sinks, registry of the sink, then the list of each stage (lib/sink)
+-- KEYS sinks, registry of the sink, then the list of each stage (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number up to which no stage is taken any more, "" closes nothing
 -- ARGV[5] ttl  ms for which a closed batch is remembered
 -- ARGV[6+] stage  names, in the order of KEYS
 -- RETURNS OK stages thrown away
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/sink"
+--- require "core/frame"
+--- require "claims/sink"
 local reply = frame.open()
 if reply then return reply end
 local s, gone = sink.open(KEYS[3], ARGV[3]), 0

@@ -2,13 +2,13 @@
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
 -- KEYS message
--- KEYS sinks, registry of the sink (lib/sink)
+-- KEYS sinks, registry of the sink (claims/sink)
 -- ARGV[3] sink  encoded
 -- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since in ms, then
 --   name, queue,
 --   messages, bytes of each stage
---- require "lib/frame"
---- require "lib/sink"
+--- require "core/frame"
+--- require "claims/sink"
 local reply = frame.open()
 if reply then return reply end
 local s = sink.open(KEYS[3], ARGV[3])

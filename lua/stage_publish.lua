@@ -5,7 +5,7 @@
 --
 -- KEYS message
 -- QUEUE[1+] the queues of its stages, then those that its messages leave traces in
--- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (lib/sink)
+-- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] identity  query that owns the sink, "-" any
@@ -24,12 +24,12 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS ENQUEUE_MANAGER_QUOTA
 -- RETURNS ENQUEUE_QUEUE_QUOTA
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/quota"
---- require "lib/sink"
---- require "lib/publish"
---- require "lib/wake"
+--- require "core/frame"
+--- require "core/queue"
+--- require "core/quota"
+--- require "claims/sink"
+--- require "claims/publish"
+--- require "waiting/wake"
 local reply = frame.open()
 if reply then return reply end
 

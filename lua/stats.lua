@@ -9,9 +9,9 @@
 -- RETURNS OK queue fields (a flat list)
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
---- require "lib/claim_pages"
+--- require "core/frame"
+--- require "core/queue"
+--- require "claims/claim_pages"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -4,12 +4,12 @@
 -- KEYS admin
 -- QUEUE[1] the topic
 -- QUEUE[2] the subscriber
--- ARGV[3] subscription  text of lib/subscription; "" ends it
+-- ARGV[3] subscription  text of features/subscription; "" ends it
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND topic | subscriber
 -- RETURNS INVALID_PARAMETER topic: it is none | subscriber: it is one
---- require "lib/frame"
---- require "lib/queue"
+--- require "core/frame"
+--- require "core/queue"
 local reply = frame.open()
 if reply then return reply end
 local q, to = queue.open(1, 5), queue.open(2, 5)

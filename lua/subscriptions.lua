@@ -3,11 +3,11 @@
 --
 -- KEYS admin
 -- QUEUE[1] the topic
--- RETURNS OK per subscription: encoded name of the queue, text of lib/subscription
+-- RETURNS OK per subscription: encoded name of the queue, text of features/subscription
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
+--- require "core/frame"
+--- require "core/queue"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 5)

@@ -1,12 +1,12 @@
--- Forget transactions whose lease is over. Each queue gives its messages back by itself (lib/lapse).
+-- Forget transactions whose lease is over. Each queue gives its messages back by itself (core/lapse).
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
 -- KEYS message
 -- RETURNS OK number of transactions forgotten
 -- RETURNS CONTINUE number of transactions forgotten by this call; there may be more
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/txlog"
+--- require "core/frame"
+--- require "transactions/txlog"
 local reply = frame.open()
 if reply then return reply end
 local lapsed, fields = {}, redis.call("HGETALL", KEYS[2])

@@ -8,8 +8,8 @@
 -- RETURNS OK how many were forgotten: 0 when none is left
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
---- require "lib/frame"
---- require "lib/queue"
+--- require "core/frame"
+--- require "core/queue"
 local reply = frame.open()
 if reply then return reply end
 local q = queue.open(1, 2)

@@ -1,9 +1,9 @@
 """Join the Lua of a script into one text.
 
-A script is one file of ``lua/`` with the modules it names by ``--- require "lib/x"`` put in front of it, each
+A script is one file of ``lua/`` with the modules it names by ``--- require "core/x"`` put in front of it, each
 once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
 while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
-``--- require lazy "lib/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that. All
+``--- require lazy "core/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that. All
 lazy modules of a bundle, and what only they need, stand in one function: a call that needs none pays one closure.
 
 Every process joins what it calls before it calls it first, and bundles share most of their lines: so what a file holds,
@@ -78,15 +78,15 @@ class Files:
 
     @cached_property
     def statuses(self) -> dict[str, int]:
-        """The numbers of ``lib/status.lua``."""
-        text = (self._root / "lib" / "status.lua").read_text()
+        """The numbers of ``core/status.lua``."""
+        text = (self._root / "core" / "status.lua").read_text()
         return {m[1]: int(m[2], 16) for line in text.splitlines() if (m := _STATUS_LINE.match(line))}
 
     def _number(self, match: re.Match[str]) -> str:
         try:
             return str(self.statuses[match[1]])
         except KeyError:
-            raise ScriptError(f"status.{match[1]} is not in lua/lib/status.lua") from None
+            raise ScriptError(f"status.{match[1]} is not in lua/core/status.lua") from None
 
     def _text(self, name: str, wanted_by: str = "") -> str:
         text = self._texts.get(name)
@@ -124,7 +124,7 @@ class Files:
 
     def _requires(self, name: str, path: tuple[str, ...] = ()) -> list[tuple[bool, str]]:
         found = _REQUIRE.findall(self._text(name, path[-1] if path else ""))
-        return [(bool(lazy), module) for lazy, module in found if module != "lib/status"]
+        return [(bool(lazy), module) for lazy, module in found if module != "core/status"]
 
     def _modules(self, name: str) -> tuple[list[str], list[str], list[str]]:
         """Modules a script needs: those that exist from its start, those loaded when needed, and what these rest on."""

@@ -54,7 +54,7 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
 
 def _opened(state: list[str], entry: list[str]) -> list[str]:
     """Set back only after a call that came so far as to open its frame: what goes a short way before that leaves
-    nothing behind (lua/lib/frame)."""
+    nothing behind (lua/core/frame)."""
     if not state or not any("frame.open(" in line.partition("--")[0] for line in entry):
         return state
     return ["if frame.opened then", *state, "end"]

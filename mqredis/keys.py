@@ -35,7 +35,7 @@ QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
 #: declare the first two; those that create, open or delete queues declare all five.
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
-#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/lib/frame, lua/lib/queue).
+#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/frame, lua/core/queue).
 META_COUNTS = ("history", "seq", "messages", "bytes")
 QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 
@@ -163,7 +163,7 @@ class ManagerKeys:
         return self._made(self._admins, self.own, queues) if found is None else found
 
     def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
-        """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/lib/sink.lua``)."""
+        """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/claims/sink.lua``)."""
         registry = f"{self.tag}stage:{name}"
         keys = self.own[:MESSAGE_SCRIPT_PARTS]
         for path in queues:
@@ -172,7 +172,7 @@ class ManagerKeys:
         return KeySet(keys)
 
     def claim_channel(self, owner: str, lineage: str) -> str:
-        """The channel to which the process behind a claim subscribes while it lives (``lua/lib/claim.lua``)."""
+        """The channel to which the process behind a claim subscribes while it lives (``lua/claims/claim.lua``)."""
         return f"{self.tag}claim:{owner}:{lineage}"
 
     def _made(

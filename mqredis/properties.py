@@ -1,4 +1,4 @@
-"""The properties of a message as its record has them (``lua/lib/record.lua``): of each name, kind and value."""
+"""The properties of a message as its record has them (``lua/core/record.lua``): of each name, kind and value."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def root() -> Path:
     """The folder that holds the Lua: inside the installed package, else beside it in a checkout."""
     inside = resources.files("mqredis") / "lua"
     for candidate in (Path(str(inside)), Path(__file__).resolve().parent.parent / "lua"):
-        if (candidate / "lib" / "status.lua").is_file():
+        if (candidate / "core" / "status.lua").is_file():
             return candidate
     raise ScriptError("the Lua scripts of mqredis are missing: neither mqredis/lua nor ../lua holds them")
 
@@ -117,7 +117,7 @@ def _files(folder: Path) -> Files:
 
 
 def statuses() -> dict[str, int]:
-    """The numbers of ``lua/lib/status.lua``."""
+    """The numbers of ``lua/core/status.lua``."""
     return _files(root()).statuses
 
 

@@ -1,4 +1,4 @@
-"""Message <-> the text kept in Redis. ``lua/lib/record.lua`` documents the format and reads the same.
+"""Message <-> the text kept in Redis. ``lua/core/record.lua`` documents the format and reads the same.
 
 A record is text up to the first NUL, so a script finds a field with a plain search and never unpacks anything.
 """

@@ -15,7 +15,7 @@ BUDGET = 2500
 #: Edits of one call.
 EDITS = 500
 
-#: letter and elements (lua/lib/audit.lua)
+#: letter and elements (lua/admin/audit.lua)
 Row = tuple[str, list[bytes]]
 
 

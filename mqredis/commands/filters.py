@@ -1,4 +1,4 @@
-"""Which messages a reader wants, as one argument of a script: ``lua/lib/filter.lua`` reads it."""
+"""Which messages a reader wants, as one argument of a script: ``lua/matching/filter.lua`` reads it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Filter:
     hints: Sequence[tuple[str, Identifier]] = ()
     incarnation: str = ""
     grouping: Grouping = Grouping.NONE
-    #: Letters of lib/filter.lua beyond those of ``grouping``.
+    #: Letters of matching/filter.lua beyond those of ``grouping``.
     letters: str = ""
     member: Member | None = None
     #: This very message.

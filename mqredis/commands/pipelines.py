@@ -37,7 +37,7 @@ WHY = {
 
 @dataclass(slots=True)
 class Claim:
-    """What is known of an owner's claim on a queue (``lua/lib/claim.lua``)."""
+    """What is known of an owner's claim on a queue (``lua/claims/claim.lua``)."""
 
     lineage: str
     committed: int
@@ -59,7 +59,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Book:
-    """What is known of the pages that hold a claim's messages (``lua/lib/claim_pages.lua``)."""
+    """What is known of the pages that hold a claim's messages (``lua/claims/claim_pages.lua``)."""
 
     number: int  # of the claim
     first: int  # page that is there still
@@ -359,7 +359,7 @@ def discard(
 
 @dataclass(slots=True)
 class Sink:
-    """What is known of a sink (``lua/lib/sink.lua``)."""
+    """What is known of a sink (``lua/claims/sink.lua``)."""
 
     identity: str
     committed: int

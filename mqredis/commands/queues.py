@@ -49,7 +49,7 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
 
 
 def _policy(policy: RetryPolicy | None) -> str:
-    """As lib/retry.lua reads it."""
+    """As features/retry.lua reads it."""
     if policy is None:
         return ""
     delay, most = milliseconds(policy.delay), milliseconds(policy.max_delay)

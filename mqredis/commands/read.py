@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(slots=True)
 class Waiter:
-    """How a read wants to wait: its member in the list of waiters (lib/wake.lua), and its ticket."""
+    """How a read wants to wait: its member in the list of waiters (waiting/wake.lua), and its ticket."""
 
     member: str = ""
     ticket: str = ""
@@ -80,7 +80,7 @@ _LARGE = frozenset(b"89abcdefopqrstuv")
 
 
 def _messages(payload: Payload, at: int) -> Sequence[Raw]:
-    """The messages of a reply from element ``at`` on (lua/lib/message.lua).
+    """The messages of a reply from element ``at`` on (lua/core/message.lua).
 
     None if the call was repeated and what it had found is gone since: its lease was over by then.
     """

@@ -155,7 +155,7 @@ class Core:
         self.incarnation = ""
         self._incarnation = b""
         self.history = 0
-        #: The last term (lua/lib/session) that was there at the last opening; "" none.
+        #: The last term (lua/core/session) that was there at the last opening; "" none.
         self.term = ""
         #: The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""

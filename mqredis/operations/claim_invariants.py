@@ -10,13 +10,13 @@ from mqredis.operations.snapshot import Store
 
 _CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?")
 _BOOKS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ \S+ \d+;)*")
-#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/lib/due.lua).
+#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/core/due.lua).
 NEVER = float(1 << 52)
 
 
 def claims(store: Store) -> Faults:
     """What a data pipeline has claimed is locked for it, all of it, and nothing else is but what it has received and is
-    not removed yet (lua/lib/claim.lua)."""
+    not removed yet (lua/claims/claim.lua)."""
     for view in store.queues.values():
         held: dict[str, int] = {}
         for lid, record in view.records.items():
@@ -42,7 +42,7 @@ def claims(store: Store) -> Faults:
 
 
 def claim_pages(store: Store) -> Faults:
-    """The pages that are known of belong to claims, which hold what stands in them (lua/lib/claim_pages.lua)."""
+    """The pages that are known of belong to claims, which hold what stands in them (lua/claims/claim_pages.lua)."""
     for view in store.queues.values():
         text = view.fields.get("pages", "")
         if not _BOOKS.fullmatch(text):

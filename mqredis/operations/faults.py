@@ -30,7 +30,7 @@ Faults = Iterator[Fault]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state record (lua/lib/record.lua)."""
+    """A state record (lua/core/record.lua)."""
 
     size: int
     kind: str

@@ -25,11 +25,12 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
-#: Field ``index`` of a queue: an id, or that it was never asked; and what builds before schema 4 wrote (lua/lib/queue).
+#: Field ``index`` of a queue: an id, or that it was never asked; and what builds before schema 4 wrote
+#: (lua/core/queue).
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
-#: How a text of locks begins; of a long one the doctor sees no more (lua/lib/packed_locks.lua, lua/lib/audit.lua).
+#: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
-#: How the operations of a transaction begin (lua/lib/tx.lua).
+#: How the operations of a transaction begin (lua/transactions/tx.lua).
 _OPERATIONS = ("S ", "R ", "X ", "M ")
 _META = {"schema": r"5", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
@@ -289,7 +290,7 @@ def lines(store: Store) -> Faults:
 
 
 def _index(view: QueueView) -> Faults:
-    """How far the index of identifiers reaches can be read; else it is built again (lua/lib/index_build)."""
+    """How far the index of identifiers reaches can be read; else it is built again (lua/matching/index_build)."""
     index, upto = view.fields.get("index", ""), view.fields.get("index_at", "")
     if not _REACH.fullmatch(index) or (upto and (index != "part" or not LOOKUP_ID.fullmatch(upto))):
         key = view.keys["q"]
@@ -345,7 +346,7 @@ def hints(store: Store) -> Faults:
             yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
 
 
-#: Of which fields a ``brief`` is made (lua/lib/frame.lua, lua/lib/queue.lua).
+#: Of which fields a ``brief`` is made (lua/core/frame.lua, lua/core/queue.lua).
 _META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
 _QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
@@ -364,7 +365,7 @@ def waiters(store: Store) -> Faults:
     for view in store.queues.values():
         for member, ticket in view.waiters.items():
             match = _WAITER.fullmatch(member)
-            if ticket < 0:  # readers of particular messages stand before the others, see lib/choose.lua
+            if ticket < 0:  # readers of particular messages stand before the others, see waiting/choose.lua
                 ticket += 1 << 50 if ticket > -(1 << 50) else 1 << 51
             edits = (Edit("zrem", view.keys["w"], member),)
             where = f"{view.path}: {member}"

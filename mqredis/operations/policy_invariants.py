@@ -12,7 +12,8 @@ from mqredis.commands.doctor import Edit
 from mqredis.operations.faults import Fault, Faults, at, shown
 from mqredis.operations.snapshot import Store
 
-#: The score of a dedup key that a message in the queue holds (lib/special.lua); others have the end of their window.
+#: The score of a dedup key that a message in the queue holds (features/special.lua); others have the
+#: end of their window.
 HELD = 9_000_000_000_000_000
 _POLICY = re.compile(
     r"\d{1,9} \d{1,9} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"

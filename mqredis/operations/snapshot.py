@@ -19,7 +19,7 @@ TRIES = 4
 MAX_SCAN = 5_000_000
 
 
-#: The line of a queue in ``meta``: brief, counts, locks (lua/lib/queue.lua).
+#: The line of a queue in ``meta``: brief, counts, locks (lua/core/queue.lua).
 _LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 
@@ -136,7 +136,7 @@ def _view(store: Store, path: str) -> QueueView:
 
 
 def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
-    """Put one row of lua/lib/audit.lua where it belongs."""
+    """Put one row of lua/admin/audit.lua where it belongs."""
     key = _text(row[0])
     if letter == "K":
         store.keys[key] = (_text(row[1]), int(row[2]))

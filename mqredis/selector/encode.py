@@ -1,4 +1,4 @@
-"""The compiled form of a selector: prefix notation in one byte string, read by ``lua/lib/selector.lua``.
+"""The compiled form of a selector: prefix notation in one byte string, read by ``lua/selector/selector.lua``.
 
 Numbers that count something are decimal and end in ``:``, texts are such a count and that many bytes. The
 whole is an argument of a script and never becomes Lua.

@@ -21,7 +21,7 @@ class Selector:
     root: Condition = field(compare=False, repr=False)
     #: How many characters each LIKE that searches may look at, see ``mqredis/selector/like.py``.
     like_budget: int = field(init=False, compare=False, repr=False)
-    #: The compiled form: ``selector.compile`` of ``lua/lib/selector.lua`` reads it as one argument.
+    #: The compiled form: ``selector.compile`` of ``lua/selector/selector.lua`` reads it as one argument.
     program: bytes = field(init=False, compare=False, repr=False)
     #: Identifiers one of which every matching message has: (``message_id``, ``correlation_id`` or
     #: ``group_id``, value). Empty: the selector names none, so a scan is needed.

@@ -1,4 +1,4 @@
-"""What operands are worth: comparison and arithmetic, the same rules as in ``lua/lib/selector_value.lua``.
+"""What operands are worth: comparison and arithmetic, the same rules as in ``lua/selector/selector_value.lua``.
 
 docs/selectors.md, "Meaning". NULL wins over everything; unlike types compare as
 false; exact integers have 64 bits and never wrap.

@@ -194,7 +194,8 @@ def _locked(manager: QueueManager, path: str) -> list[bytes]:
 
 
 def _packed(manager: QueueManager, path: str) -> list[bytes]:
-    """Ids in packed locks (lua/lib/packed_locks) and in the pages of claims (lua/lib/claim_pages). Those of unpacked
+    """Ids in packed locks (lua/core/packed_locks) and in the pages of claims (lua/claims/claim_pages). Those of
+    unpacked
     pages stand among the others, too."""
     queue, states = part(manager, path, "q"), part(manager, path, "s")
     meta = context_of(manager).keys.own[0]

@@ -35,7 +35,7 @@ ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager"})
 Head = dict[str, str]
 
 
-#: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/lib/record).
+#: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/core/record).
 _SPECIAL, _LARGE = b"13579bdfhjlnprtv", b"89abcdefopqrstuv"
 _FLAG = itemgetter(13)
 #: Behind the end of any head. pyarrow cannot slice bytes without an end.

@@ -19,7 +19,7 @@ from mqredis.spark.connection import context_of, manager_of, run
 
 R = TypeVar("R")
 
-#: Messages that one call of a claim takes, or receives, at most (lua/lib/claim: run).
+#: Messages that one call of a claim takes, or receives, at most (lua/claims/claim: run).
 ONE_CALL = 1_000
 
 

@@ -19,7 +19,7 @@ from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
-#: What every script may answer, from lib/frame: not repeated in the headers.
+#: What every script may answer, from core/frame: not repeated in the headers.
 FROM_THE_FRAME = {"SESSION_EXPIRED", "TOKEN_REUSED", "MANAGER_NOT_FOUND", "SCHEMA_TOO_NEW"}
 #: How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
 FROM_THE_CALLER = {"OPERATION_CANCELLED"}
@@ -28,7 +28,7 @@ FOR_OTHERS = {"resolve": {"OPERATION_CANCELLED"}}
 #: Data pipelines have keys of their own; their scripts are called by the tests of mqredis.spark.
 PIPELINES = ("claim", "stage")
 _USED = re.compile(r"\bstatus\.([A-Z_]+)\b")
-_REQUIRED = re.compile(r'^--- require (?:lazy )?"(lib/[a-z_]+)"', re.MULTILINE)
+_REQUIRED = re.compile(r'^--- require (?:lazy )?"([a-z]+/[a-z_]+)"', re.MULTILINE)
 
 
 def source(name: str) -> str:

@@ -15,7 +15,7 @@ LINE = re.compile(r"^\s*(\w+)\s*=\s*(0[xX][0-9a-fA-F]+|\d+)\s*,?\s*(?:--.*)?$", 
 
 
 def lua_table() -> dict[str, int]:
-    text = (LUA / "lib" / "status.lua").read_text()
+    text = (LUA / "core" / "status.lua").read_text()
     return {name: int(number, 0) for name, number in LINE.findall(text)}
 
 
@@ -28,7 +28,7 @@ def test_every_lua_status_is_in_python():
 
 
 def test_no_line_of_the_table_was_missed():
-    body = (LUA / "lib" / "status.lua").read_text().split("{", 1)[1].split("}", 1)[0]
+    body = (LUA / "core" / "status.lua").read_text().split("{", 1)[1].split("}", 1)[0]
     entries = [line for line in body.splitlines() if "=" in line.split("--", 1)[0]]
     assert len(entries) == len(lua_table())
 

@@ -1,4 +1,4 @@
-"""In the index of identifiers stands what comes before the mark, however it comes or goes (lua/lib/queue.lua)."""
+"""In the index of identifiers stands what comes before the mark, however it comes or goes (lua/core/queue.lua)."""
 
 from __future__ import annotations
 

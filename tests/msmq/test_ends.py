@@ -1,5 +1,5 @@
 """How transactions end. Messages that ask for nothing, in queues that ask for nothing, take a shorter way there
-(lua/lib/outcome_plain.lua): all ends are the same, whatever else is in the transaction."""
+(lua/transactions/outcome_plain.lua): all ends are the same, whatever else is in the transaction."""
 
 from __future__ import annotations
 

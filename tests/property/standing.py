@@ -95,7 +95,7 @@ class Store:
         self.client.hset(KEYS.admin().keys[0], mapping={"stands": ms // 1000, "zero": ms % 1000 * 1000})
 
     def bytes(self) -> dict[bytes, Any]:
-        """All it holds, with locks that are packed as if they were not (lua/lib/packed_locks.lua)."""
+        """All it holds, with locks that are packed as if they were not (lua/core/packed_locks.lua)."""
         found: dict[bytes, Any] = {}
         for key in sorted(self.client.keys()):
             kind = self.client.type(key)

@@ -1,4 +1,4 @@
-"""Claims whose pages are packed (lua/lib/claim_pages.lua) against the same ones unpacked: before each call of a walk a
+"""Claims whose pages are packed (claims/claim_pages.lua) against the same ones unpacked: before each call of a walk a
 copy of the database is made in which nothing is packed, and nothing will be. The call must be answered alike, at the
 same moment of a clock that stands still; and what is packed then must be, unpacked, what the copy holds."""
 

@@ -1,4 +1,4 @@
-"""The short way (lua/lib/straight.lua) against the long one: the same calls in two databases, at the same moment of a
+"""The short way (lua/core/straight.lua) against the long one: the same calls in two databases, at the same moment of a
 clock that stands still, must be answered alike and leave the same bytes."""
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ from mqredis import scripts
 
 #: The files that are changed: what sends, reads, settles, commits, moves and sweeps.
 FILES = (
-    "lib/frame", "lib/queue", "lib/quota", "lib/record", "lib/position", "lib/due", "lib/lapse", "lib/release",
-    "lib/settle", "lib/tx", "lib/txlog", "lib/outcome", "lib/transfer", "lib/sweep", "lib/replay", "lib/seek",
-    "send", "lib/put", "receive", "settle", "commit", "purge", "move", "begin", "renew", "resolve", "lookup",
-    "queue_create", "queue_delete", "queue_open", "queue_close", "maintain", "lib/claim_pages", "lib/hand", "leave",
-    "lib/packed_locks", "lib/index_build", "lib/outcome_plain", "lib/straight", "lib/straight_locks",
-    "lib/straight_send", "lib/straight_sends", "lib/straight_tx", "lib/wake", "lib/ring", "send_plain", "session_open",
-    "repair",
+    "core/frame", "core/queue", "core/quota", "core/record", "core/position", "core/due", "core/lapse",
+    "core/release", "core/settle", "transactions/tx", "transactions/txlog", "transactions/outcome",
+    "core/transfer", "admin/sweep", "core/replay", "core/seek", "send", "core/put", "receive", "settle",
+    "commit", "purge", "move", "begin", "renew", "resolve", "lookup", "queue_create", "queue_delete",
+    "queue_open", "queue_close", "maintain", "claims/claim_pages", "waiting/hand", "leave",
+    "core/packed_locks", "matching/index_build", "transactions/outcome_plain", "core/straight",
+    "core/straight_locks", "core/straight_send", "core/straight_sends", "transactions/straight_tx",
+    "waiting/wake", "waiting/ring", "send_plain", "session_open", "repair",
 )  # fmt: skip
 
 _CONDITIONS = (

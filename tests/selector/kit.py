@@ -73,7 +73,7 @@ def judge_in_python(questions: Sequence[tuple[Selector, Subject]]) -> list[Truth
 
 def judge_in_lua(client: redis.Redis) -> Judge:
     """The library on a server: unknown is when neither the selector nor its negation selects."""
-    script = bundle("lib/selector") + ENTRY
+    script = bundle("selector/selector") + ENTRY
     sha: str = client.script_load(script)  # type: ignore[assignment,no-untyped-call,unused-ignore]
 
     def judge(questions: Sequence[tuple[Selector, Subject]]) -> list[Truth]:
@@ -143,7 +143,7 @@ _IDENTIFIERS = {"message_id": b"m", "correlation_id": b"c", "group_id": b"g"}
 
 
 def record(subject: Subject, body: bytes = TRAP) -> bytes:
-    """The record of a message, as ``lua/lib/record.lua`` describes it."""
+    """The record of a message, as ``lua/core/record.lua`` describes it."""
     head = [b"\1" + _escape(name) + b"\2" + _property(value) for name, value in subject.properties.items()]
     header = subject.header
     for keys, write in ((_TEXTS, _escape), (_IDENTIFIERS, _identifier), (_NUMBERS, lambda n: b"%d" % n)):

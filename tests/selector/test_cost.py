@@ -37,5 +37,7 @@ def test_messages_a_call(backend: Backend, text: str, body: int, least: int, mos
         properties["s"] = "a" * 16000
     text_of_message = record(Subject(properties), b"b" * body)
     client = backend.client()
-    tested = client.eval(bundle("lib/selector") + _ENTRY, 0, parse(text).program, text_of_message, "0" * 16)
+    tested = client.eval(
+        bundle("selector/selector") + _ENTRY, 0, parse(text).program, text_of_message, "0" * 16
+    )
     assert least <= tested <= most

@@ -115,7 +115,7 @@ def test_name(backend: Backend, record: bytes, text: str):
     message = _message(record)
     assert selector.matches(message.properties, header_of(message))
     client: redis.Redis = backend.client()
-    assert client.eval(bundle("lib/selector") + _ENTRY, 0, selector.program, record, _LID) == 1
+    assert client.eval(bundle("selector/selector") + _ENTRY, 0, selector.program, record, _LID) == 1
 
 
 def test_every_name_is_tried():

@@ -1,4 +1,4 @@
-"""The numbers in ``counts`` of ``meta`` and the lines of queues there (lua/lib/queue, lua/lib/packed_locks), for tests
+"""The numbers in ``counts`` of ``meta`` and the lines of queues there (core/queue, core/packed_locks), for tests
 that look at them or spoil them."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mqredis.keys import META_COUNTS, QUEUE_COUNTS
 _LINE = re.compile(rb"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \S+)*)", re.DOTALL)
 _LOCK = b"lock:"
 #: How many texts of locks stand beside a line at most, and with how many bytes of locks it takes one more itself
-#: (lua/lib/straight.lua).
+#: (lua/core/straight.lua).
 MOST, ROOM = 32, 512
 
 

@@ -1,0 +1,223 @@
+--- require "core/frame"
+--- require "matching/index"
+--- require "core/queue"
+--- require "core/record"
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require lazy "core/packed_locks"
+-- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
+-- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
+--
+-- Rows, each: letter, number of elements, key, more elements.
+--   K key type ttl_ms        every key that exists          H key field value      meta, queues, txs, q
+--   Z key member score       handles, idle, w
+--   M key id size head large available deadline state expiry delay visible    a record; "" for what it does not have.
+--                            Deadline and state of one in a packed page of a claim as if it were unpacked
+--   B key id size            a large body without a record of its own
+--   X key member            an element that the index lacks
+--   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
+--   S key member score       an element of a or i that is not at 0: reads go by the order of equal scores
+--   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
+local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
+  handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
+  i = "zset" }, shelves = {}, unpacked = {} }
+
+-- Part of a key: what stands behind its last colon.
+function audit.part(key) return string.match(key, "([^:]*)$") end
+
+function audit.row(out, letter, ...)
+  local row = { ... }
+  out[#out + 1] = letter
+  out[#out + 1] = #row
+  for n = 1, #row do out[#out + 1] = row[n] end
+end
+
+function audit.kind(key)
+  local kind = redis.call("TYPE", key)
+  return type(kind) == "table" and kind.ok or kind
+end
+
+function audit.keys(out)
+  for n = 1, #KEYS do
+    local kind = audit.kind(KEYS[n])
+    if kind ~= "none" then audit.row(out, "K", KEYS[n], kind, redis.call("PTTL", KEYS[n])) end
+  end
+end
+
+-- Has every key the type that its part asks for? A key that does not exist is fine.
+function audit.sound(key, base)
+  local from, to = string.find(key, ":q:", 1, true) and base or 0, base + 7
+  if from == 0 then return audit.kind(key) == audit.types[audit.part(key)] end
+  for n = from, to do
+    local kind = audit.kind(KEYS[n])
+    if kind ~= "none" and kind ~= audit.types[audit.part(KEYS[n])] then return false end
+  end
+  return audit.types[audit.part(key)] ~= nil
+end
+
+-- Reads on behind `cursor`; returns the next one, "0" at the end, and how many elements it looked at.
+function audit.page(out, at, cursor, budget)
+  local key, part = KEYS[at], audit.part(KEYS[at])
+  local kind, base = audit.kind(key), at - (string.find(audit.order, part, 1, true) or 1) + 1
+  if kind == "none" or not audit.sound(key, base) then return "0", 0 end
+  if string.find(key, ":q:", 1, true) then audit.unpack(out, base) end
+  if part == "m" then return audit.records(out, at - 3, cursor, budget) end
+  local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
+  local items = found[2]
+  for n = 1, #items, 2 do
+    local name, value = items[n], items[n + 1]
+    if part == "a" or part == "l" or part == "s" or part == "t" or part == "i" then
+      audit.element(out, at, part, name, value)
+    elseif kind == "zset" then
+      audit.row(out, "Z", key, name, value)
+    else
+      audit.row(out, "H", key, name,
+        part == "meta" and string.find(name, "^[%dl]") and string.sub(value, 1, 96) or value)
+    end
+  end
+  return found[1], #items / 2
+end
+
+-- What readers have locked together is shown message by message, and kept so from then on (core/packed_locks).
+function audit.unpack(out, base)
+  if audit.unpacked[base] then return end
+  audit.unpacked[base] = true
+  local line = redis.call("HGET", KEYS[1], KEYS[base])
+  if not line then
+    -- Of a queue that nobody has opened since a build before schema 5; meta was shown before.
+    line = queue.bring(base - 1)
+    if line then audit.row(out, "H", KEYS[1], KEYS[base], line) end
+  end
+  local head, marks, locks = string.match(line or "", "^(%S+ %d+ %d+ %d+ %-?%d+ [01] )(%d+)( .*)$")
+  if not head then return end
+  packed_locks.load()
+  packed_locks.unpack(base - 1, locks)
+  redis.call("HSET", KEYS[1], KEYS[base], head .. (marks % 2 == 1 and "1" or "0"))
+end
+
+-- Elements that stand for a message are told only if there is something wrong with them.
+function audit.element(out, at, part, member, value)
+  local base = at - (string.find(audit.order, part, 1, true) - 1)
+  local fine
+  if part == "t" and string.find(member, "^[bk]") then
+    audit.row(out, "T", KEYS[at], member, value)
+    fine = true
+  elseif part == "i" then
+    fine = audit.indexed(base, member)
+  elseif part == "s" and string.find(member, "^[bc]") then
+    fine = audit.paged(base, member)
+  else
+    local lid = part == "t" and string.sub(member, 2) or member
+    fine = redis.call("HEXISTS", KEYS[base + 3], lid) == 1
+  end
+  if not fine then return audit.row(out, "O", KEYS[at], member, value) end
+  if (part == "a" or part == "i" and string.find(member, "^[mcgnv]")) and tonumber(value) ~= 0 then
+    audit.row(out, "S", KEYS[at], member, value)
+  end
+end
+
+-- The queue behind a key, as claims/claim_pages takes it, and its packed pages in the order of their first ids. `top`: no id
+-- up to this page is higher.
+function audit.shelf(base)
+  local shelf = audit.shelves[base]
+  if shelf then return shelf end
+  shelf = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }
+  for _, book in ipairs(claim_pages.books(shelf.q)) do
+    claim_pages.each(shelf.q, book, function(k, first, last, _, packed)
+      if packed then shelf[#shelf + 1] = { book = book, k = k, first = first, last = last } end
+    end)
+  end
+  table.sort(shelf, function(one, other) return one.first < other.first end)
+  for n = 1, #shelf do
+    local last, before = shelf[n].last, n > 1 and shelf[n - 1].top or ""
+    shelf[n].top = last > before and last or before
+  end
+  audit.shelves[base] = shelf
+  return shelf
+end
+
+-- Does this field belong to a page of a claim?
+function audit.paged(base, field)
+  local number, k = string.match(field, "^.(%d+):(%d+)$")
+  local book = number and claim_pages.book(audit.shelf(base).q, number)
+  return book and tonumber(k) >= book.from and tonumber(k) < book.upto
+end
+
+-- Deadline and state of a message in a packed page, "" if it is in none.
+function audit.packed(base, lid, size)
+  local shelf = audit.shelf(base)
+  local low, high = 1, #shelf
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    if shelf[middle].first <= lid then low = middle + 1 else high = middle - 1 end
+  end
+  while high > 0 and lid <= shelf[high].top do
+    local page = shelf[high]
+    page.text = page.text or claim_pages.text(shelf.q, page.book, page.k)
+    if claim_pages.has(page.text, lid) then
+      return claim.score(page.book.number), claim_pages.told(page.book, "CN", size)
+    end
+    high = high - 1
+  end
+  return "", ""
+end
+
+-- Does this element of the index belong to an available message that has it? Elements of other kinds pass.
+function audit.indexed(base, member)
+  local kind = string.sub(member, 1, 1)
+  if kind == "v" then return redis.call("ZSCORE", KEYS[base + 2], string.sub(member, 2)) end
+  if not string.find(kind, "[mcgn]") then return true end
+  local stop = string.find(member, "\0", 1, true) or 0
+  local lid = string.sub(member, kind == "n" and stop + 19 or stop + 1)
+  lid = string.sub(lid, 1, 16)
+  local rec = lid and redis.call("ZSCORE", KEYS[base + 1], lid) and redis.call("HGET", KEYS[base + 3], lid)
+  for _, own in ipairs(rec and audit.members(base, lid, rec) or {}) do
+    if own == member then return true end
+  end
+end
+
+-- What matching/index would write for a record; nothing if the record is damaged. `must`: only what may not be missing. Of an
+-- index that is "part" (matching/index_build) nobody knows more of message and correlation ids than that they may be in it.
+function audit.members(base, lid, rec, must)
+  if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
+  local flags, said = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
+  local reach = must and said == "part" and queue.never or queue.said[said or ""] or said
+  local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
+  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = under,
+    indexed = reach }, lid, rec)
+end
+
+-- Records are read a megabyte at a time, as far as the queue's counters can be believed.
+function audit.records(out, base, cursor, budget)
+  local mean = tonumber(string.match(redis.call("HGET", KEYS[1], KEYS[base]) or "", "^%S+ %d+ (%d+)")) or 0
+  mean = mean / math.max(1, redis.call("HLEN", KEYS[base + 3]))
+  local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
+  local found = redis.call("HSCAN", KEYS[base + 3], cursor, "COUNT", count)
+  local items = found[2]
+  for n = 1, #items, 2 do
+    local lid, rec = items[n], items[n + 1]
+    if string.sub(lid, 1, 1) == "^" then
+      if redis.call("HEXISTS", KEYS[base + 3], string.sub(lid, 2)) == 0 then
+        audit.row(out, "B", KEYS[base + 3], string.sub(lid, 2), #rec)
+      end
+    else
+      local stop = string.find(rec, "\0", 1, true)
+      local available = redis.call("ZSCORE", KEYS[base + 1], lid)
+      local deadline, state = redis.call("ZSCORE", KEYS[base + 2], lid), redis.call("HGET", KEYS[base + 4], lid)
+      if not deadline then
+        local packed, told = audit.packed(base, lid, #rec)
+        deadline, state = packed, state or told
+      end
+      local large = redis.call("HEXISTS", KEYS[base + 3], "^" .. lid) == 1
+      audit.row(out, "M", KEYS[base + 3], lid, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
+        large and redis.call("HSTRLEN", KEYS[base + 3], "^" .. lid) or "",
+        available or "", deadline, state or "",
+        redis.call("ZSCORE", KEYS[base + 5], "e" .. lid) or "", redis.call("ZSCORE", KEYS[base + 5], "d" .. lid) or "",
+        redis.call("ZSCORE", KEYS[base + 7], "v" .. lid) or "")
+      for _, member in ipairs(available and audit.members(base, lid, rec, true) or {}) do
+        if not redis.call("ZSCORE", KEYS[base + 7], member) then audit.row(out, "X", KEYS[base + 7], member) end
+      end
+    end
+  end
+  return found[1], #items / 2
+end

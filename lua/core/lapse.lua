@@ -1,0 +1,82 @@
+--- require "core/frame"
+--- require "core/position"
+--- require lazy "core/release"
+--- require lazy "features/retry"
+--- require lazy "features/trace"
+-- What happens when a deadline of a queue has passed. Loaded only then.
+local lapse = {}
+
+-- The lease of these locks is over. A transaction that was renewed keeps its messages; one that was not is over as
+-- a whole: its record goes, and each queue it touched gives its messages back when somebody comes by.
+function lapse.locks(q, ids)
+  release.load()
+  local locked, received, sent = {}, {}, {}
+  local entries = position.read(q, ids)
+  for n = 1, #entries do
+    local e = entries[n]
+    local kind = string.sub(e.st.kind, 1, 1)
+    local renewed = kind ~= "L" and lapse.transaction(e.st.owner, e.st.fence)
+    if renewed then
+      redis.call("ZADD", q.l, renewed, e.lid)
+    elseif kind == "S" then
+      sent[#sent + 1] = e
+    elseif kind == "R" then
+      received[#received + 1] = e
+    else
+      locked[#locked + 1] = e
+    end
+  end
+  if not (release.plan(q, locked) and release.plan(q, received)) then return end
+  release.unlock(q, locked, false)
+  release.unlock(q, received, true)
+  position.delete(q, sent, "aborted")
+end
+
+-- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned. One of
+-- the same id that was begun later has another fence: it is left alone.
+function lapse.transaction(id, granted)
+  local text = redis.call("HGET", KEYS[2], id)
+  if not text then return end
+  local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
+  if fence ~= granted then return end
+  if tonumber(deadline) > frame.now then return deadline end
+  redis.call("HDEL", KEYS[2], id)
+  for from = 1, tonumber(count), 500 do
+    local fields = {}
+    for k = from, math.min(from + 499, tonumber(count)) do fields[#fields + 1] = id .. ":" .. k end
+    redis.call("HDEL", KEYS[2], unpack(fields))
+  end
+  frame.touch()
+end
+
+-- Kinds of timers: "e" expiry and "d" delay of a message; "b" back from ;retry; "k" the window of a dedup key.
+function lapse.timers(q, timers)
+  local kinds, gone = { e = {}, d = {}, b = {}, k = {} }, {}
+  for n = 1, #timers do
+    if string.sub(timers[n], 1, 1) == "e" then gone[string.sub(timers[n], 2)] = true end
+  end
+  for n = 1, #timers do
+    local kind, id = string.sub(timers[n], 1, 1), string.sub(timers[n], 2)
+    -- Expiry and delay of one message may be due together: then it is gone.
+    if kind ~= "d" or not gone[id] then kinds[kind][#kinds[kind] + 1] = id end
+  end
+  local expired, ready = position.read(q, kinds.e), position.read(q, kinds.d)
+  position.may_leave(q, expired, "receive_timeout")
+  if #ready > 0 then
+    trace.load()
+    trace.expiring(q, ready)
+  end
+  local rested = {}
+  if #kinds.b > 0 then
+    retry.load()
+    trace.load()
+    rested = retry.rested(q, kinds.b)
+    trace.expiring(q, rested)
+  end
+  if frame.missing then return end
+  redis.call("ZREM", q.t, unpack(timers))
+  frame.touch()
+  position.delete(q, expired, "receive_timeout")
+  position.arrive(q, ready)
+  if #rested > 0 then retry.back(q, rested) end
+end

@@ -1,0 +1,70 @@
+--- require "core/frame"
+--- require "core/many"
+--- require "core/position"
+--- require "core/record"
+--- require lazy "features/retry"
+--- require lazy "features/trace"
+-- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
+local release = {}
+
+-- Does a retry policy decide about this entry? It does about what a reader of the main queue had.
+function release.judged(q, e)
+  return string.find(q.flags, "r", 1, true) and not q.parent and string.find(e.st.kind, "^[LR]")
+end
+
+-- Decide: may these entries be unlocked? Else frame.missing names the queues that it takes.
+function release.plan(q, entries)
+  for n = 1, #entries do
+    local e = { entries[n] }
+    if string.find(e[1].st.kind, "P", 1, true) then
+      position.may_leave(q, e, "queue_purged")
+    else
+      if record.flag(e[1].rec, 1) then
+        trace.load()
+        trace.expiring(q, e)
+      end
+      if release.judged(q, e[1]) then
+        retry.load()
+        retry.plan(q, e)
+      end
+    end
+  end
+  return not frame.missing
+end
+
+-- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
+-- `aborted`: count it as an abort of the transaction that had received it.
+function release.unlock(q, entries, aborted)
+  local back, judged, purged, states, drop, ids = {}, {}, {}, {}, {}, {}
+  for n = 1, #entries do
+    local e = entries[n]
+    local st = e.st
+    ids[n] = e.lid
+    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. e.lid) end
+    if string.find(st.kind, "P", 1, true) then
+      purged[#purged + 1] = e
+    else
+      local to = release.judged(q, e) and judged or back
+      to[#to + 1] = e
+      if aborted then st.aborts = st.aborts + 1 end
+      st.kind, st.owner, st.fence = "-", "-", 0
+      if st.deliveries + st.aborts + st.moves > 0 then
+        states[#states + 1] = e.lid
+        states[#states + 1] = record.text(st)
+      else
+        drop[#drop + 1] = e.lid
+      end
+    end
+  end
+  if #ids == 0 then return end
+  many.run("ZREM", q.l, ids)
+  many.run("HSET", q.s, states)
+  many.run("HDEL", q.s, drop)
+  frame.touch()
+  position.arrive(q, back)
+  if #judged > 0 then
+    retry.load()
+    retry.judge(q, judged)
+  end
+  if #purged > 0 then position.delete(q, purged, "queue_purged") end
+end

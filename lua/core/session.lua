@@ -1,0 +1,103 @@
+--- require "core/frame"
+-- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
+local session = { chunk = 256, terms = 64 }
+
+-- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. Whoever knew
+-- more in an earlier term has lost something, however much has been done since: new changes take the numbers of lost ones.
+-- A term that began with as much as this one or more is forgotten: who knew it knew more than this one began with.
+function session.term(terms)
+  local kept = {}
+  for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
+    if tonumber(start) < frame.history then kept[#kept + 1] = start .. rest end
+  end
+  kept[#kept + 1] = string.format("%.0f:", frame.history) .. frame.stamp
+  return table.concat(kept, " ", math.max(1, #kept - session.terms + 1))
+end
+
+-- Time to live in ms, and the number of its highest slot; -1 if it never used one.
+function session.read(number)
+  local ttl, highest = string.match(redis.call("HGET", KEYS[1], number) or "0", "^(%d+) ?(%d*)$")
+  return tonumber(ttl), tonumber(highest) or -1
+end
+
+-- Forgets a session with its slots and what its waiters were handed.
+function session.drop(number)
+  local _, highest = session.read(number)
+  for from = 0, highest, session.chunk do
+    local fields = {}
+    for n = from, math.min(from + session.chunk - 1, highest) do
+      fields[#fields + 1] = number .. "." .. n
+      fields[#fields + 1] = number .. "." .. n .. "!"
+    end
+    redis.call("HDEL", KEYS[1], unpack(fields))
+  end
+  redis.call("HDEL", KEYS[1], number)
+  redis.call("ZREM", KEYS[5], number)
+  frame.touch()
+end
+
+-- When one of its slots was last used, in ms; 0 if none ever was. Also its time to live.
+function session.used(number)
+  local last, ttl, highest = 0, session.read(number)
+  for from = 0, highest, session.chunk do
+    local slots = {}
+    for n = from, math.min(from + session.chunk - 1, highest) do slots[#slots + 1] = number .. "." .. n end
+    local kept = redis.call("HMGET", KEYS[1], unpack(slots))
+    for n = 1, #slots do
+      if kept[n] then last = math.max(last, tonumber(string.match(kept[n], "^%d+ (%d+)"))) end
+    end
+  end
+  return last, ttl
+end
+
+-- Takes away the handles of sessions that are gone (a set of their numbers).
+function session.handles(gone)
+  local left, from = {}, 0
+  repeat
+    local page = redis.call("ZRANGE", KEYS[4], from, from + 499)
+    from = from + 500
+    for n = 1, #page do
+      if gone[string.match(page[n], "^[^|]*|(%d+)|")] then left[#left + 1] = page[n] end
+    end
+  until #page < 500
+  for at = 1, #left, 500 do
+    redis.call("ZREM", KEYS[4], unpack(left, at, math.min(at + 499, #left)))
+  end
+end
+
+-- Drops a few sessions that nobody used for their time to live.
+function session.sweep()
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
+  local gone, any = {}, false
+  for n = 1, #idle do
+    local used, ttl = session.used(idle[n])
+    local until_ms = used + ttl
+    if until_ms > frame.now then
+      redis.call("ZADD", KEYS[5], until_ms, idle[n])
+    else
+      session.drop(idle[n])
+      gone[idle[n]], any = true, true
+    end
+  end
+  if any then session.handles(gone) end
+end
+
+-- Ends a few transactions whose lease is over and that hold no message any more, so that nobody else comes by them: a
+-- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
+function session.units()
+  local place = redis.call("HGET", KEYS[1], "units") or "0"
+  local page = redis.call("HSCAN", KEYS[2], place, "COUNT", 32)
+  local dead = {}
+  for n = 1, #page[2], 2 do
+    local deadline, count = string.match(page[2][n + 1], "^(%d+) %d+ (%d+) %S+$")
+    if deadline and tonumber(deadline) <= frame.now then
+      dead[#dead + 1] = page[2][n]
+      for k = 1, tonumber(count) do dead[#dead + 1] = page[2][n] .. ":" .. k end
+    end
+  end
+  for from = 1, #dead, 500 do
+    redis.call("HDEL", KEYS[2], unpack(dead, from, math.min(from + 499, #dead)))
+  end
+  if #dead > 0 then frame.touch() end
+  if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
+end

@@ -1,0 +1,140 @@
+--- require "core/frame"
+--- require "core/many"
+--- require "core/position"
+--- require "core/queue"
+--- require lazy "claims/claim_pages"
+--- require lazy "core/release"
+-- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
+local settle = {}
+
+-- Settles the locks written in ARGV from `at` on in `count` runs, three elements each: action, fence, ids (16 digits
+-- each, nothing between them). Actions: c commit, a abort (back in its place), j reject (what follows the letter is the
+-- reason), x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if the message is available
+-- again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone. Returns nothing, and has done
+-- nothing, if frame.missing names queues that it takes.
+function settle.all(q, at, count, lease)
+  if count == 0 then return {} end
+  -- More leases were over than one call serves: those that are left are lost all the same.
+  local quick = not (q.due and q.due <= frame.now) and not queue.is(q, "j")
+  if quick and count == 1 and ARGV[at] == "c" and #ARGV[at + 2] == 16 then
+    local lid = ARGV[at + 2]
+    local size = settle.size(redis.call("HGET", q.s, lid), ARGV[at + 1])
+    if size then
+      position.drop(q, { lid }, size)
+      return {}
+    end
+  end
+  local lost = {}
+  local plain, bytes, others = settle.sort(q, at, count, quick)
+  if others and not settle.others(q, others, plain, lost, lease) then return end
+  if plain[1] then position.drop(q, plain, bytes) end
+  return lost
+end
+
+-- The bytes of a message, if this state of it says that it is locked under this fence and that its commit needs no more
+-- than that; else false.
+function settle.size(text, fence)
+  local size, granted = string.match(text or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
+  return granted == fence and tonumber(size) or false
+end
+
+-- The commits that need no more than a look at their state: their ids and bytes. All others, as {action, fence, id, ...},
+-- or nothing if there are none.
+function settle.sort(q, at, count, quick)
+  local ids, size, last, sub = { nil }, 0, at + count * 3 - 1, string.sub
+  for n = at + 2, last, 3 do
+    local text = ARGV[n]
+    for k = 1, #text, 16 do
+      size = size + 1
+      ids[size] = sub(text, k, k + 15)
+    end
+  end
+  local states = many.read(q.s, ids)
+  local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
+  for n = at, last, 3 do
+    local action, fence, known = ARGV[n], ARGV[n + 1], {}
+    for _ = 16, #ARGV[n + 2], 16 do
+      place = place + 1
+      local lid, text, own = ids[place], states[place], false
+      if quick and action == "c" and text then
+        -- Of messages locked together most states are the same text, so few are taken apart.
+        own = known[text]
+        if own == nil then
+          own = settle.size(text, fence)
+          known[text] = own
+        end
+      end
+      if own and not seen[lid] then
+        seen[lid] = true
+        k = k + 1
+        plain[k] = lid
+        bytes = bytes + own
+      else
+        others = others or {}
+        others[#others + 1], others[#others + 2], others[#others + 3] = action, fence, lid
+      end
+    end
+  end
+  return plain, bytes, others
+end
+
+-- Settles what settle.sort gives as `others`, beside the ids in `plain`; fills `lost`. False: frame.missing is set, and
+-- nothing was done.
+function settle.others(q, others, plain, lost, lease)
+  local held, done, ids = {}, { c = {}, a = {}, j = {}, x = {}, p = {} }, {}
+  for n = 3, #others, 3 do ids[n / 3] = others[n] end
+  local entries = position.read(q, ids)
+  for n = 1, #entries do held[entries[n].lid] = entries[n] end
+  for n = 1, #plain do held[plain[n]] = nil end  -- named twice
+  local overdue = q.due and q.due <= frame.now
+  for n = 1, #others, 3 do
+    local action, fence, lid = others[n], others[n + 1], others[n + 2]
+    local e = held[lid]
+    if e and e.st and string.byte(e.st.kind) == 76 and e.st.fence == fence
+      and not (overdue and settle.lapsed(q, lid)) then
+      if not done[action] then
+        e.why = string.sub(action, 2)
+        action = "j"
+      end
+      -- A purged message leaves as purged, whatever its reader says.
+      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true) and done.p or done[action]
+      to[#to + 1] = e
+      held[lid] = nil
+    else
+      lost[#lost + 1] = lid
+      lost[#lost + 1] = settle.why(q, e, fence)
+    end
+  end
+  position.may_leave(q, done.c, "receive")
+  position.may_leave(q, done.j, "receive_rejected")
+  position.may_leave(q, done.p, "queue_purged")
+  if #done.a > 0 then
+    release.load()
+    release.plan(q, done.a)
+  end
+  if frame.missing then return false end
+  if #done.a > 0 then release.unlock(q, done.a, false) end
+  if #done.c > 0 then position.finish(q, done.c, "receive") end
+  if #done.j > 0 then position.finish(q, done.j, "receive_rejected") end
+  if #done.p > 0 then position.finish(q, done.p, "queue_purged") end
+  for n = 1, #done.x do redis.call("ZADD", q.l, frame.now + lease, done.x[n].lid) end
+  if #done.x > 0 then
+    queue.note(q, frame.now + lease)
+    frame.touch()
+  end
+  return true
+end
+
+-- Why a lock with this fence is lost.
+function settle.why(q, e, fence)
+  if not e then return "g" end
+  if e.st then return (e.st.fence == fence or string.byte(e.st.kind) == 45) and "a" or "f" end
+  claim_pages.load()
+  local book = claim_pages.find(q, e.lid)
+  return book and book.seq ~= fence and "f" or "a"
+end
+
+function settle.lapsed(q, lid)
+  local deadline = redis.call("ZSCORE", q.l, lid)
+  return deadline and tonumber(deadline) <= frame.now
+end

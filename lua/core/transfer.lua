@@ -1,0 +1,47 @@
+--- require "core/frame"
+--- require "core/many"
+--- require "core/position"
+--- require "core/record"
+--- require lazy "features/special"
+--- require "core/quota"
+-- Messages that change their queue inside a family (3.1.7.1.16).
+local transfer = {}
+
+-- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
+-- of the source any more when this returns, and available in the target.
+function transfer.move(q, target, entries)
+  local ids, fields, states, drop, bytes = {}, {}, {}, {}, 0
+  for n = 1, #entries do
+    local e = entries[n]
+    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", frame.now)
+    st.kind, st.owner, st.fence = "-", "-", 0
+    e.st = st
+    bytes = bytes + st.size
+    ids[n] = e.lid
+    fields[#fields + 1] = e.lid
+    fields[#fields + 1] = e.rec
+    drop[#drop + 1] = e.lid
+    if record.flag(e.rec, 8) then
+      fields[#fields + 1] = "^" .. e.lid
+      fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
+      drop[#drop + 1] = "^" .. e.lid
+    end
+    states[#states + 1] = e.lid
+    states[#states + 1] = record.text(st)
+    if record.flag(e.rec, 1) then
+      special.load()
+      special.leave(q, e.lid, e.rec, false, position.keys(e))
+    end
+  end
+  many.run("ZREM", q.a, ids)
+  many.run("ZREM", q.l, ids)
+  many.run("HDEL", q.s, ids)
+  many.run("HDEL", q.m, drop)
+  many.run("HSET", target.m, fields)
+  many.run("HSET", target.s, states)
+  quota.add(q, -#ids, -bytes)
+  quota.add(target, #ids, bytes)
+  frame.touch()
+  position.arrive(target, entries)
+end

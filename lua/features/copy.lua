@@ -1,0 +1,120 @@
+--- require "core/frame"
+--- require "core/quota"
+--- require "core/record"
+--- require lazy "core/queue"
+--- require lazy "features/side"
+--- require lazy "core/position"
+-- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
+local copy = {}
+
+-- The message id of an entry as its head keeps it: one made from the lookup id where the sender gave none. A message
+-- that was refused has no lookup id, so none but the sender's own id names it.
+function copy.identity(e)
+  return record.field(e.rec, "m") or e.lid and "smq-" .. e.lid
+end
+
+-- Puts a record into a queue, unless its quota forbids. In queues of the system and in transactional ones the order is
+-- that of arrival; elsewhere the message's priority counts. Returns the id or nothing.
+function copy.insert(to, head, body, large, flag, st)
+  local rec = string.format("%s%x", frame.stamp, flag) .. head .. body
+  local size = #rec + #large
+  if not quota.fits(to, 1, size) then return end
+  frame.seq = frame.seq + 1
+  local flat = string.find(to.flags, "[ts]") and 0 or 7 - tonumber(record.field(rec, "p") or 3)
+  local e = { lid = string.format("%02x%014x", flat, frame.seq), rec = rec, size = size }
+  if large ~= "" then
+    redis.call("HSET", to.m, e.lid, rec, "^" .. e.lid, large)
+  else
+    redis.call("HSET", to.m, e.lid, rec)
+  end
+  if st then
+    st = { deliveries = st.deliveries, aborts = st.aborts, moves = st.moves, moved = st.moved, size = size,
+      kind = "-", owner = "-", fence = 0 }
+    redis.call("HSET", to.s, e.lid, record.text(st))
+    e.st = st
+  end
+  quota.add(to, 1, size)
+  frame.touch()
+  position.arrive(to, { e })
+  return e.lid
+end
+
+-- A copy of an entry of q: in a journal or among the dead letters. What the message asked for is put to sleep in the
+-- copy ("~" before the field's key), so nothing acts on it.
+function copy.put(q, to, e, class, reason)
+  if string.find(to.q, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
+  local stop = string.find(e.rec, "\0", 15, true)
+  local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
+  -- Of a copy of a copy: it tells where it was last.
+  head = string.gsub(head, "\3[SOIRB][^\1\3]*", "")
+  local arrived = tonumber(string.sub(e.rec, 1, 13))
+  local sent = arrived - tonumber(record.field(e.rec, "S") or 0)
+  if e.lid then
+    if not record.field(e.rec, "m") then head = head .. "\3m" .. copy.identity(e) end
+    head = head .. "\3I" .. e.lid
+  end
+  if class > 0 then head = string.gsub(head, "\3C%d+", "") .. "\3C" .. class end
+  -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
+  head = head .. "\3O" .. side.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
+    .. string.format("\3B%.0f\3S%013.0f", arrived, frame.now - sent)
+  local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
+  local flag = record.set_flag(e.rec, 1)
+  local st = e.st
+  if reason == "receive" and (not st or st.kind == "-") then
+    -- Taken without a lock, so this delivery is not in its state.
+    st = { deliveries = (st and st.deliveries or 0) + 1, aborts = st and st.aborts or 0, moves = st and st.moves or 0,
+      moved = st and st.moved or 0 }
+  end
+  local lid = copy.insert(to, head, string.sub(e.rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st)
+  if lid and class > 0 then redis.call("HINCRBY", (q.parent or q).q, "dead", 1) end
+  return lid
+end
+
+-- The quota of a target journal stands with its queue.
+function copy.limits(q, to)
+  if to.limited or queue.name(to) == "system%24%3Bjournal" then return end
+  to.limited = true
+  local limits = redis.call("HMGET", (q.parent or q).q, "journal_quota_messages", "journal_quota_bytes")
+  to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
+end
+
+-- An acknowledgement about an entry of q (MS-MQDMPR 3.1.7.2.1). A negative one carries the body.
+function copy.acknowledge(q, to, e, class)
+  if queue.is(to, "t") or queue.is(to, "p") then return end
+  local stop = string.find(e.rec, "\0", 15, true)
+  local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
+  local head, id = "\3C" .. class .. "\3r" .. side.decode(home), copy.identity(e)
+  local wants = tonumber(record.field(e.rec, "a") or 0)
+  if id and math.floor(wants / 128) % 2 == 1 then head = head .. "\3m" .. id end
+  if math.floor(wants / 64) % 2 == 1 then id = record.field(e.rec, "c") end
+  if id then head = head .. "\3c" .. id end
+  if record.field(e.rec, "d") then head = head .. "\3d0" end
+  if class < 0x8000 then return copy.insert(to, head, "\0", "", 1) end
+  if e.why then head = head .. "\3R" .. e.why end
+  local kind = record.field(e.rec, "y")
+  if kind then head = head .. "\3y" .. kind end
+  if not record.flag(e.rec, 8) then return copy.insert(to, head, string.sub(e.rec, stop), "", 1) end
+  local large = e.large or redis.call("HGET", q.m, "^" .. e.lid) or ""
+  return copy.insert(to, head, "\0", large, 9)
+end
+
+-- The message of which e is a copy, as a new one for `to`, without its body: the marks of the copy go, what slept in it
+-- wakes up.
+function copy.awake(to, e)
+  local stop = string.find(e.rec, "\0", 15, true)
+  local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
+  head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
+  if not queue.is(to, "t") then
+    head = string.gsub(head, "\3T[^\1\3]*", "")
+  elseif not record.field(e.rec, "T") then
+    head = head .. "\3Tredrive"
+  end
+  return head, string.sub(e.rec, stop)
+end
+
+function copy.revive(q, to, e)
+  local head, body = copy.awake(to, e)
+  local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
+  local flag = record.set_flag(e.rec, 1)
+  return copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
+end

@@ -1,0 +1,93 @@
+--- require lazy "matching/index"
+-- Groups and segments (IBM MQ: message groups, MQGMO_ALL_MSGS_AVAILABLE and its kin), from the index alone: members
+-- "n" id NUL sequence(9) offset(9) lid(16) flags(1) [body length], see matching/index.
+--
+-- walked: so many members the script has looked at; a search ends its call when they are too many (matching/search).
+local group = { known = {}, walked = 0 }
+
+function group.digits(number)
+  return string.format("%09d", number)
+end
+
+-- The first message in delivery order of a place in a group, or nothing.
+function group.at(q, id, sequence, offset)
+  local stem = "n" .. id .. "\0" .. group.digits(sequence) .. group.digits(offset)
+  local found = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
+  return found and string.sub(found, #stem + 1, #stem + 16)
+end
+
+-- Ids of all messages with this sequence (and offset), in delivery order.
+function group.members(q, id, sequence, offset)
+  local stem = "n" .. id .. "\0" .. group.digits(sequence) .. (offset and group.digits(offset) or "")
+  local found = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1000)
+  local from = #id + 21
+  for n = 1, #found do found[n] = string.sub(found[n], from, from + 15) end
+  table.sort(found)
+  return found
+end
+
+-- Walks a group from (sequence, 0) on: ids of its messages in logical order if nothing is missing, else nothing.
+-- `one`: only the logical message with this sequence.
+function group.walk(q, id, sequence, one)
+  local base = "n" .. id .. "\0"
+  local from = "[" .. base .. group.digits(sequence)
+  local stop = "(" .. base .. (one and group.digits(sequence) or "") .. "\255"
+  local ids, offset, last = {}, 0, false
+  while true do
+    local page = redis.call("ZRANGEBYLEX", q.i, from, stop, "LIMIT", 0, 500)
+    group.walked = group.walked + #page
+    for n = 1, #page do
+      local member, at = page[n], #base + 1
+      local s, o = tonumber(string.sub(member, at, at + 8)), tonumber(string.sub(member, at + 9, at + 17))
+      local flags, size = tonumber(string.sub(member, at + 34, at + 34)), tonumber(string.sub(member, at + 35))
+      if s == sequence and o == offset then
+        ids[#ids + 1] = string.sub(member, at + 18, at + 33)
+        last = last or flags % 2 == 1
+        if flags < 2 or flags >= 4 then
+          if one or last then return ids end
+          sequence, offset = sequence + 1, 0
+        else
+          offset = offset + size
+        end
+      elseif s > sequence or (s == sequence and o > offset) then
+        return
+      end
+    end
+    if #page < 500 then return end
+    from = "(" .. page[#page]
+  end
+end
+
+-- The whole group: its ids in logical order, or nothing while one is missing. What ends it is said by its last place,
+-- where of two messages the first one counts.
+function group.whole(q, id)
+  if group.known[id] == nil then
+    local newest = redis.call("ZREVRANGEBYLEX", q.i, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
+    if newest and not group.ends(newest, id) then
+      local place = string.sub(newest, 1, #id + 20)
+      newest = redis.call("ZRANGEBYLEX", q.i, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+    end
+    group.known[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
+  end
+  return group.known[id] or nil
+end
+
+-- Is this member flagged as the last of its group?
+function group.ends(member, id)
+  return tonumber(string.sub(member, #id + 37, #id + 37)) % 2 == 1
+end
+
+-- May a message of a group be taken under these options (letters of a filter)? r: its fields (matching/index).
+function group.admits(q, letters, r)
+  if string.find(letters, "[LW]") and (r.n ~= 1 or r.o ~= 0) then return false end
+  if string.find(letters, "C", 1, true) and r.o ~= 0 then return false end
+  if string.find(letters, "[AW]") and not group.whole(q, r.g) then return false end
+  return not string.find(letters, "[SC]") or r.z < 2 or group.walk(q, r.g, r.n, true) ~= nil
+end
+
+-- The ids that are taken together with this one.
+function group.together(q, letters, r)
+  if not r.g then return end
+  if string.find(letters, "W", 1, true) then return group.whole(q, r.g) end
+  if string.find(letters, "C", 1, true) and r.z > 1 then return group.walk(q, r.g, r.n, true) end
+end

@@ -1,0 +1,32 @@
+--- require "core/frame"
+--- require lazy "core/record"
+--- require lazy "features/trace"
+-- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
+-- administration queue by a negative arrival acknowledgement. Over the manager's quota nobody is told: try again later.
+local refusal = {}
+
+function refusal.reason(code)
+  if code == status.ENQUEUE_TIMED_OUT then return "reach_queue_timeout" end
+  if code == status.ENQUEUE_QUEUE_QUOTA then return "queue_exceed_quota" end
+  if code ~= status.TRANSACTION_USAGE then return end
+  return ARGV[4] == "" and "not_transactional_message" or "not_transactional_queue"
+end
+
+-- Decides and, if no queue is missing, applies.
+function refusal.trace(q, code)
+  local reason, entries, at = refusal.reason(code), {}, 7
+  if not reason then return end
+  -- A batch is one thing: all its messages are refused for what is wrong with one.
+  while at <= #ARGV do
+    local e = { rec = frame.stamp .. ARGV[at] }
+    if record.flag(e.rec, 8) then
+      at = at + 1
+      e.large = ARGV[at]
+    end
+    if record.flag(e.rec, 1) then entries[#entries + 1] = e end
+    at = at + 1
+  end
+  trace.load()
+  trace.plan(q, entries, reason)
+  if not frame.missing then trace.leave(q, entries, reason) end
+end

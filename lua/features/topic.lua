@@ -1,0 +1,113 @@
+--- require "core/frame"
+--- require lazy "core/queue"
+--- require lazy "core/quota"
+--- require lazy "features/side"
+--- require lazy "core/put"
+--- require lazy "transactions/tx"
+--- require lazy "core/record"
+--- require "features/subscription"
+--- require lazy "features/trace"
+-- Topics: a message sent to one is put into every queue that subscribed to it; the topic keeps none.
+-- A subscription is a field of the topic's hash: "sub:" and the queue's encoded name (features/subscription).
+local topic = {}
+
+-- Decide: which messages go where. Returns a refusal if one of the queues refuses: a durable subscriber misses nothing,
+-- so all get the messages or none does. A subscriber that was deleted, or that takes no messages of this kind, is
+-- passed over.
+function topic.plan(q, entries, t)
+  local names, texts = topic.subscribers(q)
+  local total, room = 0, 0
+  q.plans = {}
+  side.load()
+  if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
+  for n = 1, #names do
+    local to = side.find(names[n])
+    if to and (t ~= nil) == queue.is(to, "t") then
+      local picked, bytes = topic.pick(entries, texts[names[n]], to)
+      if #picked > 0 then
+        if queue.is(to, "p") then return status.PUT_INHIBITED end
+        if not bytes then return status.MESSAGE_TOO_LARGE end
+        total, room = total + #picked, room + bytes
+        local code = topic.refuses(to, #picked, bytes, total, room)
+        if code then return code end
+        if t and t.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
+        q.plans[#q.plans + 1] = { to = to, entries = picked }
+        if not t and topic.hooked(picked) then
+          trace.load()
+          trace.accepted(to, picked, false)
+          trace.expiring(to, picked)
+        end
+      end
+    end
+  end
+end
+
+-- Encoded names of the subscribers in order, and their subscriptions.
+function topic.subscribers(q)
+  local fields, names, texts = redis.call("HGETALL", q.q), {}, {}
+  for n = 1, #fields, 2 do
+    local name = string.match(fields[n], "^sub:(.*)$")
+    if name then
+      names[#names + 1] = name
+      texts[name] = fields[n + 1]
+    end
+  end
+  table.sort(names)
+  return names, texts
+end
+
+-- Does the quota of a subscriber refuse what it is to get, or that of the manager what all are to get?
+function topic.refuses(to, count, bytes, total, room)
+  local messages, held = frame.messages, frame.bytes
+  frame.messages, frame.bytes = messages + total - count, held + room - bytes
+  local code = quota.refuses(to, count, bytes)
+  frame.messages, frame.bytes = messages, held
+  return code
+end
+
+-- The messages that a subscription wants, as entries of their own, and their bytes; no bytes if one is too large.
+function topic.pick(entries, text, to)
+  local wants, picked, bytes = subscription.open(text), {}, 0
+  local exclusive = queue.is(to, "x")
+  for n = 1, #entries do
+    local e = entries[n]
+    if wants(e.rec) then
+      local rec = e.rec
+      -- One dedup key guards the topic; the copies must not carry it into the queues.
+      if record.flag(rec, 1) and record.field(rec, "k") then
+        local stop = string.find(rec, "\0", 15, true)
+        rec = string.gsub(string.sub(rec, 1, stop - 1), "\3([kK])", "\3~%1") .. string.sub(rec, stop)
+      end
+      if exclusive then rec = record.set_flag(rec, 1) end
+      -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known.
+      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22)
+      picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
+      bytes = bytes and size <= to.max_bytes and bytes + size
+    end
+  end
+  return picked, bytes
+end
+
+function topic.hooked(entries)
+  for n = 1, #entries do
+    if record.flag(entries[n].rec, 1) then return true end
+  end
+  return false
+end
+
+-- Apply. The copies have ids of their own, behind those that the publisher is told.
+function topic.deliver(q, t)
+  if t and #q.plans == 0 then tx.save(t) end
+  for n = 1, #q.plans do
+    local plan = q.plans[n]
+    for k = 1, #plan.entries do
+      local e = plan.entries[k]
+      if not record.field(e.rec, "m") then
+        local rec = record.set_flag(e.rec, 1)
+        e.rec = string.sub(rec, 1, 14) .. "\3msmq-" .. e.of.lid .. string.sub(rec, 15)
+      end
+    end
+    put.number(plan.entries, t)
+    put.store(plan.to, plan.entries, t, topic.hooked(plan.entries))
+  end
+end

@@ -1,0 +1,94 @@
+--- require "core/frame"
+--- require "core/record"
+--- require "core/position"
+--- require lazy "matching/index"
+-- Queues with one active message per group and fair turns between groups (property group_exclusive, flag x). In q.i:
+--   "b"id NUL lid       the group is busy: this message of it is locked
+--   "h"class id         the group could go on: something is available and nothing active; class: the first byte of its
+--                       first lid, so that priorities come first
+-- Within a class the groups take turns in the order of their ids, from field "turn"class of q.q on. What has no group
+-- counts as one group, id "", that is never busy. Subqueues have no turns.
+local turn = {}
+
+function turn.on(q)
+  return not q.parent and string.find(q.flags, "x", 1, true)
+end
+
+function turn.group(rec)
+  index.load()
+  return index.fields(rec).g or ""
+end
+
+function turn.holder(q, id)
+  local found = redis.call("ZRANGEBYLEX", q.i, "[b" .. id .. "\0", "(b" .. id .. "\1", "LIMIT", 0, 1)[1]
+  return found and string.sub(found, -16)
+end
+
+function turn.busy(q, rec)
+  local id = turn.group(rec)
+  return id ~= "" and turn.holder(q, id) ~= nil
+end
+
+-- Puts the group among those that could go on, or takes it away. Returns its first id.
+function turn.ready(q, id, busy)
+  local stale = {}
+  for class = 0, 7 do stale[class + 1] = string.format("h%02x", class) .. id end
+  redis.call("ZREM", q.i, unpack(stale))
+  local first = not busy and index.range(q, "g", id, "", 1)[1]
+  if first then redis.call("ZADD", q.i, 0, "h" .. string.sub(first, 1, 2) .. id) end
+  return first
+end
+
+-- The message became available. True if nobody may have it yet.
+function turn.arrive(q, lid, rec)
+  local id = turn.group(rec)
+  -- Segments of one message are locked together: the group is free when the last of them is back.
+  redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid)
+  if id ~= "" and turn.holder(q, id) then return true end
+  turn.ready(q, id)
+end
+
+-- The message stops being available, or being locked. The next one of its group has its turn when it is gone for good.
+function turn.leave(q, lid, rec, locked)
+  local id = turn.group(rec)
+  if locked and id ~= "" then
+    redis.call("ZADD", q.i, 0, "b" .. id .. "\0" .. lid)
+    turn.ready(q, id, true)
+    return
+  end
+  local freed = redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid) == 1
+  local first = turn.ready(q, id, turn.holder(q, id) ~= nil)
+  if freed and first then
+    q.arrived = q.arrived or {}
+    q.arrived[#q.arrived + 1] = first
+  end
+end
+
+-- Up to `count` entries, one of each group whose turn it is.
+function turn.take(q, count)
+  index.load()
+  local found, from = {}, "[h"
+  while #found < count do
+    local first = redis.call("ZRANGEBYLEX", q.i, from, "(i", "LIMIT", 0, 1)[1]
+    if not first then return found end
+    local stem = string.sub(first, 1, 3)
+    local last = redis.call("HGET", q.q, "turn" .. stem)
+    local heads = redis.call("ZRANGEBYLEX", q.i, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
+      "LIMIT", 0, count)
+    if last then
+      local rest = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "[" .. stem .. last, "LIMIT", 0, count - #heads)
+      for n = 1, #rest do heads[#heads + 1] = rest[n] end
+    end
+    for n = 1, #heads do
+      local id = string.sub(heads[n], 4)
+      local e = position.read(q, index.range(q, "g", id, "", 1))[1]
+      local at = e and record.expires(e.rec)
+      if e and not (at and at <= frame.now) and #found < count then
+        found[#found + 1] = e
+        redis.call("HSET", q.q, "turn" .. stem, id)
+      end
+    end
+    from = "(" .. stem .. "\255"
+  end
+  return found
+end

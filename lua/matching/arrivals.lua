@@ -1,0 +1,62 @@
+--- require "core/frame"
+--- require "core/many"
+--- require lazy "matching/filter"
+--- require lazy "matching/search"
+-- What became available while readers wait that no identifier finds: members "l" number(14) lid of q.i, the last
+-- `arrivals.most`, numbered by field "arrivals" of q.q. Kept as long as such a reader is registered, so one that looked
+-- through the whole queue when it registered needs to look at nothing else, however often it looks again.
+local arrivals = { most = 500 }
+
+function arrivals.note(q, ids)
+  local newest = redis.call("HINCRBY", q.q, "arrivals", #ids)
+  local args = {}
+  for n = math.max(1, #ids - arrivals.most + 1), #ids do
+    args[#args + 1] = "0"
+    args[#args + 1] = string.format("l%014d%s", newest - #ids + n, ids[n])
+  end
+  redis.call("ZADD", q.i, unpack(args))
+  redis.call("ZREMRANGEBYLEX", q.i, "[l", string.format("(l%014d", math.max(0, newest - arrivals.most + 1)))
+end
+
+function arrivals.newest(q)
+  return tonumber(redis.call("HGET", q.q, "arrivals") or 0)
+end
+
+-- The last reader that needs them is gone.
+function arrivals.forget(q)
+  if redis.call("ZCOUNT", q.w, "-inf", "(-1125899906842624") == 0 then
+    redis.call("ZREMRANGEBYLEX", q.i, "[l", "(m")
+  end
+end
+
+-- Do the arrivals behind number `seen` tell all that a filter may admit now? Not if time or a message that it does not
+-- admit itself may change that: co-operative marks, the rest of a group, the turn of a group.
+function arrivals.tell(q, f, seen)
+  if f.grouped or string.find(q.flags, "x", 1, true) or string.find(f.f, "U", 1, true) then return false end
+  return arrivals.newest(q) - seen <= arrivals.most
+end
+
+-- Up to `count` entries among them, in delivery order; and the place to go on from, if there was no time for all.
+function arrivals.look(q, f, seen, count)
+  local members = redis.call("ZRANGEBYLEX", q.i, string.format("[l%014d", seen + 1), "(m")
+  local ids, found, known = {}, {}, {}
+  -- What this very script made available is noted when it ends.
+  for n = 1, #(q.arrived or "") do members[#members + 1] = q.arrived[n] end
+  for n = 1, #members do
+    local lid = string.sub(members[n], -16)
+    if not known[lid] and (not f["@"] or lid > f["@"]) then ids[#ids + 1] = lid end
+    known[lid] = true
+  end
+  if #ids == 0 then return found end
+  table.sort(ids)
+  local recs = many.read(q.m, ids)
+  for n = 1, #ids do
+    if recs[n] and redis.call("ZSCORE", q.a, ids[n]) and search.admits(q, f, ids[n], recs[n]) then
+      found[#found + 1] = { lid = ids[n], rec = recs[n] }
+      if #found == count then return found end
+    end
+    -- The rest in the next call, behind this place.
+    if filter.spent(f) then return found, #found == 0 and ids[n] or nil end
+  end
+  return found
+end

@@ -1,0 +1,98 @@
+--- require "core/frame"
+--- require "core/record"
+-- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
+-- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids are
+-- in it up to q.indexed, and whoever asks for one brings it up to date (matching/index_build).
+--
+--   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
+--   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
+--      [length of the body]                         4 last segment; the length only of segments
+--
+-- Others in q.i: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/choose),
+-- "l" what arrived while others wait (matching/arrivals),
+-- "y", "z" browse marks (matching/mark), "b", "h" groups with one active message (features/turn).
+local index = {}
+
+-- An identifier as it is compared; nothing if it is the none value, which is no identifier.
+function index.id(text)
+  if text and string.sub(text, 1, 1) == "x" then
+    while string.sub(text, -2) == "00" do text = string.sub(text, 1, -3) end
+  end
+  if text and #text > 1 then return text end
+end
+
+-- The fields of a head that identify its message: m, c, g (ids), n, o, z (numbers) and its length.
+function index.fields(rec)
+  local stop = string.find(rec, "\0", 15, true)
+  local found = { body = #rec - stop }
+  for key, value in string.gmatch(string.sub(rec, 15, stop - 1), "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
+  return { m = index.id(found.m), c = index.id(found.c), g = index.id(found.g), n = tonumber(found.n or 1),
+    o = tonumber(found.o or 0), z = tonumber(found.z or 0), body = found.body }
+end
+
+function index.members(q, lid, rec, keys)
+  keys = keys or record.keys(rec)
+  local reached = lid <= q.indexed
+  if not string.find(keys, "g", 1, true) and not (string.find(q.flags, "x", 1, true) and not q.parent) then
+    return reached and index.ids(lid, rec, keys) or {}
+  end
+  local f, members = index.fields(rec), {}
+  if f.m and reached then members[1] = "m" .. f.m .. "\0" .. lid end
+  if f.c and reached then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
+  if f.g then
+    members[#members + 1] = "g" .. f.g .. "\0" .. lid
+    local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
+    if f.z > 1 then
+      local size = string.byte(rec, 14) >= 56 and redis.call("HSTRLEN", q.m, "^" .. lid) or f.body
+      member = member .. size
+    end
+    members[#members + 1] = member
+  elseif string.find(q.flags, "x", 1, true) and not q.parent then
+    members[#members + 1] = "g\0" .. lid
+  end
+  return members
+end
+
+-- Most messages have no group.
+function index.ids(lid, rec, keys)
+  local members = {}
+  local id = string.find(keys, "m", 1, true) and index.id(record.field(rec, "m"))
+  if id then members[1] = "m" .. id .. "\0" .. lid end
+  id = string.find(keys, "c", 1, true) and index.id(record.field(rec, "c"))
+  if id then members[#members + 1] = "c" .. id .. "\0" .. lid end
+  return members
+end
+
+-- Puts a message into the index. `later`: into this list of arguments of a ZADD, which the caller runs.
+function index.add(q, lid, rec, keys, later)
+  local members, args = index.members(q, lid, rec, keys), later or {}
+  for n = 1, #members do
+    args[#args + 1] = "0"
+    args[#args + 1] = members[n]
+  end
+  if not later and #args > 0 then redis.call("ZADD", q.i, unpack(args)) end
+end
+
+-- Takes it out. `later`: into this list of arguments of a ZREM.
+function index.drop(q, lid, rec, keys, later)
+  local members = index.members(q, lid, rec, keys)
+  if later then
+    for n = 1, #members do later[#later + 1] = members[n] end
+  elseif #members > 0 then
+    redis.call("ZREM", q.i, unpack(members))
+  end
+end
+
+-- The usual filter, one identifier and nothing else, taken apart: key and id. Nothing if it asks for more (matching/search).
+function index.direct(q, text)
+  local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
+  if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then return key, id end
+end
+
+-- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.
+function index.range(q, key, id, after, count)
+  local stem = key .. id .. "\0"
+  local found = redis.call("ZRANGEBYLEX", q.i, "(" .. stem .. after, "(" .. key .. id .. "\1", "LIMIT", 0, count)
+  for n = 1, #found do found[n] = string.sub(found[n], -16) end
+  return found
+end

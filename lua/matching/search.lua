@@ -1,0 +1,152 @@
+--- require "core/frame"
+--- require "core/position"
+--- require "core/record"
+--- require lazy "matching/filter"
+--- require lazy "features/group"
+--- require lazy "matching/index"
+--- require lazy "matching/index_build"
+--- require lazy "matching/mark"
+--- require lazy "matching/among"
+--- require lazy "features/turn"
+--- require lazy "matching/arrivals"
+-- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
+-- the filter names one, else by a scan. One call looks at no more than `search.most` records.
+local search = { most = 1000 }
+
+-- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first; `hint`: an id that
+-- may be the one; `taking`: not only to look at; `seen`: a waiting reader that has looked through the queue needs to
+-- look at what arrived since (wake.seen). Returns the entries, the place to go on from (nothing: all was looked
+-- at), a status that ends the call.
+function search.look(q, text, from, count, hint, taking, seen)
+  index.load()
+  filter.load()
+  local f = filter.parse(text)
+  if f.grouped or f.G then group.load() end
+  if taking and not q.parent and string.find(q.flags, "x", 1, true) then
+    f.x = {}
+    turn.load()
+  end
+  if f.G then return search.next(q, f) end
+  among.load()
+  if among.asks(f) then
+    index_build.load()
+    -- Before its first id no id stands.
+    if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end
+  end
+  local found, place = {}, nil
+  if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
+    local rec = redis.call("HGET", q.m, hint)
+    if rec and search.admits(q, f, hint, rec) then found[1] = { lid = hint, rec = rec } end
+  end
+  if seen and #found == 0 then
+    arrivals.load()
+    if arrivals.tell(q, f, seen) then
+      found, place = arrivals.look(q, f, seen, count)
+      if #found == 0 then return found, place end
+    end
+  end
+  if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f["@"] or "", count) end
+  if #found == 0 then return found, place end
+  return search.taken(q, f, found)
+end
+
+-- Must a call with this filter be refused? Asked by those that have something to do before they search; what that
+-- makes available may then be passed over, but refuses nothing any more.
+function search.refuses(q, text)
+  filter.load()
+  index.load()
+  group.load()
+  local f = filter.parse(text)
+  f.programs, search.decided = {}, true
+  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local rec = lid and redis.call("HGET", q.m, lid)
+  if rec and not search.expired(rec) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
+end
+
+-- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there". The
+-- selector was asked when the group was begun.
+function search.next(q, f)
+  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local rec = lid and redis.call("HGET", q.m, lid)
+  if not rec or search.expired(rec) or f.x and turn.busy(q, rec) then return {} end
+  f.programs = {}
+  if not filter.test(f, lid, rec) then return {}, nil, not search.decided and status.MATCH_OPTIONS or nil end
+  if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
+  return search.taken(q, f, { { lid = lid, rec = rec } })
+end
+
+-- The entries with their states, and with what belongs to them.
+function search.taken(q, f, found)
+  if string.find(f.f, "[CW]") then
+    local ids = group.together(q, f.f, index.fields(found[1].rec))
+    if ids then
+      local entries = position.read(q, ids)
+      entries.whole = true
+      search.mark(q, f, entries)
+      return entries
+    end
+  end
+  local ids = {}
+  for n = 1, #found do ids[n] = found[n].lid end
+  local states = redis.call("HMGET", q.s, unpack(ids))
+  for n = 1, #found do found[n].st = states[n] and record.state(states[n]) end
+  search.mark(q, f, found)
+  return found
+end
+
+function search.mark(q, f, found)
+  if not string.find(f.f, "[HKhk]") then return end
+  mark.load()
+  for n = 1, #found do mark.apply(q, f, found[n].lid) end
+  mark.sweep(q, #found)
+end
+
+function search.expired(rec)
+  local at = record.flag(rec, 1) and record.expires(rec)
+  return at and at <= frame.now
+end
+
+-- May this available message be had? Expired ones are left to core/due.
+function search.admits(q, f, lid, rec)
+  if not filter.test(f, lid, rec) or search.expired(rec) then return false end
+  if f.grouped then
+    local r = index.fields(rec)
+    if r.g and not group.admits(q, f.f, r) then return false end
+  end
+  if string.find(f.f, "U", 1, true) then
+    mark.load()
+    if mark.seen(q, f, lid) then return false end
+  end
+  return not f.x or search.turn(q, f, rec)
+end
+
+-- Could its group go on? Of each group a call takes one message.
+function search.turn(q, f, rec)
+  local id = turn.group(rec)
+  if id == "" then return true end
+  if f.x[id] or turn.holder(q, id) then return false end
+  f.x[id] = true
+  return true
+end
+
+function search.scan(q, f, from, count)
+  local sure = #f.programs == 0 and not f.grouped and (f.i or f.m or f.c or f.g or not f.named)
+  local found, left, page = {}, search.most, sure and count or 64
+  while left > 0 do
+    page = math.min(page, left)
+    local ids, more = among.ids(q, f, from, page)
+    if #ids == 0 then return found end
+    local recs = redis.call("HMGET", q.m, unpack(ids))
+    for n = 1, #ids do
+      from = ids[n]
+      if recs[n] and search.admits(q, f, from, recs[n]) then
+        found[#found + 1] = { lid = from, rec = recs[n] }
+        if #found == count then return found end
+      end
+      if filter.spent(f) or f.grouped and group.walked > search.most then return found, from end
+    end
+    if not more then return found end
+    left, page = left - #ids, 250
+  end
+  return found, from
+end
