@@ -142,6 +142,7 @@ reliability-full: $(VENV)/.dev redis ## the same at full size (hours), with Java
 # ---- the parts of check ------------------------------------------------------------------------------------
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+	$(PY) -m tools.generate_blocking --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
@@ -162,7 +163,8 @@ docs: $(VENV)/.docs ## build the documentation into build/site
 wheel: $(VENV)/.dev ## build sdist and wheel into dist
 	@$(PY) -m build --outdir dist
 
-format: $(VENV)/.dev ## let ruff put the sources in order; write docs/scripts.md
+format: $(VENV)/.dev ## let ruff put the sources in order; write mqredis/client and docs/scripts.md
+	$(PY) -m tools.generate_blocking
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(PY) -m tools.script_docs

@@ -1,4 +1,4 @@
-"""The asyncio face: same names, same signatures, ``await`` in front."""
+"""The asyncio interface."""
 
 from __future__ import annotations
 
@@ -42,7 +42,13 @@ async def connect(
 ) -> QueueManager:
     """Connect to a queue manager, creating it if the server does not have it yet.
 
-    Use ``await connect(...)`` or ``async with connect(...)``; the rest as :func:`mqredis.connect`.
+    Use ``await connect(...)`` or ``async with connect(...)``.
+
+    ``url``: redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// embedded:///dir
+    memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.
+    ``manager``: its name ("default" unless the settings say otherwise). ``sealer``: seals the bodies (mqredis.sealing).
+
+    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, InvalidArgument.
     """
     settings, where = prepared(url, manager, settings)
     keys = ManagerKeys(settings.manager)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
@@ -30,9 +30,12 @@ from mqredis.operations import doctor, manager, queue, redrive, request, rundown
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+R = TypeVar("R")
 
 
 class QueueManager:
@@ -41,7 +44,6 @@ class QueueManager:
     def __init__(self, driver: AsyncDriver, context: Context) -> None:
         self._driver = driver
         self._context = context
-        self._run = driver.run
 
     @property
     def name(self) -> str:
@@ -216,6 +218,9 @@ class QueueManager:
             with suppress(MqError):
                 await self._run(rundown.rundown(self._context))
         await self._driver.close()
+
+    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        return self._driver.run(operation)
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.asyncio.browser import Browser
 from mqredis.asyncio.cursor import Cursor
@@ -22,6 +22,7 @@ from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import settle_all, settled, settling
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mqredis.asyncio.transaction import Transaction
     from mqredis.steps import Answer
 
+R = TypeVar("R")
 log = logging.getLogger("mqredis")
 
 
@@ -40,9 +42,10 @@ class Queue:
     def __init__(self, manager: QueueManager, handle: Handle) -> None:
         self._manager = manager
         self._handle = handle
-        self._run = manager._run
+        # begin asyncio only
         self._gathers = not (handle.elements or handle.topic)
         self._gathering: Gathering | None = None
+        # end asyncio only
 
     @property
     def name(self) -> str:
@@ -64,8 +67,6 @@ class Queue:
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
-
-        What tasks send at the same time goes in one call; each is answered, refused or cancelled as if it were alone.
         """
         handle, unit = self._handle, unit_of(transaction)
         if durability is not None or handle.elements:
@@ -76,8 +77,11 @@ class Queue:
         except MessageTooLarge as error:
             await self._run(send.learn(handle, error))
             prepared = send.prepare(handle, body, fields, unit)
+        # begin asyncio only
+        # Messages that several tasks send at the same time are sent in one call, and each task gets its own result.
         if unit is None and self._gathers:
             return await self._gather().send(prepared)
+        # end asyncio only
         asked = None
         ask = straight.putting(handle, prepared, unit)
         if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
@@ -418,6 +422,11 @@ class Queue:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))
 
+    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
+        return self._manager._run(operation)
+
+    # begin asyncio only
     async def _look(self, ask: straight.Ask) -> Answer | None:
         """The first look of a lock. One that is cut off may have locked something; what cleans up is tried once."""
         driver = self._manager._driver
@@ -433,6 +442,8 @@ class Queue:
         if found is None or found.loop is not asyncio.get_running_loop():
             found = self._gathering = Gathering(self._manager._driver, self._handle)
         return found
+
+    # end asyncio only
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

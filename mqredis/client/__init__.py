@@ -1,4 +1,5 @@
-"""The blocking face."""
+# Generated from mqredis/asyncio/__init__.py by tools/generate_blocking.py. Do not edit: run `make format`.
+"""The blocking interface."""
 
 from __future__ import annotations
 
@@ -39,6 +40,8 @@ def connect(
     sealer: Sealer | None = None,
 ) -> QueueManager:
     """Connect to a queue manager, creating it if the server does not have it yet.
+
+    Use ``connect(...)`` or ``with connect(...)``.
 
     ``url``: redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// embedded:///dir
     memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.

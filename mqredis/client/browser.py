@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/browser.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A browse cursor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/cursor.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A cursor over a queue."""
 
 from __future__ import annotations

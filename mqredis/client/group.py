@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/group.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A group that is sent message by message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/locked.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A locked message: the second phase of a two-phase read."""
 
 from __future__ import annotations
@@ -57,19 +58,19 @@ class LockedMessage(Locked):
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        grant, asked = self._grant, None
-        if action == "c" and durability is None and grant.unit is None:
-            ask = straight.settling(grant.handle, grant.fence, self._key)
-            if ask is not None and (answer := self._queue._manager._driver.straight(*ask)) is not None:
-                if straight.settled(grant.handle, answer, grant.fence, self._key):
-                    self._settled = True
-                    return
-                asked = straight.asked(ask, answer)
-        operation = self._operation(action, None, asked)
-        if durability is not None:
-            operation = durably(operation, durability)
+        queue, grant, asked = self._queue, self._grant, None
         try:
-            self._queue._run(operation)
+            if action == "c" and durability is None and grant.unit is None:
+                ask = straight.settling(grant.handle, grant.fence, self._key)
+                if ask is not None and (answer := queue._manager._driver.straight(*ask)) is not None:
+                    if straight.settled(grant.handle, answer, grant.fence, self._key):
+                        self._settled = True
+                        return
+                    asked = straight.asked(ask, answer)
+            operation = self._operation(action, None, asked)
+            if durability is not None:
+                operation = durably(operation, durability)
+            queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise

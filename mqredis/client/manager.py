@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/manager.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A queue manager: where a client begins."""
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ R = TypeVar("R")
 
 
 class QueueManager:
-    """A client of one queue manager (MS-MQDMPR 3.1.1.1); thread safe. ``mqredis.connect`` makes one."""
+    """A client of one queue manager (MS-MQDMPR 3.1.1.1); thread-safe. ``mqredis.connect`` makes one."""
 
     def __init__(self, driver: Driver, context: Context) -> None:
         self._driver = driver

@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/queue.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """An open queue."""
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = logging.getLogger("mqredis")
 
 
 class Queue:
-    """A handle on a queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16); thread safe. Timeouts are seconds: None
+    """A handle on a queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16); thread-safe. Timeouts are seconds: None
     waits for ever, zero or less never waits."""
 
     def __init__(self, manager: QueueManager, handle: Handle) -> None:
@@ -60,8 +61,7 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        unit = None if transaction is None else unit_of(transaction)
-        handle = self._handle
+        handle, unit = self._handle, unit_of(transaction)
         if durability is not None or handle.elements:
             operation = send.send(handle, body, fields, unit)
             return self._run(operation if durability is None else durably(operation, durability, unit))
@@ -152,7 +152,7 @@ class Queue:
                 if message is not None:
                     return message
                 asked = straight.asked(ask, answer)
-        return self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, asked))[0]
+        return (self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, asked)))[0]
 
     def receive_many(
         self,
@@ -222,7 +222,8 @@ class Queue:
             page = self._run(peek.page(self._handle, after, match=match, selector=selector))
             if not page:
                 return
-            yield from page
+            for message in page:
+                yield message
             after = page[-1].lookup_id
 
     def browser(
@@ -402,7 +403,7 @@ class Queue:
             self._run(queue.close_handle(self._handle))
 
     def _run(self, operation: Operation[R]) -> R:
-        # The manager's own may be replaced at any time: mqredis.prometheus.Meter measures by that.
+        # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:

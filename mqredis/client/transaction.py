@@ -1,3 +1,4 @@
+# Generated from mqredis/asyncio/transaction.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A transaction: sends, receives and moves over several queues, all or nothing."""
 
 from __future__ import annotations

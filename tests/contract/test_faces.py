@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tools import generate_blocking
+
 SYNC = importlib.import_module("mqredis")
 ASYNC = importlib.import_module("mqredis.asyncio")
 
@@ -122,3 +124,8 @@ def test_what_talks_to_the_server_is_awaited(name):
             answers = str(inspect.signature(value).return_annotation).split("[")[0]
             module = importlib.import_module(wrapped.__module__)
             assert ready or hasattr(getattr(module, answers, None), "__await__"), f"{name}.{member} blocks"
+
+
+def test_the_blocking_interface_is_what_the_generator_writes():
+    for path, text in generate_blocking.generate().items():
+        assert path.read_text() == text, f"{path} is stale: run `make format`"

@@ -1,0 +1,99 @@
+"""Write the blocking interface (``mqredis/client``) from the asyncio interface (``mqredis/asyncio``).
+
+``python -m tools.generate_blocking`` writes the files; with ``--check`` it writes nothing and names the files that
+differ from what it would write. Each file is translated line by line: the rules below are applied in order, then ruff
+sorts the imports, removes those that are no longer used, and formats the result.
+
+Code that only asyncio needs stands between the comments ``# begin asyncio only`` and ``# end asyncio only``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "mqredis" / "asyncio"
+TARGET = ROOT / "mqredis" / "client"
+#: ``pending`` lets an open be awaited or entered, which a blocking call does not need.
+ASYNCIO_ONLY = {"pending.py"}
+
+DROPPED_LINES = re.compile(r" *@opening|from mqredis\.asyncio\.pending import opening")
+REGION = re.compile(r"^ *# begin asyncio only\n.*?^ *# end asyncio only\n", re.MULTILINE | re.DOTALL)
+RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\basync (def|with|for)\b", r"\1"),
+        (r"\bawait ", ""),
+        (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+        (r"\bStopAsyncIteration\b", "StopIteration"),
+        (r"\bAsyncIterator\b", "Iterator"),
+        (r"\bCoroutine\[Any, Any, (\w+)\]", r"\1"),
+        # The first attempt of a lock has nothing to clean up after: a blocking caller is not cancelled.
+        (r"\bself\._look\(", "self._manager._driver.straight(*"),
+        (r"\bmqredis\.asyncio\.connect\b", "mqredis.connect"),
+        (r"\bmqredis\.asyncio\b", "mqredis.client"),
+        (r"\bmqredis\.drivers\.aio\b", "mqredis.drivers.sync"),
+        (r"\bAsyncDriver\b", "Driver"),
+        (r"\basync_driver_for\b", "driver_for"),
+        (r"\bopen_async_backend\b", "open_backend"),
+        (r"\bThe asyncio interface\b", "The blocking interface"),
+        (r" for one event loop\b", "; thread-safe"),
+    )
+]
+HEADER = (
+    "# Generated from mqredis/asyncio/{name} by tools/generate_blocking.py. Do not edit: run `make format`.\n"
+)
+
+
+def translate(name: str, text: str) -> str:
+    """The blocking form of the file ``name`` of mqredis/asyncio, not yet formatted."""
+    lines = []
+    for line in REGION.sub("", text).splitlines():
+        if DROPPED_LINES.fullmatch(line):
+            continue
+        for pattern, replacement in RULES:
+            line = pattern.sub(replacement, line)
+        lines.append(line)
+    return HEADER.format(name=name) + "\n".join(lines) + "\n"
+
+
+def formatted(path: Path, text: str) -> str:
+    """The text as ``make format`` leaves it at this path."""
+    for command in (["check", "--select", "I,F401", "--fix", "--quiet"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        text = subprocess.run(ruff, input=text, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return text
+
+
+def generate() -> dict[Path, str]:
+    """Every file of mqredis/client and its text."""
+    sources = sorted(path for path in SOURCE.glob("*.py") if path.name not in ASYNCIO_ONLY)
+    return {
+        (target := TARGET / source.name): formatted(target, translate(source.name, source.read_text()))
+        for source in sources
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files. ``--check``: return 1 if any file differs, and name it."""
+    files = generate()
+    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    superfluous = sorted(set(TARGET.glob("*.py")) - set(files))
+    if "--check" in arguments:
+        for path in [*differing, *superfluous]:
+            print(
+                f"{path.relative_to(ROOT)} is not what tools/generate_blocking.py writes: run `make format`"
+            )
+        return 1 if differing or superfluous else 0
+    for path in differing:
+        path.write_text(files[path])
+    for path in superfluous:
+        path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
