@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -104,12 +105,13 @@ def join(directory: str | os.PathLike[str] | None = None) -> Embedded:
 
     Raises:
         BrokerUnavailable: there is a binary but it does not start, or nothing at all to run.
-        InvalidArgument: the directory cannot be used.
+        InvalidArgument: the directory cannot be used, or users other than its owner may enter it.
     """
     path = Path(directory).expanduser() if directory else default_directory()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = str(path.resolve())
+        _check_private(Path(name))
     except OSError as error:
         raise InvalidArgument(f"embedded broker: cannot use the directory {path}: {error.strerror}") from None
     with _lock:
@@ -118,6 +120,27 @@ def join(directory: str | os.PathLike[str] | None = None) -> Embedded:
             found = _joined[name] = _join(Path(name))
         found._count += 1
         return found
+
+
+def _check_private(path: Path) -> None:
+    """Refuse a directory that others may enter: the server's socket takes no password, and its files hold all bodies.
+
+    Raises:
+        InvalidArgument: with the command that closes the directory.
+    """
+    if sys.platform == "win32":  # no such permissions, and no server
+        return
+    state = path.stat()
+    if state.st_uid != os.getuid():
+        raise InvalidArgument(
+            f"embedded broker: the directory {path} belongs to another user; name one of your own"
+        )
+    if state.st_mode & 0o077:
+        raise InvalidArgument(
+            f"embedded broker: other users may enter the directory {path} (mode {state.st_mode & 0o777:o}) and would "
+            f"reach its server and its files. Close it with `chmod 700 {shlex.quote(str(path))}`, or name a directory "
+            "that does not exist yet"
+        )
 
 
 def _join(path: Path) -> Embedded:

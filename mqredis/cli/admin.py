@@ -63,14 +63,14 @@ def _doctor(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments, allow_eviction=True) as qm:
         report = qm.doctor(repair=arguments.repair)
     if output.json_lines:
-        print(report.model_dump_json())
+        output.fields(report.model_dump(mode="json"))
     else:
         for finding in report.everything:
-            print(_finding(finding))
+            output.line(_finding(finding))
         for level in report.levels:
-            print(f"durability={level.name:<14} {'yes' if level.reachable else 'no'}: {level.text}")
+            output.line(f"durability={level.name:<14} {'yes' if level.reachable else 'no'}: {level.text}")
         cut = "" if report.consistent else ", too busy for sums and cross references"
-        print(
+        output.line(
             f"{report.manager}: {counted(report.queues, 'queue')}, {counted(report.messages, 'message')}, "
             f"{counted(report.transactions, 'open transaction')}, {counted(report.sessions, 'session')}{cut}; "
             f"{counted(len(report.findings), 'broken invariant')}, "

@@ -12,7 +12,7 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from mqredis import __version__
-from mqredis.cli import admin, completion, messages, pipeline, queues, topics, transfer, watch, work
+from mqredis.cli import admin, completion, messages, pipeline, queues, terminal, topics, transfer, watch, work
 from mqredis.cli.common import Output, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.errors import MqError, complaint
@@ -50,7 +50,9 @@ def build() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    logging.basicConfig(level=logging.WARNING, format="mqredis: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(terminal.Formatter("mqredis: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     parser = build()
     arguments = parser.parse_args(argv)
     if arguments.command == "completion":

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
+from mqredis.cli import terminal
 from mqredis.client import QueueManager, connect
 from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown
 from mqredis.models import Match
@@ -119,7 +120,7 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
-    return str(value)
+    return terminal.cell(str(value))
 
 
 def plain(value: Any) -> Any:
@@ -139,7 +140,7 @@ class Output:
 
     def line(self, text: str, **fields: Any) -> None:
         """One result: ``text`` for people, ``fields`` for machines."""
-        print(self.encode(fields) if self.json_lines else text)
+        print(self.encode(fields) if self.json_lines else terminal.lines(text))
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """A table of these columns; machines get every field of each row."""
@@ -198,12 +199,12 @@ class Output:
         if self.json_lines:
             print(self.encode({"error": kind, "text": text, "status": status}), file=sys.stderr)
         else:
-            print(f"mqredis: {text}", file=sys.stderr)
+            print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
 
     @staticmethod
     def encode(fields: Mapping[str, Any]) -> str:
         """One line of JSON."""
-        return json.dumps(fields, default=plain, ensure_ascii=False, allow_nan=False)
+        return terminal.json_line(json.dumps(fields, default=plain, ensure_ascii=False, allow_nan=False))
 
     @staticmethod
     def _rich(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bool:

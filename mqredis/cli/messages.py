@@ -61,7 +61,7 @@ def register(subparsers: Subparsers) -> None:
         )
         read.add_argument("--wait", dest="timeout", action="store_const", const=None, help="wait for ever")
         read.add_argument("--lookup-id", type=lookup_id, metavar="ID", help="this very message")
-        read.add_argument("--raw", action="store_true", help="nothing but the bytes of the body")
+        read.add_argument("--raw", action="store_true", help="nothing but the bytes of the body, as they are")
         match_options(read)
         if name == "receive":
             read.add_argument(
@@ -248,7 +248,7 @@ def _row(message: Message) -> dict[str, Any]:
         "message_id": _text(message.message_id),
         "label": message.label,
         "arrived_at": message.arrived_at,
-        "body": body.translate({n: f"\\x{n:02x}" for n in (*range(32), 127)}),
+        "body": body,
     }
 
 

@@ -106,7 +106,7 @@ def _list(arguments: Arguments, output: Output) -> Exit:
         rows = [info.model_dump() for info in qm.queues(arguments.pattern)]
     if arguments.names and not output.json_lines:
         for row in rows:
-            print(row["name"])
+            output.line(row["name"])
     else:
         output.rows(rows, COLUMNS)
     return Exit.DONE

@@ -36,7 +36,7 @@ def _top(arguments: Arguments, output: Output) -> Exit:
             if output.json_lines:
                 output.line("", **head, queues=rows)
             else:
-                print("  ".join(f"{name} {shown(value)}" for name, value in head.items()))
+                output.line("  ".join(f"{name} {shown(value)}" for name, value in head.items()))
                 output.rows(rows, COLUMNS)
             print(end="", flush=True)
             if arguments.count and number >= arguments.count:

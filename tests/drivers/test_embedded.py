@@ -15,6 +15,7 @@ import redis
 
 from mqredis import embedded
 from mqredis.drivers import Driver
+from mqredis.errors import InvalidArgument
 from tests.drivers.kit import add, read, until
 
 USER = """
@@ -122,6 +123,34 @@ def test_a_lost_guard_is_replaced(tmp_path: Path, user: Callable[[], User]) -> N
     first.leave()
     second.leave()
     until(lambda: gone(replaced))
+
+
+def test_a_new_directory_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        server = embedded.join(tmp_path / "new")
+    finally:
+        os.umask(before)
+    server.leave()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
+def test_a_directory_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    shared = tmp_path / "a b"
+    shared.mkdir()
+    shared.chmod(mode)
+    with pytest.raises(InvalidArgument, match=f"mode {mode:o}.*`chmod 700 '.*a b'`"):
+        embedded.join(shared)
+    assert list(shared.iterdir()) == []  # nothing was started or written
+    shared.chmod(0o700)
+    embedded.join(shared).leave()
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(InvalidArgument, match="belongs to another user"):
+        embedded.join(tmp_path)
 
 
 def test_a_long_directory_gets_a_short_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
