@@ -163,11 +163,12 @@ docs: $(VENV)/.docs ## build the documentation into build/site
 wheel: $(VENV)/.dev ## build sdist and wheel into dist
 	@$(PY) -m build --outdir dist
 
-format: $(VENV)/.dev ## let ruff put the sources in order; write mqredis/client and docs/scripts.md
+format: $(VENV)/.dev ## write the generated sources and pages, and let ruff format the sources
 	$(PY) -m tools.generate_blocking
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(PY) -m tools.script_docs
+	$(PY) -m tools.settings_docs
 
 clean: ## remove what was built
 	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache

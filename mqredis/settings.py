@@ -1,4 +1,4 @@
-"""All settings in one frozen, picklable model; each has an ``MQREDIS_*`` variable; units in the names."""
+"""The settings of a client. Each has an environment variable ``MQREDIS_<NAME>``; names end in their unit."""
 
 from __future__ import annotations
 
@@ -15,54 +15,59 @@ ENV_PREFIX = "MQREDIS_"
 
 
 class Settings(BaseModel):
-    """How a client behaves. ``Settings(lease_seconds=10)`` or ``Settings.from_env()``."""
+    """The settings of a client: ``Settings(lease_seconds=10)`` or ``Settings.from_env()``.
+
+    Raises pydantic's ValidationError for a value out of range; ``from_env`` raises InvalidArgument.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    #: Where the broker is. None: the embedded default.
-    url: str | None = Field(default=None, repr=False)  # it may hold a password
-    #: Name of the queue manager.
+    url: str | None = Field(default=None, repr=False)  # its password must not be logged
+    """URL of the server. None: a private server of this machine that keeps its data."""
     manager: str = "default"
-    #: How long a lock or a transaction lives without renewal, in seconds.
+    """Name of the queue manager."""
     lease_seconds: float = Field(default=30.0, gt=0, le=86_400)
-    #: How long a session may lie idle before the broker forgets its operation tokens, in seconds.
+    """Seconds that a lock or a transaction lives without renewal."""
     session_ttl_seconds: float = Field(default=3_600.0, ge=1, le=604_800)
-    #: How long one call may be retried over lost connections before its outcome is unknown, in seconds; 0: one try.
+    """Seconds without a call after which the broker forgets a session and its operation tokens."""
     retry_seconds: float = Field(default=10.0, ge=0, le=600)
-    #: First and longest pause between two tries, in seconds.
+    """Seconds during which a call is repeated after lost connections; 0: no repetition."""
     retry_pause_seconds: float = Field(default=0.02, gt=0, le=10)
+    """Seconds before the first repetition of a call; each further pause is twice as long."""
     retry_pause_max_seconds: float = Field(default=1.0, gt=0, le=60)
-    #: How long to wait for a connection and for one reply, in seconds.
+    """Longest pause between two repetitions of a call, in seconds."""
     connect_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
+    """Seconds to wait for a connection."""
     reply_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
-    #: After this time one call looks for all who wait in this process, even if nothing rang, in seconds.
+    """Seconds to wait for one reply of the server."""
     recheck_seconds: float = Field(default=6.0, gt=0, le=60)
-    #: Pause between two looks where nobody can ring, in seconds.
+    """Seconds after which a waiting reader asks again without having been notified."""
     poll_seconds: float = Field(default=0.05, gt=0, le=60)
-    #: How waiting readers are woken. "auto" probes: keyspace notification, else publish, else poll.
+    """Seconds between two attempts of a waiting reader where the server cannot notify."""
     wake: Literal["auto", "keyspace", "publish", "poll"] = "auto"
-    #: May the client switch keyspace notifications on (CONFIG SET notify-keyspace-events)?
+    """How waiting readers are notified. "auto" tries keyspace notifications, then PUBLISH, then polling."""
     configure_server: bool = False
-    #: How long the marks of co-operating browsers last, in seconds; negative: for ever (IBM MQ's MARKINT).
+    """Let the client switch keyspace notifications on with CONFIG SET notify-keyspace-events."""
     mark_interval_seconds: float = Field(default=5.0, ge=-1, le=999_999.999)
-    #: Run the scripts as functions of the server where it has them (Redis 7, Valkey): the same text, called faster.
+    """Seconds that the marks of co-operating browsers last; negative: for ever (IBM MQ's MARKINT)."""
     functions: Literal["auto", "off"] = "auto"
-    #: Connections a client keeps at most.
+    """Call the scripts as server functions where the server has them (Redis 7, Valkey); "off": by EVALSHA."""
     max_connections: int = Field(default=50, ge=1, le=10_000)
-    #: Largest message in bytes, headers included (a queue may allow less).
+    """Largest number of connections of one client."""
     max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864)
-    #: How far every lasting change must have got before its call returns; ``durability=`` of a call wins.
+    """Largest message in bytes, headers included. A queue may allow less."""
     durability: Durability = Durability.MEMORY
-    #: How many replicas the levels "replica" and "replica-fsync" ask for.
+    """How far each change must have got before its call returns. ``durability=`` of a call wins."""
     durability_replicas: int = Field(default=1, ge=1, le=100)
-    #: How long a call waits for its level before it raises DurabilityNotReached, in seconds.
+    """Number of replicas that the levels "replica" and "replica-fsync" wait for."""
     durability_seconds: float = Field(default=5.0, gt=0, le=600)
-    #: Accept a server whose eviction policy may delete messages.
+    """Seconds that a call waits for its durability level before it raises DurabilityNotReached."""
     allow_eviction: bool = False
-    #: Accept a server that keeps nothing on disk for queues that are recoverable or transactional.
+    """Accept a server whose eviction policy may delete messages."""
     allow_volatile: bool = False
-    #: Allow a test clock: the manager's time may be moved by hand. Only for tests.
+    """Accept a server without persistence for recoverable messages and transactional queues."""
     test_clock: bool = False
+    """Allow ``advance_clock``, which moves the time of the queue manager. Only for tests."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

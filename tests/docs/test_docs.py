@@ -12,16 +12,27 @@ import pytest
 
 import mqredis
 from mqredis.cli.app import build
-from tools import script_docs
+from tools import script_docs, settings_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 #: Pages whose Python blocks are programs, run from top to bottom as one.
-PROGRAMS = ["README.md", "docs/index.md", "docs/howto.md"]
+PROGRAMS = [
+    "README.md",
+    "docs/index.md",
+    "docs/howto.md",
+    "docs/settings.md",
+    *(f"docs/learn/{name}.md" for name in ("first-queue", "worker", "asyncio", "transactions", "testing")),
+    *(str(page.relative_to(ROOT)) for page in PAGES if page.parent.name == "guides" and page.stem != "index"),
+]
 
 
-def test_the_page_of_scripts_is_fresh() -> None:
+def test_the_page_of_scripts_is_up_to_date() -> None:
     assert script_docs.TARGET.read_text() == script_docs.render(), "python -m tools.script_docs"
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    assert settings_docs.TARGET.read_text() == settings_docs.render(), "python -m tools.settings_docs"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
@@ -34,7 +45,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("MQREDIS_URL", f"memory://docs-{name}")
+    monkeypatch.setenv("MQREDIS_URL", f"memory://docs-{name.replace('/', '-')}")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     assert blocks
     module = types.ModuleType("example")  # workers look at annotations by the module of a function
@@ -42,6 +53,7 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     for block in blocks:
         exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     told = re.findall(r"# -> (.*)", "".join(blocks))
+    assert told or name.endswith("testing.md"), "an example shows what it prints"
     assert capsys.readouterr().out.splitlines() == told
 
 

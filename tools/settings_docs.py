@@ -1,0 +1,90 @@
+"""Write docs/settings.md from ``mqredis/settings.py``: ``python -m tools.settings_docs [--check]``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+
+from annotated_types import Ge, Gt, Le
+
+from mqredis import Settings
+from mqredis.settings import ENV_PREFIX
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+HEAD = """# Settings
+
+A client takes its settings from the argument `settings=` of `connect`, or else from environment variables. Arguments of
+`connect` (`url`, `manager`) win over both.
+
+```python
+import mqredis
+
+settings = mqredis.Settings(url="redis://localhost:6379/0", lease_seconds=60)
+print(settings.lease_seconds)  # -> 60.0
+```
+
+Settings cannot be changed after they are made, and they can be pickled. An unknown name or a value outside the
+range raises an error that names the setting. Durations are seconds, and sizes are bytes.
+
+| setting | environment variable | default | range | meaning |
+|---|---|---|---|---|
+"""
+FOOT = """
+Three more variables are not fields of `Settings`:
+
+| environment variable | meaning |
+|---|---|
+| `MQREDIS_DIR` | folder in which the private server keeps its data |
+| `MQREDIS_TEST_URL` | server on which the [pytest plugin](testing.md) runs the tests of an application |
+| `MQREDIS_TEST_SERVER` | server program with which the tests of mqredis itself run |
+"""
+
+
+def descriptions() -> dict[str, str]:
+    """The docstring below each field, by the name of the field."""
+    tree = ast.parse(inspect.getsource(Settings))
+    body = tree.body[0].body  # type: ignore[attr-defined]
+    found: dict[str, str] = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            found[field.target.id] = str(text.value.value)  # type: ignore[union-attr,attr-defined]
+    return found
+
+
+def _range(metadata: list[object]) -> str:
+    signs = [f"≥ {m.ge:,}" for m in metadata if isinstance(m, Ge)]
+    signs += [f"> {m.gt:,}" for m in metadata if isinstance(m, Gt)]
+    signs += [f"≤ {m.le:,}" for m in metadata if isinstance(m, Le)]
+    return ", ".join(signs)
+
+
+def _default(value: object) -> str:
+    return f"`{value.value if isinstance(value, Enum) else value}`"
+
+
+def render() -> str:
+    """The whole page. Raises KeyError for a setting without a docstring."""
+    texts = descriptions()
+    rows = [
+        f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {_default(field.default)} | {_range(field.metadata)} "
+        f"| {texts[name].replace('``', '`')} |\n"
+        for name, field in Settings.model_fields.items()
+    ]
+    return HEAD + "".join(rows) + FOOT
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with ``--check`` only say whether it is up to date."""
+    text = render()
+    if "--check" in arguments:
+        return 0 if TARGET.read_text() == text else 1
+    TARGET.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
