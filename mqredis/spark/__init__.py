@@ -16,10 +16,13 @@ except ImportError as error:
     ) from error
 
 from mqredis.spark.admin import ClaimInfo, claims, recover, release
+from mqredis.spark.json_columns import json_columns
 from mqredis.spark.schema import SCHEMA, ddl
 from mqredis.spark.source import DefaultSource
 
-__all__ = ["SCHEMA", "ClaimInfo", "DefaultSource", "claims", "ddl", "recover", "register", "release"]
+__all__ = [
+    "SCHEMA", "ClaimInfo", "DefaultSource", "claims", "ddl", "json_columns", "recover", "register", "release",
+]  # fmt: skip
 
 
 def register(spark: Any) -> None:

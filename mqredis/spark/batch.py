@@ -75,8 +75,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
-        self.schema = columns.nullable(schema)
-        self.json = columns.json_columns(self.schema, options.bodySchema)
+        self.schema = columns.selected(schema)
         self.pushed = Pushed()
         selection(options.selector or None)  # a wrong one is refused before a job starts
 
@@ -135,7 +134,7 @@ class BatchReader(DataSourceReader):
             wanted = [field.name for field in self.schema.fields]
             extra = [columns.FIELDS[name] for name in sorted(self.pushed.columns() - set(wanted))]
             shape = columns.arrow(StructType([*self.schema.fields, *extra]))
-            builder = Builder(shape, columns.arrow(self.json) if self.json.fields else None)
+            builder = Builder(shape)
             reader = Reader(manager, place, builder, selection(self.options.selector or None))
             state = "available" if isinstance(partition, Range) else partition.state
             for ids in self._pages(manager, partition):

@@ -53,8 +53,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
-        self.schema = columns.nullable(schema)
-        self.json = columns.json_columns(self.schema, options.bodySchema)
+        self.schema = columns.selected(schema)
         self.initial: dict[str, int] | None = None
         self.bounds: dict[str, int] | None = None
         self.report: dict[str, Any] | None = None
@@ -157,9 +156,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not isinstance(partition, Span):
                 return
             manager = manager_of(partition.place.url, partition.place.manager)
-            builder = Builder(
-                columns.arrow(self.schema), columns.arrow(self.json) if self.json.fields else None
-            )
+            builder = Builder(columns.arrow(self.schema))
             reader = Reader(manager, partition.place, builder, self.selector)
             for band in range(8):
                 for ids in band_pages(manager, partition, band, self.options.fetchSize):

@@ -6,7 +6,6 @@ for each message would halve the rate. A test holds the two together.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 
 from mqredis.codec import unescape
 from mqredis.spark.schema import STATE_COLUMNS
@@ -117,11 +115,10 @@ def numbers(ids: Sequence[bytes]) -> Any:
 class Builder:
     """Makes record batches of one schema."""
 
-    def __init__(self, schema: pa.Schema, json_schema: pa.Schema | None) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.names = frozenset(schema.names)
-        self.json_schema = json_schema
-        self.with_body = "body" in self.names or json_schema is not None
+        self.with_body = "body" in self.names
         self.with_heads = bool(self.names & HEAD_COLUMNS)
         self.with_states = bool(self.names & STATE_COLUMNS)
         self.with_records = needs_record(self.names)
@@ -160,9 +157,6 @@ class Builder:
                 apart = [rows.large.get(lid) for lid in rows.ids]
                 bodies = pc.coalesce(pa.array(apart, pa.binary()), bodies)
             columns["body"] = bodies
-            if self.json_schema is not None:
-                decoded = decode_json(bodies, self.json_schema)
-                columns.update({field.name: decoded.column(field.name) for field in self.json_schema})
         if self.with_heads:
             # Messages of one kind have one head, so each is read once.
             heads = pc.binary_slice(fronts, 14, _END).dictionary_encode()
@@ -238,37 +232,3 @@ def _fit(array: Any, kind: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     return array if array.type == kind else array.cast(kind)
-
-
-def decode_json(bodies: Any, schema: pa.Schema) -> pa.Table:
-    """JSON objects as columns. A body that is not one, or whose values do not fit, becomes nulls."""
-    lines = [body.as_py() for body in bodies]
-    text = b"\n".join(line.replace(b"\n", b" ").replace(b"\r", b" ").strip() or b"{}" for line in lines)
-    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    try:
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024)),
-            parse_options=options,
-        )
-        if table.num_rows == len(lines):
-            return table.cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass  # one bad body spoils all of them: take them one by one
-    return pa.Table.from_pylist([_one(line, schema) for line in lines], schema=schema)
-
-
-def _one(body: bytes, schema: pa.Schema) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    if not isinstance(value, dict):
-        return {}
-    found: dict[str, Any] = {}
-    for field in schema:
-        try:
-            found[field.name] = pa.array([value.get(field.name)], field.type)[0].as_py()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):
-            found[field.name] = None
-    return found

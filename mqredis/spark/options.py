@@ -31,7 +31,6 @@ class Options:
     selector: str = ""
     includeHeaders: bool = True
     includeBody: bool = True
-    bodySchema: str = ""
     minPartitions: int = 0
     maxMessagesPerPartition: int = 150_000
     fetchSize: int = 5_000
@@ -62,14 +61,8 @@ class Options:
 
 #: Options by the lower-case names in which Spark hands them over.
 NAMES = {field.name.lower(): field for field in fields(Options)}
-_SPELLED = {"bodySchema": "body.schema"}
 #: Options that Spark adds for purposes of its own.
 _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
-
-
-def spelled(name: str) -> str:
-    """An option as users write it."""
-    return _SPELLED.get(name, name)
 
 
 def parse(given: Mapping[str, str]) -> Options:
@@ -78,17 +71,17 @@ def parse(given: Mapping[str, str]) -> Options:
     values: dict[str, object] = {}
     for key, text in given.items():
         name = key.lower()
-        field = NAMES.get("bodyschema" if name == "body.schema" else name)
+        field = NAMES.get(name)
         if field is None:
             if name in _OF_SPARK:
                 continue
-            known = [spelled(each.name) for each in NAMES.values()]
+            known = [each.name for each in NAMES.values()]
             near = difflib.get_close_matches(name, [each.lower() for each in known], 1, 0.7)
             hint = next(
                 (f"; did you mean {each!r}?" for each in known if near and each.lower() == near[0]), ""
             )
             raise InvalidArgument(f"unknown option {key!r}{hint} (known: {', '.join(sorted(known))})")
-        values[field.name] = _value(spelled(field.name), str(field.type), str(text).strip())
+        values[field.name] = _value(field.name, str(field.type), str(text).strip())
     options = Options(**values)  # type: ignore[arg-type]
     _check(options)
     return options

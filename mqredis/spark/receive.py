@@ -80,8 +80,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
-        self.schema = columns.nullable(schema)
-        self.json = columns.json_columns(self.schema, options.bodySchema)
+        self.schema = columns.selected(schema)
         self.initial: Offset | None = None
         self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
         self.report: dict[str, Any] | None = None
@@ -283,9 +282,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
             place = partition.place
             manager, queue = manager_of(place.url, place.manager), address_of(place)
-            builder = Builder(
-                columns.arrow(self.schema), columns.arrow(self.json) if self.json.fields else None
-            )
+            builder = Builder(columns.arrow(self.schema))
             reader = Reader(manager, place, builder)
             point("before-read")
             done = 0

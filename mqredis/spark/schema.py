@@ -61,36 +61,30 @@ def ddl(without: Collection[str] = ()) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in kept)
 
 
-def full(body_schema: str, headers: bool, with_body: bool) -> str:
+def full(headers: bool, with_body: bool) -> str:
     """The schema of a source with these options, as text: Spark parses it, and hands it to the reader."""
     hidden = set() if headers else {"properties"}
     if not with_body:
         hidden.add("body")
-    return ddl(hidden) + (f", {body_schema}" if body_schema else "")
+    return ddl(hidden)
 
 
-def json_columns(schema: StructType, body_schema: str) -> StructType:
-    """Those columns of a reader's schema that are decoded from JSON bodies. Raises InvalidArgument.
+def selected(schema: StructType) -> StructType:
+    """The columns of a reader's schema, all nullable: every column, or those that ``.schema(...)`` named.
 
-    A reader's schema is ours, or what the user gave to ``.schema(...)``: any of our columns, and with the
-    option body.schema others.
+    Raises InvalidArgument for a column that a message does not have, and for another type than the column has.
     """
-    found = []
     for field in schema.fields:
         own = FIELDS.get(field.name)
-        if own is None and not body_schema:
-            raise InvalidArgument(f"the source has no column {field.name!r}; it has {', '.join(FIELDS)}")
         if own is None:
-            found.append(field)
-        elif own.dataType != field.dataType:
+            raise InvalidArgument(
+                f"the source has no column {field.name!r}; it has {', '.join(FIELDS)}. "
+                "mqredis.spark.json_columns makes columns from the fields of JSON bodies"
+            )
+        if own.dataType != field.dataType:
             raise InvalidArgument(
                 f"column {field.name!r} is {own.dataType.simpleString()}, not {field.dataType.simpleString()}"
             )
-    return StructType(found)
-
-
-def nullable(schema: StructType) -> StructType:
-    """The same columns, all nullable."""
     return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
 
 

@@ -25,7 +25,7 @@ class DefaultSource(DataSource):
         with told():
             parsed = self._parse()
             options.check_source(parsed)
-            return schema.full(parsed.bodySchema, parsed.includeHeaders, parsed.includeBody)
+            return schema.full(parsed.includeHeaders, parsed.includeBody)
 
     def reader(self, schema: StructType) -> batch.BatchReader:
         """A batch read."""

@@ -120,21 +120,6 @@ def test_a_selector_selects_as_the_broker_does(spark, options, fill):
         read(spark, options, queue="orders", selector="region = = 1").count()
 
 
-def test_json_bodies_become_columns(spark, qm, options):
-    qm.create_queue("orders")
-    queue = qm.open("orders")
-    queue.send_many(
-        [b'{"n": 1, "who": "a"}', b'{\n "n": 2, "deep": {"x": [1, 2]}}', b"", b'{"n": 4, "more": 0}']
-    )
-    schema = "n INT, who STRING, deep STRUCT<x: ARRAY<BIGINT>>"
-    rows = read(spark, options, queue="orders", **{"body.schema": schema}).collect()
-    assert [(row.n, row.who) for row in rows] == [(1, "a"), (2, None), (None, None), (4, None)]
-    assert rows[1].deep.x == [1, 2]
-    queue.send_many([b"not json", b"[1]", b'{"n": "text"}', b'{"n": 8}'])
-    rows = read(spark, options, queue="orders", **{"body.schema": schema}).select("n", "body").collect()
-    assert [row.n for row in rows] == [1, 2, None, 4, None, None, None, 8]
-
-
 def test_a_schema_of_fewer_columns_is_honoured(spark, options, fill):
     fill(count=20)
     frame = (

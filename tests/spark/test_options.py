@@ -31,6 +31,7 @@ pytestmark = pytest.mark.spark
         ({"fetchSize": "9000"}, "at most 7000"),
         ({"consumername": "a?b"}, "consumerName"),
         ({"startingOffsets": "earliest"}, "unknown option"),
+        ({"body.schema": "id INT"}, "unknown option"),
     ],
 )
 def test_bad_options_are_refused_before_a_job(more, text):
@@ -46,8 +47,8 @@ def test_bad_options_are_refused_before_a_job(more, text):
 def test_a_reader_without_headers_or_bodies(options, fill):
     from mqredis.spark.schema import full
 
-    assert "`properties`" not in full("", False, True)
-    assert "`body`" not in full("", True, False)
+    assert "`properties`" not in full(False, True)
+    assert "`body`" not in full(True, False)
     fill(count=2)
     from mqredis.spark.source import DefaultSource
 

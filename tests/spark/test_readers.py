@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import mqredis
 from mqredis.spark import batch, recover
@@ -170,20 +170,6 @@ def test_a_task_that_ran_several_times_writes_once(qm, options):
     assert [m.body for m in qm.open("target").browse()] == bodies
     assert qm._driver.command("KEYS", stages) == []
     assert qm.doctor().findings == ()
-
-
-def test_json_bodies_become_columns_of_a_stream(options, qm):
-    qm.create_queue("orders")
-    qm.open("orders").send_many([b'{"n": 7}', b"none"])
-    shape = StructType([StructField("n", IntegerType())])
-    reader = ReceiveReader(
-        parsing.parse({**options, "queue": "orders", "pollTimeoutMs": "0", "body.schema": "n INT"}), shape
-    )
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
-    parts = reader.partitions(start, end)
-    for _ in range(2):  # a task that is tried again reads the same
-        assert [batch.to_pydict() for part in parts for batch in reader.read(part)] == [{"n": [7, None]}]
 
 
 def test_an_aborted_job_takes_no_late_task(qm, options):
