@@ -8,9 +8,9 @@
 -- RETURNS OK place of the next call or "", now in ms, history, then rows (admin/audit)
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "admin/audit"
--- Not frame.open: a manager whose own fields are damaged must still be shown.
+-- Not context.open: a manager whose own fields are damaged must still be shown.
 local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
 local time = redis.call("TIME")

@@ -7,12 +7,12 @@
 -- RETURNS OK fence, deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "transactions/tx"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], "+" .. ARGV[4])
-if not t then return frame.close({ code }) end
-frame.touch()
+if not t then return context.close({ code }) end
+context.mark_changed()
 tx.save(t)
-return frame.close({ status.OK, "", 0, t.fence, t.deadline, frame.now })
+return context.close({ status.OK, "", 0, t.fence, t.deadline, context.now })

@@ -10,24 +10,24 @@
 -- RETURNS STATUS_NOT_FOUND
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
---- require "waiting/wake"
---- require "waiting/ring"
-local reply = frame.open()
+--- require "waiting/waiters"
+--- require "waiting/notify"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.w, 0, -1)
 for n = 1, #waiting do
   local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) ([^ ,]+)")
   if tag == ARGV[4] then
-    frame.touch()
+    context.mark_changed()
     redis.call("ZREM", q.w, waiting[n])
     redis.call("HSET", KEYS[1], slot .. "!", "c " .. ARGV[5])
-    reply = frame.close({ status.OK })
-    ring.one(slot, mode)
+    reply = context.close({ status.OK })
+    notify.one(slot, mode)
     return reply
   end
 end
-return frame.close({ status.STATUS_NOT_FOUND })
+return context.close({ status.STATUS_NOT_FOUND })

@@ -23,7 +23,7 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
@@ -32,21 +32,21 @@
 --- require "claims/claim_pages"
 --- require "claims/claim_plain"
 --- require lazy "claims/claim_fill"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(answer)
   quota.save(q)
-  answer = frame.close(answer)
-  wake.ring(q)
+  answer = context.close(answer)
+  waiters.ring(q)
   return answer
 end
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local seq = tonumber(ARGV[6])
@@ -66,7 +66,7 @@ if not why and seq > c.seq then
   why = c.seq > c.committed and "open" or seq ~= c.committed + 1 and "gap" or nil
 end
 if why then return finish({ status.LOCK_LOST, "", 0, why }) end
-if seq > c.seq and queue.is(q, "g") then return finish({ status.GET_INHIBITED }) end
+if seq > c.seq and queue.has(q, "g") then return finish({ status.GET_INHIBITED }) end
 
 if seq == c.seq and c.sealed ~= "0" then
   if taken then claim.save(q, c) end
@@ -74,7 +74,7 @@ if seq == c.seq and c.sealed ~= "0" then
 end
 if seq > c.seq then
   c.seq, c.wanted, c.count, c.bytes, c.sealed, c.number = seq, tonumber(ARGV[7]), 0, 0, "0", nil
-  c.since = frame.stamp
+  c.since = context.now_text
 end
 local fresh = not c.number
 if fresh then c.number = string.format("%.0f", tonumber(redis.call("HGET", q.q, "claims") or 0) + 1) end
@@ -82,7 +82,7 @@ local most_bytes, place = tonumber(ARGV[8]), ""
 if ARGV[12] ~= "" or not claim_plain.take(q, c, most_bytes, ARGV[11], ARGV[9]) then
   claim_fill.load()
   local page = claim_fill.page(q, c, most_bytes, ARGV[11], ARGV[9], ARGV[12], ARGV[13])
-  if not page then return finish(frame.missing) end
+  if not page then return finish(context.missing) end
   claim_fill.take(q, c, page)
   place = page.place or ""
 end

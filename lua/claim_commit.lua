@@ -15,27 +15,27 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
 --- require "claims/claim"
 --- require "claims/claim_drain"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(code, what, received)
   quota.save(q)
-  code = frame.close(frame.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
-  wake.ring(q)
+  code = context.close(context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
+  waiters.ring(q)
   return code
 end
-if frame.missing then return finish() end
+if context.missing then return finish() end
 
 -- decide -----------------------------------------------------------------------------------------
 local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
@@ -49,14 +49,14 @@ local function waits() return c.seq > c.committed and seq >= c.seq end
 -- What is claimed is received from here on, all of it.
 local function begin()
   if c.draining or not waits() then return end
-  c.committed, c.draining, c.count, c.bytes, c.since = c.seq, c.number, 0, 0, frame.stamp
+  c.committed, c.draining, c.count, c.bytes, c.since = c.seq, c.number, 0, 0, context.now_text
 end
 begin()
 if not c.draining then return finish(status.OK, 0) end
 
 -- apply ------------------------------------------------------------------------------------------
 local count = claim_drain.page(q, c)
-if frame.missing then return finish() end
+if context.missing then return finish() end
 begin()
 if c.committed > before or not c.draining then claim.save(q, c) end
 return finish(c.draining and status.CONTINUE or status.OK, count, waits() and 0 or 1)

@@ -5,14 +5,14 @@
 -- QUEUE[1] the queue
 -- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (claims/claim)
 -- RETURNS QUEUE_NOT_FOUND
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-reply = { status.OK, "", 0, frame.now }
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+reply = { status.OK, "", 0, context.now }
 for _, owner in ipairs(claim.owners(q)) do
   local c = claim.open(q, owner)
   if c then
@@ -21,4 +21,4 @@ for _, owner in ipairs(claim.owners(q)) do
     reply[#reply + 1] = redis.call("HGET", q.q, "claim:" .. owner)
   end
 end
-return frame.close(reply)
+return context.close(reply)

@@ -10,35 +10,35 @@
 -- ARGV[6] after  14 hex digits: count only what has a later SequentialID, "" all
 -- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of all, last SequentialID given out,
 --   arrival of the first available message in ms or "", now in ms, locked, delayed timers, the claim's text or "",
---   "1" if the process of that claim is connected, "1" if groups take turns (features/turn), then the eight counts if asked
+--   "1" if the process of that claim is connected, "1" if groups take turns (features/group_lock), then the eight counts if asked
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
---- require "waiting/wake"
+--- require "waiting/waiters"
 --- require "claims/claim"
 --- require "claims/claim_pages"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(answer)
   quota.save(q)
-  answer = frame.close(answer)
-  wake.ring(q)
+  answer = context.close(answer)
+  waiters.ring(q)
   return answer
 end
 
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}
 if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
-  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", tonumber(frame.seq))
+  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", tonumber(context.seq))
   available = 0
   for band = 0, 7 do
     local from = string.format(ARGV[6] ~= "" and "(%02x%s" or "[%02x%s", band, ARGV[6])
@@ -51,8 +51,8 @@ if turns then available = math.min(available, turns) end
 local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
 local first = redis.call("ZRANGE", q.a, 0, 0)[1]
 local rec = first and redis.call("HGET", q.m, first)
-reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(frame.seq)),
-  rec and string.sub(rec, 1, 13) or "", frame.now, claim_pages.locked(q), redis.call("ZCARD", q.t),
+reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(context.seq)),
+  rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.t),
   ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end

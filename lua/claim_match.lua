@@ -13,20 +13,20 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
 --- require "claims/claim"
 --- require "matching/search"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+queue.open_parent(q, 2)
 due.serve(q, true)
-reply = frame.missing
+reply = context.missing
 if not reply then
   local found, place = search.look(q, ARGV[3], ARGV[6], 256, nil, true)
   local some = #claim.between(found, ARGV[4], ARGV[5]) > 0
@@ -38,6 +38,6 @@ if not reply then
   end
 end
 quota.save(q)
-reply = frame.close(reply)
-wake.ring(q)
+reply = context.close(reply)
+waiters.ring(q)
 return reply

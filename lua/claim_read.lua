@@ -12,18 +12,18 @@
 -- RETURNS OK texts of ids, 16 digits each, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
 --- require "claims/claim_pages"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
 local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
-if why then return frame.close({ status.LOCK_LOST, "", 0, why }) end
+if why then return context.close({ status.LOCK_LOST, "", 0, why }) end
 local offset = tonumber(ARGV[7])
 local texts = claim_pages.read(q, c, offset, math.max(0, math.min(tonumber(ARGV[8]), c.count - offset)))
-if not texts then return frame.close({ status.LOCK_LOST, "", 0, "gap" }) end
-return frame.close({ status.OK, "", 0, unpack(texts) })
+if not texts then return context.close({ status.LOCK_LOST, "", 0, "gap" }) end
+return context.close({ status.OK, "", 0, unpack(texts) })

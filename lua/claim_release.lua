@@ -14,7 +14,7 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
@@ -23,31 +23,31 @@
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require lazy "claims/claim_drain"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
-queue.join(q, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+queue.open_parent(q, 2)
 local c = claim.open(q, ARGV[3])
-if not c then return frame.close({ status.STATUS_NOT_FOUND }) end
+if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 due.serve(q, true)
 
 local function finish(code, count)
   quota.save(q)
-  code = frame.close(frame.missing or { code, "", 0, count })
-  wake.ring(q)
+  code = context.close(context.missing or { code, "", 0, count })
+  waiters.ring(q)
   return code
 end
-if c.draining and not frame.missing then
+if c.draining and not context.missing then
   claim_drain.load()
   claim_drain.page(q, c)
-  if not (frame.missing or c.draining) then claim.save(q, c) end
+  if not (context.missing or c.draining) then claim.save(q, c) end
   return finish(status.CONTINUE, 0)
 end
 local book, ids = claim_pages.book(q, c.number), claim_pages.front(q, c.number, claim.page)
 local entries = position.read(q, ids)
-if not frame.missing and release.plan(q, entries) then
+if not context.missing and release.plan(q, entries) then
   if #entries > 0 then release.unlock(q, entries, false) end
   c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, "2"
   claim.save(q, c)

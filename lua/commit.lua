@@ -10,36 +10,36 @@
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "transactions/straight_tx"
 --- require "core/quota"
 --- require "transactions/outcome"
---- require "waiting/wake"
+--- require "waiting/waiters"
 --- require "transactions/txlog"
--- With what each call reads of meta (frame.read), the lines of the first two queues.
+-- With what each call reads of meta (context.read), the lines of the first two queues.
 local meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", KEYS[11] or "")
-local reply = frame.open(false, meta, redis.call("TIME"))
+local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local texts, count, deadline, fence = txlog.read(ARGV[3])
-if fence ~= ARGV[4] then return frame.close({ status.TRANSACTION_SEQUENCE }) end
-local t, late = { id = ARGV[3], fence = fence }, deadline + 0 <= frame.now
+if fence ~= ARGV[4] then return context.close({ status.TRANSACTION_SEQUENCE }) end
+local t, late = { id = ARGV[3], fence = fence }, deadline + 0 <= context.now
 if ARGV[5] == "commit" and not late then
   reply = straight_tx.commit(t.id, fence, texts, count, meta[4], meta[5])
   if reply then return reply end
 end
 local queues, gone = txlog.queues(meta[4], meta[5])
 local order, first, from, last, upto = outcome.parts(texts, count, queues, gone)
-if frame.missing then return frame.close(frame.missing) end
+if context.missing then return context.close(context.missing) end
 if ARGV[5] == "prepare" then
   -- What it would mark nobody sees before the commit, which marks as well: operations may still follow.
-  if not late then return frame.close({ status.OK }) end
+  if not late then return context.close({ status.OK }) end
   order = {}
 end
 local commit = ARGV[5] == "commit" and not late
-if not outcome.plan(t, order, commit) then return frame.close(frame.missing) end
+if not outcome.plan(t, order, commit) then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 if commit then
@@ -50,6 +50,6 @@ else
 end
 txlog.forget(t.id, count)
 for _, q in pairs(queues) do quota.save(q) end
-reply = frame.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
-for _, q in pairs(queues) do wake.ring(q) end
+reply = context.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
+for _, q in pairs(queues) do waiters.ring(q) end
 return reply

@@ -8,25 +8,25 @@
 -- ARGV[4] filter  which messages it wanted, "" all
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
---- require "waiting/wake"
---- require lazy "waiting/hand"
---- require lazy "waiting/ring"
-local reply = frame.open(true)
+--- require "waiting/waiters"
+--- require lazy "waiting/handoff"
+--- require lazy "waiting/notify"
+local reply = context.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then
-  wake.handed()
-  if frame.handover then
-    hand.load()
-    if hand.held(q) then hand.back(q) end
+  waiters.handed()
+  if context.handover then
+    handoff.load()
+    if handoff.held(q) then handoff.back(q) end
   end
-  if wake.drop(q, wake.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 and not q.arrived then
-    ring.load()
-    q.arrived = ring.left(q)
+  if waiters.drop(q, waiters.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 and not q.arrived then
+    notify.load()
+    q.arrived = notify.left(q)
   end
 end
-reply = frame.close({ status.OK })
-if q then wake.ring(q) end
+reply = context.close({ status.OK })
+if q then waiters.ring(q) end
 return reply

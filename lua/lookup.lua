@@ -21,7 +21,7 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/due"
@@ -31,37 +31,37 @@
 --- require "core/quota"
 --- require lazy "transactions/tx"
 --- require lazy "claims/claim_pages"
---- require "waiting/wake"
---- require lazy "features/turn"
-local reply = frame.open()
+--- require "waiting/waiters"
+--- require lazy "features/group_lock"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if frame.again then
+if context.again then
   local ids = {}
-  for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
-  message.all(q, frame.again.reply, q and position.read(q, ids) or {})
-  return frame.again.reply
+  for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
+  message.all(q, context.again.reply, q and position.read(q, ids) or {})
+  return context.again.reply
 end
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q)
 
 local function finish(code, upto, ids)
   quota.save(q)
   if type(code) == "number" then code = { code } end
-  code = frame.close(code, upto, ids)
-  wake.ring(q)
+  code = context.close(code, upto, ids)
+  waiters.ring(q)
   return code
 end
 
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local mode, action = ARGV[4], ARGV[5]
 local t, code
-if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
+if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
-  if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(ARGV[7], ARGV[8])
   if not t then return finish(code) end
@@ -104,28 +104,28 @@ local function at(lid)
   end
 end
 
-local turns, entries, ids = mode ~= "peek" and queue.is(q, "x") and not q.parent, {}, {}
-if turns then turn.load() end
+local turns, entries, ids = mode ~= "peek" and queue.has(q, "x") and not q.parent, {}, {}
+if turns then group_lock.load() end
 for lid in string.gmatch(ARGV[6], "[^,]+") do
   local e, why = at(lid)
-  if not e or turns and not e.held and turn.busy(q, e.rec) then return finish(why or status.MESSAGE_NOT_FOUND) end
+  if not e or turns and not e.held and group_lock.busy(q, e.rec) then return finish(why or status.MESSAGE_NOT_FOUND) end
   entries[#entries + 1], ids[#ids + 1] = e, e.lid
 end
 if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
 if t and t.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
-if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
+if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-reply = { status.OK, "", 0, "", "", frame.now, 0 }
+reply = { status.OK, "", 0, "", "", context.now, 0 }
 local visible = ARGV[9] == "1" and "V" or ""
 for n = 1, #entries do
   -- The same delivery goes on.
   if mode ~= "peek" and entries[n].held then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
 end
 if mode == "lock" then
-  frame.touch()
-  reply[4] = string.format("%.0f", frame.history)
-  reply[5] = string.format("%.0f", frame.now + tonumber(ARGV[8]))
+  context.mark_changed()
+  reply[4] = string.format("%.0f", context.history)
+  reply[5] = string.format("%.0f", context.now + tonumber(ARGV[8]))
   position.lock(q, entries, "L" .. visible, ARGV[1], reply[4], reply[5])
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline

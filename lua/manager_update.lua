@@ -8,18 +8,18 @@
 -- RETURNS OK now in ms
 -- RETURNS ACCESS_DENIED
 -- FLAGS allow-oom
---- require "core/frame"
-local reply = frame.open()
+--- require "core/context"
+local reply = context.open()
 if reply then return reply end
 if ARGV[3] == "clock" then
-  if redis.call("HGET", KEYS[1], "test") ~= "1" then return frame.close({ status.ACCESS_DENIED }) end
+  if redis.call("HGET", KEYS[1], "test") ~= "1" then return context.close({ status.ACCESS_DENIED }) end
   redis.call("HINCRBY", KEYS[1], "clock", ARGV[4])
-  frame.now = frame.now + tonumber(ARGV[4])
+  context.now = context.now + tonumber(ARGV[4])
 elseif ARGV[3] == "throttled" then
   redis.call("HSET", KEYS[1], "throttled", ARGV[4])
 else
   redis.call("HSET", KEYS[1], "quota_messages", ARGV[4], "quota_bytes", ARGV[5])
 end
-frame.brief()
-frame.touch()
-return frame.close({ status.OK, "", 0, frame.now })
+context.save_config()
+context.mark_changed()
+return context.close({ status.OK, "", 0, context.now })

@@ -18,17 +18,17 @@
 -- RETURNS TRANSACTION_SEQUENCE
 -- RETURNS TRANSACTION_TOO_LARGE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
 --- require "core/position"
 --- require "core/seek"
 --- require lazy "transactions/tx"
---- require "waiting/wake"
+--- require "waiting/waiters"
 --- require "transactions/txlog"
 --- require "core/transfer"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local queues = txlog.queues()
 local q, target
@@ -37,25 +37,25 @@ for _, found in pairs(queues) do
   if found.q == KEYS[11] then target = found end
 end
 if not q or not target or q.generation ~= ARGV[3] or target.generation ~= ARGV[4] then
-  return frame.close({ status.QUEUE_NOT_AVAILABLE })
+  return context.close({ status.QUEUE_NOT_AVAILABLE })
 end
 due.serve(q)
 
 local function finish(code)
   for _, found in pairs(queues) do quota.save(found) end
   if type(code) == "number" then code = { code } end
-  code = frame.close(code)
-  wake.ring(q)
-  wake.ring(target)
+  code = context.close(code)
+  waiters.ring(q)
+  waiters.ring(target)
   return code
 end
 
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code
 if ARGV[6] ~= "" then
-  if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(ARGV[6], ARGV[7])
   if not t then return finish(code) end

@@ -8,7 +8,7 @@
 -- ARGV[4] count  messages at most
 -- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
--- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/wake)
+-- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)
 -- RETURNS OK now in ms, then messages (core/message)
@@ -22,7 +22,7 @@
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/due"
 --- require "core/seek"
@@ -30,39 +30,39 @@
 --- require "core/message"
 --- require "core/record"
 --- require "core/quota"
---- require "waiting/wake"
+--- require "waiting/waiters"
 --- require lazy "matching/search"
-local reply = frame.open(ARGV[7] ~= "")
+local reply = context.open(ARGV[7] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q)
 
 local function finish(code)
   quota.save(q)
   if type(code) == "number" then code = { code } end
-  code = frame.close(code)
-  wake.ring(q)
+  code = context.close(code)
+  waiters.ring(q)
   return code
 end
 
-if frame.missing then return finish(frame.missing) end
-if queue.is(q, "g") then return finish(status.GET_INHIBITED) end
+if context.missing then return finish(context.missing) end
+if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
 local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
 if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
-reply = { status.OK, "", 0, frame.now }
+reply = { status.OK, "", 0, context.now }
 
-local waiter, entries = wake.member(ARGV[7], ARGV[9]), {}
+local waiter, entries = waiters.member(ARGV[7], ARGV[9]), {}
 local hint, place
 if ARGV[7] ~= "" then
-  local kind, rest = wake.handed()
+  local kind, rest = waiters.handed()
   if ARGV[8] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[8] ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
     if record.flag(rec, 8) then reply[8] = "" end -- its body is with it already
-    wake.drop(q, waiter, ARGV[9])
+    waiters.drop(q, waiter, ARGV[9])
     return finish(reply)
   end
   if kind == "h" then hint = rest end
@@ -76,7 +76,7 @@ elseif ARGV[9] ~= "" then
   if not entries then
     search.load()
     local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint, false,
-      ARGV[5] == "" and wake.seen(q, waiter, ARGV[8]))
+      ARGV[5] == "" and waiters.seen(q, waiter, ARGV[8]))
     if code then return finish(code) end
     entries, place = found, stopped
   end
@@ -89,15 +89,15 @@ elseif from ~= "end" then
   end
 end
 if #entries > 0 then
-  if ARGV[7] ~= "" then wake.drop(q, waiter, ARGV[9]) end
+  if ARGV[7] ~= "" then waiters.drop(q, waiter, ARGV[9]) end
   seek.fit(q, entries)
   message.all(q, reply, entries)
   return finish(reply)
 end
 local ticket = ARGV[8]
-if wake.leaving(ticket) then
-  if not place then wake.drop(q, waiter, ARGV[9]) end
+if waiters.leaving(ticket) then
+  if not place then waiters.drop(q, waiter, ARGV[9]) end
 elseif ARGV[7] ~= "" then
-  ticket = wake.wait(q, waiter, ticket, ARGV[9], from)
+  ticket = waiters.wait(q, waiter, ticket, ARGV[9], from)
 end
 return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, due.next(q), place })

@@ -21,51 +21,51 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/due"
---- require "core/put"
+--- require "core/enqueue"
 --- require lazy "features/special"
 --- require "features/topic"
 --- require "core/quota"
 --- require lazy "transactions/tx"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local function finish(answer)
   quota.save(q)
-  answer = frame.close(answer)
-  wake.ring(q)
+  answer = context.close(answer)
+  waiters.ring(q)
   return answer
 end
 
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 local t, code
-if (ARGV[4] ~= "") ~= queue.is(q, "t") then return finish({ status.TRANSACTION_USAGE }) end
-if queue.is(q, "p") then return finish({ status.PUT_INHIBITED }) end
+if (ARGV[4] ~= "") ~= queue.has(q, "t") then return finish({ status.TRANSACTION_USAGE }) end
+if queue.has(q, "p") then return finish({ status.PUT_INHIBITED }) end
 if ARGV[4] ~= "" then
   tx.load()
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return finish({ code }) end
 end
-local recs, larges = put.parse(q, 6)
+local recs, larges = enqueue.parse(q, 6)
 if not recs then return finish({ larges }) end
-local entries = put.entries(recs, larges, ARGV[6])
+local entries = enqueue.entries(recs, larges, ARGV[6])
 if t and t.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
 special.load()
 if special.duplicate(q, entries) then return finish({ status.DUPLICATE }) end
 code = topic.plan(q, entries, t)
 if code then return finish({ code }) end
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-frame.touch()
-local lids = put.number(entries, t)
+context.mark_changed()
+local lids = enqueue.number(entries, t)
 special.hold(q, entries)
 topic.deliver(q, t)
 return finish({ status.OK, "", 0, table.concat(lids), t and t.fence })

@@ -13,22 +13,22 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
 --- require "admin/sweep"
 --- require "core/position"
 --- require lazy "matching/search"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q)
 local limit, place = string.match(ARGV[4], "^(%x*) ?(%x*)$")
-if limit == "" then limit = string.format("%014x", tonumber(frame.seq)) end
+if limit == "" then limit = string.format("%014x", tonumber(context.seq)) end
 local removed, more
 
 -- Those that match, of as many as one call looks at.
@@ -46,7 +46,7 @@ local function some()
   return #old
 end
 
-if not frame.missing then
+if not context.missing then
   if ARGV[5] ~= "" then
     removed = some()
   else
@@ -55,6 +55,6 @@ if not frame.missing then
   end
 end
 quota.save(q)
-reply = frame.close(frame.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
-wake.ring(q)
+reply = context.close(context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
+waiters.ring(q)
 return reply

@@ -9,12 +9,12 @@
 -- ARGV[4] handle  number, unique in the session
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
-frame.touch()
+context.mark_changed()
 local name = string.match(KEYS[6], ":q:([^:]+):q$")
 local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "|"
 redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
@@ -35,4 +35,4 @@ if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 and
   queue.forget(q)
   redis.call("HDEL", KEYS[3], ARGV[3])
 end
-return frame.close({ status.OK })
+return context.close({ status.OK })

@@ -7,13 +7,13 @@
 -- ARGV[4+] property  name and value, in turn; flags: t transactional, j journaling, p put inhibited, g get inhibited
 -- RETURNS OK generation, now in ms
 -- RETURNS QUEUE_EXISTS
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
-if queue.open(1, 5) then return frame.close({ status.QUEUE_EXISTS }) end
-frame.touch()
+if queue.open(1, 5) then return context.close({ status.QUEUE_EXISTS }) end
+context.mark_changed()
 local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
 queue.create(KEYS[6], generation, unpack(ARGV, 4))
 redis.call("HSET", KEYS[3], ARGV[3], generation)
-return frame.close({ status.OK, "", 0, generation, frame.now })
+return context.close({ status.OK, "", 0, generation, context.now })

@@ -10,36 +10,38 @@
 -- RETURNS CONTINUE number of messages that went in this call
 -- RETURNS KEYS_CHANGED encoded names of subqueues and others that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/position"
---- require "features/side"
+--- require "features/other_queues"
 --- require "admin/sweep"
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require lazy "claims/claim_drain"
---- require "waiting/wake"
---- require "waiting/ring"
-local reply = frame.open()
+--- require "waiting/waiters"
+--- require "waiting/notify"
+local reply = context.open()
 if reply then return reply end
 local first = queue.open(1, 5)
-if not first then return frame.close({ status.QUEUE_NOT_FOUND }) end
-if #ARGV == 3 then queue.join(first, 5) end
+if not first then return context.close({ status.QUEUE_NOT_FOUND }) end
+if #ARGV == 3 then queue.open_parent(first, 5) end
 local names, removed = {}, 0
 for n = 3, #ARGV do names[ARGV[n]] = true end
 for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
-  if string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";" and not names[name] then frame.lack(side.encode(name)) end
+  if string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";" and not names[name] then
+    context.require(other_queues.encode(name))
+  end
 end
-if frame.missing then return frame.close(frame.missing) end
+if context.missing then return context.close(context.missing) end
 local going = {}
 for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 
 -- A page was removed: the caller comes again.
 local function on(q, count)
   quota.save(q)
-  reply = frame.close({ status.CONTINUE, "", 0, count })
-  wake.ring(q)
+  reply = context.close({ status.CONTINUE, "", 0, count })
+  waiters.ring(q)
   return reply
 end
 
@@ -47,24 +49,24 @@ end
 -- claim has received, for it was received.
 for n = 1, #going do
   local q = going[n]
-  for _, owner in ipairs(q.hooked and claim.owners(q) or {}) do
+  for _, owner in ipairs(q.has_special and claim.owners(q) or {}) do
     local c = claim.open(q, owner)
     if c.draining then
       claim_drain.load()
       local count = claim_drain.page(q, c)
-      if not count then return frame.close(frame.missing) end
+      if not count then return context.close(context.missing) end
       if not c.draining then claim.save(q, c) end
       return on(q, count)
     end
   end
-  local entries = q.hooked and sweep.doomed(q) or {}
-  if not position.may_leave(q, entries, "queue_deleted") then return frame.close(frame.missing) end
+  local entries = q.has_special and sweep.doomed(q) or {}
+  if not position.may_leave(q, entries, "queue_deleted") then return context.close(context.missing) end
   if #entries > 0 then
     position.delete(q, entries, "queue_deleted")
     return on(q, #entries)
   end
 end
-frame.touch()
+context.mark_changed()
 for n = 1, #going do
   local q = going[n]
   removed = removed + q.messages
@@ -72,14 +74,14 @@ for n = 1, #going do
   quota.save(q)
 end
 for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
-reply = frame.close({ status.OK, "", 0, removed })
+reply = context.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
   queue.forget(q)
   -- A queue of this name that is created later has nothing to do with the handles on this one.
   redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. queue.name(q) .. "|", "(" .. queue.name(q) .. "}")
-  ring.all(q)
+  notify.all(q)
   redis.call("UNLINK", q.w)
 end
 return reply

@@ -6,11 +6,11 @@
 -- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if
 --   timers are due
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
 --- require "claims/claim_pages"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for n = 1, (#KEYS - 5) / 8 do
@@ -26,7 +26,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)
     reply[#reply + 1] = #handle.all(queue.name(q))
-    reply[#reply + 1] = q.due and q.due <= frame.now and "1" or "0"
+    reply[#reply + 1] = q.due and q.due <= context.now and "1" or "0"
   end
 end
-return frame.close(reply)
+return context.close(reply)

@@ -4,9 +4,9 @@
 -- KEYS admin
 -- RETURNS OK names
 -- FLAGS allow-oom
---- require "core/frame"
-local reply = frame.open()
+--- require "core/context"
+local reply = context.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for n, name in ipairs(redis.call("HKEYS", KEYS[3])) do reply[n + 3] = name end
-return frame.close(reply)
+return context.close(reply)

@@ -12,26 +12,26 @@
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS SHARING_VIOLATION
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q, parent = queue.open(1, 5), queue.open(2, 5)
-if not parent and (not q or #KEYS > 13) then return frame.close({ status.QUEUE_NOT_FOUND }) end
+if not parent and (not q or #KEYS > 13) then return context.close({ status.QUEUE_NOT_FOUND }) end
 local name = string.match(KEYS[6], ":q:([^:]+):q$")
 local open = handle.all(name)
 for n = 1, #open do
-  if not handle.allows(open[n], ARGV[5], ARGV[6]) then return frame.close({ status.SHARING_VIOLATION }) end
+  if not handle.allows(open[n], ARGV[5], ARGV[6]) then return context.close({ status.SHARING_VIOLATION }) end
 end
-frame.touch()
+context.mark_changed()
 if not q then
   local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
   queue.create(KEYS[6], generation, "flags", parent.flags, "max_bytes", parent.max_bytes)
   redis.call("HSET", KEYS[3], ARGV[3], generation)
   q = queue.open(1, 5)
 end
-queue.under(q, parent)
+queue.set_parent(q, parent)
 local session = string.match(ARGV[1], "^%d+")
 redis.call("ZADD", KEYS[4], 0, name .. "|" .. session .. "|" .. ARGV[4] .. "|" .. ARGV[5] .. "|" .. ARGV[6])
-return frame.close({ status.OK, "", 0, q.generation, q.flags, q.max_bytes })
+return context.close({ status.OK, "", 0, q.generation, q.flags, q.max_bytes })

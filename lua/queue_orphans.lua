@@ -4,12 +4,12 @@
 -- KEYS admin
 -- RETURNS OK names
 -- FLAGS allow-oom
---- require "core/frame"
-local reply = frame.open()
+--- require "core/context"
+local reply = context.open()
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
   local owner = string.match(name, "^reply%$%.(%d+)%.%d+$")
   if owner and redis.call("HEXISTS", KEYS[1], owner) == 0 then reply[#reply + 1] = name end
 end
-return frame.close(reply)
+return context.close(reply)

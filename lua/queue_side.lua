@@ -6,10 +6,10 @@
 -- ARGV[3+] name  of each queue to create, as written
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
---- require "features/side"
-local reply = frame.open()
+--- require "features/other_queues"
+local reply = context.open()
 if reply then return reply end
 for n = 1, #ARGV - 2 do
   local name, limit = ARGV[n + 2], 67108864
@@ -18,15 +18,15 @@ for n = 1, #ARGV - 2 do
   if owner == "system$" then
     flags = part == "deadxact" and "st" or "s"
   else
-    local parent = side.find(side.encode(owner))
+    local parent = other_queues.find(other_queues.encode(owner))
     flags = parent and (part == "journal" and "s" or parent.flags)
     limit = parent and part ~= "journal" and parent.max_bytes or limit
   end
   if flags and not queue.open(n, 5) then
-    frame.touch()
+    context.mark_changed()
     local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
     queue.create(KEYS[5 + n * 8 - 7], generation, "flags", flags, "max_bytes", limit)
     redis.call("HSET", KEYS[3], name, generation)
   end
 end
-return frame.close({ status.OK })
+return context.close({ status.OK })

@@ -10,7 +10,7 @@
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
--- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/wake, waiting/hand)
+-- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters, waiting/handoff)
 -- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (matching/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
@@ -32,7 +32,7 @@
 --- require "core/straight"
 --- require lazy "transactions/straight_tx"
 --- require lazy "core/straight_locks"
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/due"
 --- require "core/seek"
@@ -41,10 +41,10 @@
 --- require "core/quota"
 --- require "core/settle"
 --- require lazy "transactions/tx"
---- require "waiting/wake"
---- require "waiting/hand"
+--- require "waiting/waiters"
+--- require "waiting/handoff"
 --- require lazy "matching/search"
---- require lazy "features/turn"
+--- require lazy "features/group_lock"
 -- What was left out, as the long way wants it.
 local function unfold()
   if ARGV[8] then return end
@@ -68,42 +68,42 @@ else
 end
 if reply then return reply end
 unfold()
-reply = frame.open(ARGV[9] ~= "", meta, time)
+reply = context.open(ARGV[9] ~= "", meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, line)
-if frame.again then
+if context.again then
   local ids = {}
-  for id in string.gmatch(frame.again.ids, "%x+") do ids[#ids + 1] = id end
-  message.all(q, frame.again.reply, q and position.read(q, ids) or {})
-  return frame.again.reply
+  for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
+  message.all(q, context.again.reply, q and position.read(q, ids) or {})
+  return context.again.reply
 end
-if frame.handover and q and ARGV[4] == "lock" and ARGV[10] ~= "" and hand.held(q) then
-  hand.asked()
-  message.all(q, frame.handover.reply, position.read(q, { frame.handover.lid }))
-  return frame.handover.reply
+if context.handover and q and ARGV[4] == "lock" and ARGV[10] ~= "" and handoff.held(q) then
+  handoff.asked()
+  message.all(q, context.handover.reply, position.read(q, { context.handover.lid }))
+  return context.handover.reply
 end
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q)
 
 -- Ends the script: counters, kept reply, doorbells of whatever the settlements and timers made available.
 local function finish(code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
-  if frame.missing and string.find(ARGV[9], ",", 1, true) then wake.drop(q, wake.member(ARGV[9], ""), "") end
+  if context.missing and string.find(ARGV[9], ",", 1, true) then waiters.drop(q, waiters.member(ARGV[9], ""), "") end
   quota.save(q)
   if type(code) == "number" then code = { code } end
-  code = frame.close(code, upto, ids)
-  wake.ring(q)
+  code = context.close(code, upto, ids)
+  waiters.ring(q)
   return code
 end
 
 -- decide -----------------------------------------------------------------------------------------
 -- Whatever refuses the call comes before the first settlement: a refusal has settled nothing.
-if frame.missing or queue.is(q, "g") then return finish(frame.missing or status.GET_INHIBITED) end
+if context.missing or queue.has(q, "g") then return finish(context.missing or status.GET_INHIBITED) end
 local mode, count = ARGV[4], tonumber(ARGV[5])
 local t, code
 if mode == "tx" then
-  if not queue.is(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(ARGV[6], ARGV[7])
   if not t then return finish(code) end
@@ -112,18 +112,18 @@ if mode == "tx" then
 end
 local hint, waiter
 if ARGV[9] ~= "" then
-  waiter = wake.member(ARGV[9], ARGV[11])
-  local kind, rest = wake.handed()
+  waiter = waiters.member(ARGV[9], ARGV[11])
+  local kind, rest = waiters.handed()
   if ARGV[10] ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ARGV[10] ~= "" and kind == "h" then hint = rest end
 end
 local cursor, from = "", ""
 if ARGV[8] ~= "" then cursor, from = string.sub(ARGV[8], 1, 1), string.sub(ARGV[8], 2) end
-local turns, entries, place, ids, recs = queue.is(q, "x") and not q.parent, nil, nil, nil, nil
-if turns then turn.load() end
+local turns, entries, place, ids, recs = queue.has(q, "x") and not q.parent, nil, nil, nil, nil
+if turns then group_lock.load() end
 if cursor == "R" then
   entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
-  if #entries == 0 or seek.expired(entries[1]) or turns and turn.busy(q, entries[1].rec) then
+  if #entries == 0 or seek.expired(entries[1]) or turns and group_lock.busy(q, entries[1].rec) then
     return finish(status.MESSAGE_ALREADY_RECEIVED)
   end
 end
@@ -133,14 +133,14 @@ if ARGV[12] ~= "0" and string.find(ARGV[11], "\3G", 1, true) then
   if code then return finish(code) end
 end
 local lost = ARGV[12] == "0" and {} or settle.all(q, 13, tonumber(ARGV[12]), 0)
-if not lost then return finish(frame.missing) end
+if not lost then return finish(context.missing) end
 if entries then -- luacheck: ignore 542
 elseif ARGV[11] ~= "" then
   entries = seek.direct(q, ARGV[11], from, count, hint)
   if not entries then
     search.load()
     entries, place, code = search.look(q, ARGV[11], from, count, hint, true,
-      ARGV[8] == "" and wake.seen(q, waiter, ARGV[10]))
+      ARGV[8] == "" and waiters.seen(q, waiter, ARGV[10]))
     if code then return finish(code) end
   end
 elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCORE", q.a, hint) then
@@ -148,9 +148,9 @@ elseif hint and (cursor ~= "" or count == 1 and not turns) and redis.call("ZSCOR
 elseif from == "end" then
   entries = {}
 elseif cursor == "" and turns then
-  entries = turn.take(q, count)
+  entries = group_lock.take(q, count)
 else
-  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.is(q, "x"), read)
+  entries, ids, recs = seek.available(q, from, count, mode ~= "take" and not queue.has(q, "x"), read)
 end
 
 if t and #entries > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end -- of a group all come
@@ -158,10 +158,10 @@ if t and #entries > tx.most - t.count then return finish(status.TRANSACTION_TOO_
 if not ids and #entries == 0 then
   if ARGV[9] == "" and cursor == "U" and ARGV[10] == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
   local ticket = ARGV[10]
-  if wake.leaving(ticket) then
-    if not place then wake.drop(q, waiter, ARGV[11]) end
+  if waiters.leaving(ticket) then
+    if not place then waiters.drop(q, waiter, ARGV[11]) end
   elseif ARGV[9] ~= "" then
-    ticket = wake.wait(q, waiter, ticket, ARGV[11], from)
+    ticket = waiters.wait(q, waiter, ticket, ARGV[11], from)
   end
   reply = { place and status.CONTINUE or status.WAITING, "", 0, ticket, due.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
@@ -171,17 +171,17 @@ end
 
 -- apply ------------------------------------------------------------------------------------------
 if not recs then ids = seek.fit(q, entries) end
-if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(frame.missing) end
-if ARGV[9] ~= "" then wake.drop(q, waiter, ARGV[11]) end
-frame.touch()
+if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
+if ARGV[9] ~= "" then waiters.drop(q, waiter, ARGV[11]) end
+context.mark_changed()
 local kind, owner, fence, deadline = "", "", "", ""
 if mode == "lock" then
   kind, owner = "L", ARGV[1]
-  fence, deadline = string.format("%d", frame.history), string.format("%d", frame.now + ARGV[7])
+  fence, deadline = string.format("%d", context.history), string.format("%d", context.now + ARGV[7])
 elseif t then
   kind, owner, fence, deadline = "R", t.id, t.fence, t.deadline
 end
-reply = { status.OK, "", 0, fence, deadline, frame.now, #lost, nil, nil, nil }
+reply = { status.OK, "", 0, fence, deadline, context.now, #lost, nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply
 if recs then
@@ -192,7 +192,7 @@ else
   message.all(q, reply, entries)
 end
 if mode == "take" then position.delete(q, entries, "receive") end
-if ARGV[11] ~= "" then wake.spare(q, ids) end
+if ARGV[11] ~= "" then waiters.spare(q, ids) end
 if mode == "take" then return finish(reply) end
 if t then tx.add(t, q, "R", ids) end
 return finish(reply, upto, table.concat(ids, ","))

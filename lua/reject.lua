@@ -12,20 +12,20 @@
 -- RETURNS TRANSACTION_USAGE
 -- RETURNS MESSAGE_NOT_FOUND
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"
 --- require "transactions/txlog"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local t, code = tx.open(ARGV[3], ARGV[4])
-if not t then return frame.close({ code }) end
+if not t then return context.close({ code }) end
 local q = queue.open(1, 2)
 local e = q and position.read(q, { ARGV[5] })[1]
-if not e then return frame.close({ status.MESSAGE_NOT_FOUND }) end
+if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
-  return frame.close({ status.TRANSACTION_USAGE })
+  return context.close({ status.TRANSACTION_USAGE })
 end
 local name, texts, count = queue.name(q), txlog.read(t.id)
 local stem, op, why = t.id .. ":", "X " .. name .. " ", ARGV[6] ~= "" and "  " .. ARGV[6] or ""
@@ -33,5 +33,5 @@ for k = 2, count + 1 do
   local _, of, lid = txlog.parse(texts[k] or "")
   if lid == e.lid and of == name then redis.call("HSET", KEYS[2], stem .. k - 1, op .. lid .. why) end
 end
-frame.touch()
-return frame.close({ status.OK })
+context.mark_changed()
+return context.close({ status.OK })

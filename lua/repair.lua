@@ -8,16 +8,18 @@
 -- RETURNS OK history after the edits
 -- RETURNS CONTINUE nothing was done: the store has changed meanwhile
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
-if string.format("%.0f", frame.history) ~= ARGV[3] then return frame.close({ status.CONTINUE, "", 0, frame.history }) end
+if string.format("%.0f", context.history) ~= ARGV[3] then
+  return context.close({ status.CONTINUE, "", 0, context.history })
+end
 
 -- One of the numbers in a queue's line. Where they cannot be read all begin anew, and the next call looks at all.
 local function recount(q, element, value)
   if not q then return end
-  if not q.messages then q.messages, q.bytes, q.gone, q.due, q.waiting, q.hooked = 0, 0, 0, 0, true, true end
+  if not q.messages then q.messages, q.bytes, q.gone, q.due, q.waiting, q.has_special = 0, 0, 0, 0, true, true end
   if element == "waiting" then
     q.waiting = value == "1"
   else
@@ -31,7 +33,7 @@ local function opened(number)
   return queue.open((tonumber(number) - 6) / 8 + 1, 5)
 end
 
-frame.touch()
+context.mark_changed()
 for n = 4, #ARGV, 4 do
   local what, key, element, value = ARGV[n], KEYS[tonumber(ARGV[n + 1])], ARGV[n + 2], ARGV[n + 3]
   if what == "hset" then
@@ -47,7 +49,7 @@ for n = 4, #ARGV, 4 do
   elseif what == "persist" then
     redis.call("PERSIST", key)
   elseif key == KEYS[1] then
-    frame[element] = value
+    context[element] = value
   else
     recount(opened(ARGV[n + 1]), element, value)
   end
@@ -55,10 +57,10 @@ for n = 4, #ARGV, 4 do
   if what == "hset" or what == "hdel" then
     local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(ARGV[n + 1])
     if q then
-      queue.brief(q)
+      queue.save_config(q)
     elseif key == KEYS[1] then
       redis.call("HDEL", key, "brief")
     end
   end
 end
-return frame.close({ status.OK, "", 0, frame.history })
+return context.close({ status.OK, "", 0, context.history })

@@ -24,18 +24,18 @@
 --- require "core/straight_send"
 --- require lazy "core/straight_sends"
 --- require lazy "transactions/straight_tx"
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/due"
---- require "core/put"
+--- require "core/enqueue"
 --- require lazy "features/special"
 --- require lazy "features/trace"
 --- require lazy "features/refusal"
 --- require "core/quota"
---- require "waiting/hand"
+--- require "waiting/handoff"
 --- require "core/record"
 --- require lazy "transactions/tx"
---- require "waiting/wake"
+--- require "waiting/waiters"
 local reply, meta, time, line
 if not ARGV[6] then
   reply, meta, time, line = straight_send.one()
@@ -48,19 +48,19 @@ elseif ARGV[8] then
   straight_sends.load()
   reply, meta, time, line = straight_sends.all()
 end
-reply = reply or frame.open(false, meta, time)
+reply = reply or context.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, line)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local more = due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local handed
 local function finish(answer)
   quota.save(q)
-  answer = frame.close(answer)
-  if handed then hand.say(unpack(handed)) end
-  wake.ring(q)
+  answer = context.close(answer)
+  if handed then handoff.say(unpack(handed)) end
+  waiters.ring(q)
   return answer
 end
 
@@ -68,28 +68,28 @@ end
 -- refuses nobody.
 local function refuse(code)
   if more then due.again() end
-  if not frame.missing then
+  if not context.missing then
     refusal.load()
     refusal.trace(q, code)
   end
-  return finish(frame.missing or { code })
+  return finish(context.missing or { code })
 end
 
-if frame.missing then return finish(frame.missing) end
+if context.missing then return finish(context.missing) end
 local t, code
-if (ARGV[4] ~= "") ~= queue.is(q, "t") then return refuse(status.TRANSACTION_USAGE) end
-if queue.is(q, "p") then return refuse(status.PUT_INHIBITED) end
+if (ARGV[4] ~= "") ~= queue.has(q, "t") then return refuse(status.TRANSACTION_USAGE) end
+if queue.has(q, "p") then return refuse(status.PUT_INHIBITED) end
 if ARGV[4] ~= "" then
   tx.load()
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return refuse(code) end
 end
-local recs, larges, bytes, hooked, asked = put.parse(q, 6)
+local recs, larges, bytes, hooked, asked = enqueue.parse(q, 6)
 if not recs then return refuse(larges) end
 if t and t.count + #recs > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
 code = quota.refuses(q, #recs, bytes)
 if code then return refuse(code) end
-local entries = (asked or queue.is(q, "x")) and put.entries(recs, larges, ARGV[6])
+local entries = (asked or queue.has(q, "x")) and enqueue.entries(recs, larges, ARGV[6])
 if asked then
   special.load()
   trace.load()
@@ -98,24 +98,24 @@ if asked then
     trace.accepted(q, entries, false)
     trace.expiring(q, entries)
   end
-  if frame.missing then return finish(frame.missing) end
+  if context.missing then return finish(context.missing) end
 end
 
 -- apply ------------------------------------------------------------------------------------------
-frame.touch()
+context.mark_changed()
 local lids
 if entries then
-  lids = put.number(entries, t)
+  lids = enqueue.number(entries, t)
   if asked then special.hold(q, entries) end
-  put.store(q, entries, t, hooked, asked)
+  enqueue.store(q, entries, t, hooked, asked)
 else
-  lids = put.lids(ARGV[6], #recs, t)
+  lids = enqueue.lids(ARGV[6], #recs, t)
   if t then
-    put.held(q, recs, larges, lids, bytes, hooked, t)
+    enqueue.held(q, recs, larges, lids, bytes, hooked, t)
   else
-    put.quick(q, recs, larges, lids, bytes, hooked)
+    enqueue.quick(q, recs, larges, lids, bytes, hooked)
     if q.waiting and #q.arrived == 1 and q.flags == "" and not q.parent and record.free[string.byte(recs[1], 14)] then
-      handed = hand.over(q, lids[1], recs[1])
+      handed = handoff.over(q, lids[1], recs[1])
     end
   end
 end

@@ -7,8 +7,8 @@
 -- ARGV[5] message  flag digit, head, NUL, body (core/record)
 -- RETURNS OK id of the message
 -- RETURNS KEYS_CHANGED nothing was done: it takes send.lua, with all keys
---- require "core/frame"
+--- require "core/context"
 --- require "core/straight_send"
 local reply, meta, time = straight_send.one()
-reply = reply or frame.open(false, meta, time)
-return reply or frame.close({ status.KEYS_CHANGED, "", 0 })
+reply = reply or context.open(false, meta, time)
+return reply or context.close({ status.KEYS_CHANGED, "", 0 })

@@ -5,10 +5,10 @@
 -- ARGV[3] session  number
 -- RETURNS OK
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/session"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 session.drop(ARGV[3])
 session.handles({ [ARGV[3]] = true })
-return frame.close({ status.OK })
+return context.close({ status.OK })

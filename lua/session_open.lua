@@ -13,7 +13,7 @@
 -- RETURNS SESSION_EXPIRED
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/session"
 local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
@@ -21,19 +21,19 @@ if not kept[1] then
   -- What each call reads comes first: Redis finds it first, too.
   redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", "5", "incarnation", ARGV[7], "clock", 0,
     "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
-  frame.brief()
+  context.save_config()
   kept = { "5", ARGV[6], ARGV[5] }
 end
 if string.find(kept[1], "^[234]$") then
   -- Builds before this one cannot read what it writes (docs/decisions/0042): from here on they refuse. Each queue
-  -- is brought to it by whoever opens it first (queue.bring).
+  -- is brought to it by whoever opens it first (queue.migrate).
   redis.call("HSET", KEYS[1], "schema", "5")
-  frame.brief()
+  context.save_config()
   kept[1] = "5"
 end
 -- Here the field itself counts, and not what a brief says of it: whoever changed it may know nothing of briefs.
 if kept[1] ~= "5" then redis.call("HDEL", KEYS[1], "brief") end
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 session.sweep()
 session.units()
@@ -41,20 +41,20 @@ session.units()
 -- issued again, so the counter jumps; to where the clock says, since a jump that is lost itself must not be made again
 -- to the same place. 4096 ids for each millisecond since 2025: that is 69 years in the exact range of a double.
 if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
-  if kept[3] ~= "" then frame.seq = math.max(frame.seq + 4294967296, (frame.now - 1735689600000) * 4096) end
+  if kept[3] ~= "" then context.seq = math.max(context.seq + 4294967296, (context.now - 1735689600000) * 4096) end
   kept[4] = session.term(kept[4] or "")
   redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[4])
-  frame.touch()
+  context.mark_changed()
 end
 local number, highest = ARGV[8], ""
 if number == "" then
   number = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "sessno", 1))
 else
   local text = redis.call("HGET", KEYS[1], number)
-  if not text then return frame.close({ status.SESSION_EXPIRED }) end
+  if not text then return context.close({ status.SESSION_EXPIRED }) end
   highest = string.match(text, "^%d+(.*)$")
 end
-frame.touch()
+context.mark_changed()
 redis.call("HSET", KEYS[1], number, ARGV[4] .. highest)
-redis.call("ZADD", KEYS[5], frame.now + tonumber(ARGV[4]), number)
-return frame.close({ status.OK, "", 0, number, frame.now, kept[2], kept[4] or "" })
+redis.call("ZADD", KEYS[5], context.now + tonumber(ARGV[4]), number)
+return context.close({ status.OK, "", 0, number, context.now, kept[2], kept[4] or "" })

@@ -13,12 +13,12 @@
 -- FLAGS allow-oom
 --- require "core/straight"
 --- require lazy "core/straight_locks"
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/due"
 --- require "core/settle"
---- require "waiting/wake"
+--- require "waiting/waiters"
 local reply, meta, time, line
 if #(ARGV[7] or "") > 16 then
   straight_locks.load()
@@ -26,16 +26,16 @@ if #(ARGV[7] or "") > 16 then
 else
   reply, meta, time, line = straight.settle()
 end
-reply = reply or frame.open(false, meta, time)
+reply = reply or context.open(false, meta, time)
 if reply then return reply end
 local q = queue.open(1, 2, line)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.join(q, 2)
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q, 2)
 due.serve(q, true)
-local lost = not frame.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
-reply = frame.missing or { status.OK, "", 0, frame.now }
+local lost = not context.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
+reply = context.missing or { status.OK, "", 0, context.now }
 for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
 quota.save(q)
-reply = frame.close(reply)
-wake.ring(q)
+reply = context.close(reply)
+waiters.ring(q)
 return reply

@@ -15,16 +15,16 @@
 --   body
 -- RETURNS OK "1" if the batch was published or is being published already: nothing was laid aside
 -- RETURNS LOCK_LOST why: closed
---- require "core/frame"
+--- require "core/context"
 --- require "claims/sink"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local batch = tonumber(ARGV[4])
 local s = sink.open(KEYS[3], ARGV[3])
-if batch <= s.committed or s.publishing == ARGV[4] then return frame.close({ status.OK, "", 0, "1" }) end
+if batch <= s.committed or s.publishing == ARGV[4] then return context.close({ status.OK, "", 0, "1" }) end
 local closed = tonumber(redis.call("HGET", KEYS[4], "closed") or -1)
-if batch <= closed then return frame.close({ status.LOCK_LOST, "", 0, "closed" }) end
-frame.touch()
+if batch <= closed then return context.close({ status.LOCK_LOST, "", 0, "closed" }) end
+context.mark_changed()
 local known = sink.stage(KEYS[4], ARGV[5]) or { messages = 0, bytes = 0, elements = 0, special = "0" }
 redis.call("HSET", KEYS[4], ARGV[5], table.concat({ ARGV[6], known.messages + tonumber(ARGV[8]),
   string.format("%.0f", known.bytes + tonumber(ARGV[9])), known.elements + #ARGV - 10,
@@ -32,4 +32,4 @@ redis.call("HSET", KEYS[4], ARGV[5], table.concat({ ARGV[6], known.messages + to
 redis.call("PEXPIRE", KEYS[4], ARGV[7])
 redis.call("RPUSH", KEYS[5], unpack(ARGV, 11))
 redis.call("PEXPIRE", KEYS[5], ARGV[7])
-return frame.close({ status.OK, "", 0, "0" })
+return context.close({ status.OK, "", 0, "0" })

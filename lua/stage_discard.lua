@@ -9,14 +9,14 @@
 -- ARGV[6+] stage  names, in the order of KEYS
 -- RETURNS OK stages thrown away
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "claims/sink"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local s, gone = sink.open(KEYS[3], ARGV[3]), 0
 local kept = {}
 for name in string.gmatch(s.manifest, "[^,]+") do kept[name] = true end
-frame.touch()
+context.mark_changed()
 for n = 6, #ARGV do
   if not kept[ARGV[n]] then
     redis.call("UNLINK", KEYS[n - 1])
@@ -27,4 +27,4 @@ if ARGV[4] ~= "" then
   redis.call("HSET", KEYS[4], "closed", ARGV[4])
   redis.call("PEXPIRE", KEYS[4], ARGV[5])
 end
-return frame.close({ status.OK, "", 0, gone })
+return context.close({ status.OK, "", 0, gone })

@@ -7,9 +7,9 @@
 -- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since in ms, then
 --   name, queue,
 --   messages, bytes of each stage
---- require "core/frame"
+--- require "core/context"
 --- require "claims/sink"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local s = sink.open(KEYS[3], ARGV[3])
 reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }
@@ -22,4 +22,4 @@ for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
     reply[#reply + 1] = stage.bytes
   end
 end
-return frame.close(reply)
+return context.close(reply)

@@ -24,20 +24,20 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS ENQUEUE_MANAGER_QUOTA
 -- RETURNS ENQUEUE_QUEUE_QUOTA
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "claims/sink"
 --- require "claims/publish"
---- require "waiting/wake"
-local reply = frame.open()
+--- require "waiting/waiters"
+local reply = context.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local at, batch, limit = 2 + tonumber(ARGV[7]) * 8, tonumber(ARGV[4]), tonumber(ARGV[6])
 local sinks, registry = KEYS[at + 1], KEYS[at + 2]
 local s = sink.open(sinks, ARGV[3])
-local function refuse(code, ...) return frame.close({ code, "", 0, ... }) end
+local function refuse(code, ...) return context.close({ code, "", 0, ... }) end
 if s.known and ARGV[5] ~= "-" and s.identity ~= "-" and s.identity ~= ARGV[5] then
   return refuse(status.LOCK_LOST, "identity")
 end
@@ -54,7 +54,7 @@ for name in string.gmatch(ARGV[9], "[^,]+") do
   if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
   local q = queues[stage.queue]
   if not q then return refuse(status.QUEUE_NOT_AVAILABLE) end
-  if queue.is(q, "f") then return refuse(status.TRANSACTION_USAGE) end
+  if queue.has(q, "f") then return refuse(status.TRANSACTION_USAGE) end
   stage.list = list
   stages[#stages + 1] = stage
   q.due_messages, q.due_bytes, q.begun = q.due_messages + stage.messages, q.due_bytes + stage.bytes, begun
@@ -65,7 +65,7 @@ local messages, bytes, code = 0, 0, nil
 for _, q in pairs(queues) do
   if not begun and q.due_messages > 0 then
     messages, bytes = messages + q.due_messages, bytes + q.due_bytes
-    code = code or queue.is(q, "p") and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
+    code = code or queue.has(q, "p") and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
     if quota.refuses(q, messages, bytes) == status.ENQUEUE_MANAGER_QUOTA then code = status.ENQUEUE_MANAGER_QUOTA end
   end
 end
@@ -74,11 +74,11 @@ for n = 1, #stages do
   if stages[n].special == "1" then code = code or publish.plan(queues[stages[n].queue], stages[n], keys) end
 end
 if code then return refuse(code) end
-if frame.missing then return frame.close(frame.missing) end
+if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 local published, whole, more = 0, total <= limit, false
-frame.touch()
+context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
@@ -91,6 +91,6 @@ end
 s.identity = ARGV[5] ~= "-" and ARGV[5] or s.identity
 if more then sink.begun(sinks, registry, s, stages) else sink.done(sinks, registry, s, stages) end
 for _, q in pairs(queues) do quota.save(q) end
-reply = frame.close({ more and status.CONTINUE or status.OK, "", 0, published })
-for _, q in pairs(queues) do wake.ring(q) end
+reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
+for _, q in pairs(queues) do waiters.ring(q) end
 return reply

@@ -9,19 +9,19 @@
 -- RETURNS OK queue fields (a flat list)
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "claims/claim_pages"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local function say(name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
-say("overdue", q.due and q.due <= frame.now and 1 or 0)
+say("overdue", q.due and q.due <= context.now and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))
@@ -43,21 +43,21 @@ for priority = 7, 0, -1 do
   local high = string.format("%02x", 7 - priority)
   local lid = redis.call("ZRANGEBYLEX", q.a, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
   local rec = lid and redis.call("HGET", q.m, lid)
-  if rec then say("oldest" .. priority, math.max(0, frame.now - tonumber(string.sub(rec, 1, 13)))) end
+  if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
 end
 
 -- Traffic since a sample that is 10 s to 20 s old if somebody asks regularly, older else: "time in out" twice.
-local now = string.format("%.0f %.0f %.0f", frame.now, q.messages + q.gone, q.gone)
+local now = string.format("%.0f %.0f %.0f", context.now, q.messages + q.gone, q.gone)
 local old, new = string.match(values[1] or "", "^(.*);(.*)$")
 if not old then
   old = values[2] .. " 0 0"
   new = now
-elseif frame.now - tonumber(string.match(new, "^%d+")) >= 10000 then
+elseif context.now - tonumber(string.match(new, "^%d+")) >= 10000 then
   old, new = new, now
 end
 redis.call("HSET", q.q, "sample", old .. ";" .. new)
 local since, came, went = string.match(old, "^(%S+) (%S+) (%S+)$")
-say("rate_ms", frame.now - tonumber(since))
+say("rate_ms", context.now - tonumber(since))
 say("rate_in", q.messages + q.gone - tonumber(came))
 say("rate_out", q.gone - tonumber(went))
-return frame.close(reply)
+return context.close(reply)

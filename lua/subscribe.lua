@@ -8,22 +8,22 @@
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND topic | subscriber
 -- RETURNS INVALID_PARAMETER topic: it is none | subscriber: it is one
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q, to = queue.open(1, 5), queue.open(2, 5)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "topic" }) end
-if not queue.is(q, "f") then return frame.close({ status.INVALID_PARAMETER, "", 0, "topic" }) end
-if not to and ARGV[3] ~= "" then return frame.close({ status.QUEUE_NOT_FOUND, "", 0, "subscriber" }) end
-if to and queue.is(to, "f") and ARGV[3] ~= "" then
-  return frame.close({ status.INVALID_PARAMETER, "", 0, "subscriber" })
+if not q then return context.close({ status.QUEUE_NOT_FOUND, "", 0, "topic" }) end
+if not queue.has(q, "f") then return context.close({ status.INVALID_PARAMETER, "", 0, "topic" }) end
+if not to and ARGV[3] ~= "" then return context.close({ status.QUEUE_NOT_FOUND, "", 0, "subscriber" }) end
+if to and queue.has(to, "f") and ARGV[3] ~= "" then
+  return context.close({ status.INVALID_PARAMETER, "", 0, "subscriber" })
 end
-frame.touch()
+context.mark_changed()
 local field = "sub:" .. string.match(KEYS[14], ":q:([^:]+):q$")
 if ARGV[3] == "" then
   redis.call("HDEL", q.q, field)
 else
   redis.call("HSET", q.q, field, ARGV[3])
 end
-return frame.close({ status.OK })
+return context.close({ status.OK })

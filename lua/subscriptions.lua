@@ -6,12 +6,12 @@
 -- RETURNS OK per subscription: encoded name of the queue, text of features/subscription
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 5)
-if not q then return frame.close({ status.QUEUE_NOT_FOUND }) end
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local fields = redis.call("HGETALL", q.q)
 for n = 1, #fields, 2 do
@@ -21,4 +21,4 @@ for n = 1, #fields, 2 do
     reply[#reply + 1] = fields[n + 1]
   end
 end
-return frame.close(reply)
+return context.close(reply)

@@ -8,16 +8,16 @@
 -- RETURNS OK how many were forgotten: 0 when none is left
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
-local reply = frame.open()
+local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return frame.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local stem = "y" .. ARGV[4] .. "\0"
 local marks = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 500)
 if #marks > 0 then
   redis.call("ZREM", q.i, unpack(marks))
-  frame.touch()
+  context.mark_changed()
 end
-return frame.close({ status.OK, "", 0, #marks })
+return context.close({ status.OK, "", 0, #marks })

@@ -53,11 +53,11 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
 
 
 def _opened(state: list[str], entry: list[str]) -> list[str]:
-    """Set back only after a call that came so far as to open its frame: what goes a short way before that leaves
-    nothing behind (lua/core/frame)."""
-    if not state or not any("frame.open(" in line.partition("--")[0] for line in entry):
+    """Set back only after a call that came so far as to open the context: what goes a short way before that leaves
+    nothing behind (lua/core/context)."""
+    if not state or not any("context.open(" in line.partition("--")[0] for line in entry):
         return state
-    return ["if frame.opened then", *state, "end"]
+    return ["if context.opened then", *state, "end"]
 
 
 def _lazily(lines: list[str]) -> int:

@@ -35,7 +35,7 @@ QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
 #: declare the first two; those that create, open or delete queues declare all five.
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
-#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/frame, lua/core/queue).
+#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/context, lua/core/queue).
 META_COUNTS = ("history", "seq", "messages", "bytes")
 QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "matching/index"
 --- require "core/queue"
 --- require "core/record"
@@ -85,7 +85,7 @@ function audit.unpack(out, base)
   local line = redis.call("HGET", KEYS[1], KEYS[base])
   if not line then
     -- Of a queue that nobody has opened since a build before schema 5; meta was shown before.
-    line = queue.bring(base - 1)
+    line = queue.migrate(base - 1)
     if line then audit.row(out, "H", KEYS[1], KEYS[base], line) end
   end
   local head, marks, locks = string.match(line or "", "^(%S+ %d+ %d+ %d+ %-?%d+ [01] )(%d+)( .*)$")

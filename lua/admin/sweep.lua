@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "core/record"
 --- require "core/quota"
@@ -26,7 +26,7 @@ function sweep.pending(q)
     end
     if #states > 0 then
       redis.call("HSET", q.s, unpack(states))
-      frame.touch()
+      context.mark_changed()
     end
   end
   claim_pages.load()
@@ -57,8 +57,8 @@ end
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
   claim_pages.load()
-  if #locked <= sweep.page and #claim_pages.books(q) == 0 and not q.hooked and not queue.is(q, "r")
-    and limit == string.format("%014x", tonumber(frame.seq)) then
+  if #locked <= sweep.page and #claim_pages.books(q) == 0 and not q.has_special and not queue.has(q, "r")
+    and limit == string.format("%014x", tonumber(context.seq)) then
     return sweep.unlink(q, locked), false
   end
   local old, from, ids = {}, 0
@@ -104,7 +104,7 @@ function sweep.unlink(q, locked)
   end
   local removed = q.messages - #entries
   if removed == 0 then return 0 end
-  -- Readers that wait for an identifier stay (waiting/choose).
+  -- Readers that wait for an identifier stay (waiting/match_waiters).
   local readers = q.waiting and redis.call("ZRANGEBYLEX", q.i, "[w", "(x", "LIMIT", 0, 1000) or {}
   for n = 1, #readers do
     marks[#marks + 1] = 0
@@ -118,7 +118,7 @@ function sweep.unlink(q, locked)
   if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
   quota.add(q, -removed, bytes - q.bytes)
   redis.call("HINCRBY", q.q, "n_queue_purged", removed)
-  frame.touch()
+  context.mark_changed()
   return removed
 end
 

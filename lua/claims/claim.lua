@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require lazy "matching/index"
 -- Claims: a data pipeline's locks, which never lapse (docs/decisions/0020). Field "claim:<owner>" of the queue's hash:
@@ -30,7 +30,7 @@ function claim.save(q, c)
   redis.call("HSET", q.q, "claim:" .. c.owner, table.concat({ c.lineage, string.format("%.0f", c.committed),
     string.format("%.0f", c.seq), c.number, string.format("%.0f", c.wanted), string.format("%.0f", c.count),
     string.format("%.0f", c.bytes), c.sealed, c.since, c.draining }, " "))
-  frame.touch()
+  context.mark_changed()
 end
 
 -- The score in q.l of the messages of a claim with this number.
@@ -75,10 +75,10 @@ function claim.ids(q, count, after, bound)
   return ids
 end
 
--- How many messages of a queue with turns (features/turn) a claim would take: one of each group that could go on and whose
+-- How many messages of a queue with turns (features/group_lock) a claim would take: one of each group that could go on and whose
 -- first message is not behind `bound`. Nothing for a queue without turns.
 function claim.turns(q, bound)
-  if q.parent or not queue.is(q, "x") then return end
+  if q.parent or not queue.has(q, "x") then return end
   local count = redis.call("ZLEXCOUNT", q.i, "[h", "(i")
   if bound == "" or count == 0 then return count end
   index.load()

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "claims/claim"
 --- require "claims/claim_pages"
@@ -7,10 +7,10 @@
 local claim_drain = {}
 
 -- Removes a page. Returns how many messages, and c.draining is nothing once that were the last ones; or returns nothing,
--- and has done nothing, if frame.missing names queues that it takes.
+-- and has done nothing, if context.missing names queues that it takes.
 function claim_drain.page(q, c)
   local book, score, most = claim_pages.book(q, c.draining), claim.score(c.draining), claim.run
-  if book and book.packed > 0 and not queue.is(q, "j") then return claim_drain.packed(q, c, book, score) end
+  if book and book.packed > 0 and not queue.has(q, "j") then return claim_drain.packed(q, c, book, score) end
   local count = not (book and book.packed > 0) and claim_plain.finish(q, score)
   if not count then
     local ids = claim_pages.front(q, c.draining, claim.page)
@@ -43,7 +43,7 @@ function claim_drain.look(q, ids)
   end
   position.may_leave(q, kept, "receive")
   position.may_leave(q, purged, "queue_purged")
-  if frame.missing then return false end
+  if context.missing then return false end
   if #kept > 0 then position.finish(q, kept, "receive") end
   if #purged > 0 then position.finish(q, purged, "queue_purged") end
   return true

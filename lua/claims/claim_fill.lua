@@ -1,20 +1,20 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require "core/seek"
 --- require "core/queue"
 --- require lazy "matching/search"
---- require lazy "features/turn"
+--- require lazy "features/group_lock"
 -- Filling a claim from the front of the queue.
 local claim_fill = {}
 
--- Decide: what the next page takes, and what has expired on the way. Nothing if frame.missing names queues that it
+-- Decide: what the next page takes, and what has expired on the way. Nothing if context.missing names queues that it
 -- takes.
 function claim_fill.page(q, c, most_bytes, after, bound, text, place)
   local count = math.min(claim.page, c.wanted - c.count)
   local page = { take = {}, expired = {}, bytes = 0 }
-  local turns = queue.is(q, "x") and not q.parent
+  local turns = queue.has(q, "x") and not q.parent
   local entries, seen, dry
   if count > 0 and text ~= "" then
     search.load()
@@ -24,8 +24,8 @@ function claim_fill.page(q, c, most_bytes, after, bound, text, place)
     page.place = page.place or #entries > 0 and entries[#entries].lid or nil
     entries, seen = claim.between(entries, after, bound), #entries
   elseif count > 0 and turns then
-    turn.load()
-    entries = turn.take(q, count)
+    group_lock.load()
+    entries = group_lock.take(q, count)
     seen = #entries
   else
     local ids = count > 0 and claim.ids(q, count, after, bound) or {}

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "claims/claim"
@@ -54,7 +54,7 @@ function claim_pages.save(q)
   else
     redis.call("HDEL", q.q, "pages")
   end
-  frame.touch()
+  context.mark_changed()
 end
 
 -- How many messages are packed, and how many fields of q.s are no states.

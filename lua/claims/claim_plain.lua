@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/record"
@@ -25,7 +25,7 @@ end
 -- messages left no mark; those have an index, and these stand in it as long as they are available.)
 function claim_plain.sizes(q, ids)
   local sizes = {}
-  local plain = not q.hooked and (q.indexed == queue.never or redis.call("ZCARD", q.i) == 0)
+  local plain = not q.has_special and (q.indexed == queue.never or redis.call("ZCARD", q.i) == 0)
   if plain and redis.call("HLEN", q.m) == q.messages + 0 then
     for n = 1, #ids do
       local size = redis.call("HSTRLEN", q.m, ids[n])
@@ -68,9 +68,9 @@ end
 
 -- Takes a page from the front of the queue. False if anything about it is special, and then nothing was changed.
 function claim_plain.take(q, c, most_bytes, after, bound)
-  if queue.is(q, "x") or c.count >= c.wanted or not claim_pages.fits(q, c) then return false end
+  if queue.has(q, "x") or c.count >= c.wanted or not claim_pages.fits(q, c) then return false end
   -- Where special messages come by, a try costs less.
-  local run = q.hooked and claim.page or claim.run
+  local run = q.has_special and claim.page or claim.run
   local count = math.min(run, c.wanted - c.count)
   local ids, first = claim_plain.ids(q, count, after, bound)
   if #ids == 0 then return false end
@@ -112,7 +112,7 @@ end
 -- Receives a page of the messages with this score, if they need no look at their records. Returns how many; nothing if
 -- some need one.
 function claim_plain.finish(q, score)
-  if queue.is(q, "j") then return end
+  if queue.has(q, "j") then return end
   local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, claim.run)
   if #ids == 0 then return end
   local states, sizes, bytes = redis.call("HMGET", q.s, unpack(ids)), {}, 0
@@ -128,6 +128,6 @@ function claim_plain.finish(q, score)
   redis.call("HDEL", q.s, unpack(ids))
   redis.call("HDEL", q.m, unpack(ids))
   quota.add(q, -#ids, -bytes)
-  frame.touch()
+  context.mark_changed()
   return #ids
 end

@@ -1,22 +1,22 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "claims/publish_plain"
---- require "core/put"
+--- require "core/enqueue"
 --- require "core/queue"
 --- require "core/record"
---- require "features/side"
+--- require "features/other_queues"
 --- require lazy "features/special"
 --- require lazy "features/trace"
 -- From stages into their queues: what send.lua does, with messages that wait in lists.
 local publish = { page = 256 }
 
--- Up to `most` entries of a stage's list from element `from` on, as core/put wants them, and how many elements they are.
+-- Up to `most` entries of a stage's list from element `from` on, as core/enqueue wants them, and how many elements they are.
 -- The first and the last message of a transactional queue's unit of work are marked (3.1.4.3).
 function publish.entries(q, stage, from, most)
   local items, found, at = redis.call("LRANGE", stage.list, from, from + most - 1), {}, 1
-  local transactional, exclusive = queue.is(q, "t"), queue.is(q, "x")
+  local transactional, exclusive = queue.has(q, "t"), queue.has(q, "x")
   while at <= #items do
-    local e = { priority = string.byte(items[at], 1) - 48, rec = frame.stamp .. string.sub(items[at], 2) }
+    local e = { priority = string.byte(items[at], 1) - 48, rec = context.now_text .. string.sub(items[at], 2) }
     if record.flag(e.rec, 8) then
       at = at + 1
       e.large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
@@ -33,7 +33,7 @@ function publish.entries(q, stage, from, most)
 end
 
 -- Decide, for a stage that holds special messages: the queues they write to besides, and duplicates. Returns a refusal
--- or nothing; frame.missing may name queues.
+-- or nothing; context.missing may name queues.
 function publish.plan(q, stage, keys)
   special.load()
   trace.load()
@@ -56,20 +56,20 @@ end
 function publish.put(q, stage, from, most, hooked)
   local entries, elements = publish.entries(q, stage, from, most)
   if elements == 0 then return 0, 0 end
-  put.number(entries, queue.is(q, "t"))
+  enqueue.number(entries, queue.has(q, "t"))
   if hooked then
     special.load()
     special.hold(q, entries)
   end
-  put.store(q, entries, nil, hooked)
+  enqueue.store(q, entries, nil, hooked)
   return #entries, elements
 end
 
 -- Apply: puts up to `most` messages of a stage into its queue. Returns how many, and how many elements they were.
 function publish.some(q, stage, most)
   local taken, used = 0, 0
-  local hooked = stage.special == "1" or queue.is(q, "x")
-  local plain = not hooked and not queue.is(q, "t")
+  local hooked = stage.special == "1" or queue.has(q, "x")
+  local plain = not hooked and not queue.has(q, "t")
   while taken < most do
     local run = plain and publish_plain.some(q, stage, used, most - taken)
     local count, elements = run, run
@@ -82,11 +82,11 @@ end
 
 -- The queues of KEYS; the keys behind them are none.
 function publish.queues(count)
-  side.first, side.groups = 3, {}
+  other_queues.first, other_queues.groups = 3, {}
   local found = {}
   for n = 1, count do
     local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
-    side.groups[name] = n
+    other_queues.groups[name] = n
     local q = queue.open(n, 2)
     if q then
       q.due_messages, q.due_bytes = 0, 0

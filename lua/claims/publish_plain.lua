@@ -1,7 +1,7 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/quota"
--- From a stage into its queue, for messages of which none asks for anything: what core/put would do, without a table for
+-- From a stage into its queue, for messages of which none asks for anything: what core/enqueue would do, without a table for
 -- each message.
 local publish_plain = { page = 1000 }
 
@@ -9,7 +9,7 @@ local publish_plain = { page = 1000 }
 -- one of them is large.
 function publish_plain.some(q, stage, from, most)
   local items = redis.call("LRANGE", stage.list, from, from + math.min(publish_plain.page, most) - 1)
-  local fields, places, bytes, seq = {}, {}, 0, frame.seq
+  local fields, places, bytes, seq = {}, {}, 0, context.seq
   local hex, top, prefix = {}, nil, nil
   for n = 1, #items do
     local priority, flag = string.byte(items[n], 1, 2)
@@ -20,13 +20,13 @@ function publish_plain.some(q, stage, from, most)
     local high = (seq - low) / 256 + (55 - priority) * 281474976710656
     if high ~= top then top, prefix = high, string.format("%02x%012x", 55 - priority, (seq - low) / 256) end
     hex[low] = hex[low] or string.format("%02x", low)
-    local lid, rec = prefix .. hex[low], frame.stamp .. string.sub(items[n], 2)
+    local lid, rec = prefix .. hex[low], context.now_text .. string.sub(items[n], 2)
     bytes = bytes + #rec
     fields[n * 2 - 1], fields[n * 2] = lid, rec
     places[n * 2 - 1], places[n * 2] = "0", lid
   end
   if #items == 0 then return 0 end
-  frame.seq = seq
+  context.seq = seq
   quota.add(q, #items, bytes)
   redis.call("HSET", q.m, unpack(fields))
   redis.call("ZADD", q.a, unpack(places))

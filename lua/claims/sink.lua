@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 -- Sinks of data pipelines: what was published last, so that a batch is published once (docs/decisions/0021).
 --
 -- KEYS behind those of the queues:
@@ -24,8 +24,8 @@ end
 
 function sink.save(key, s)
   redis.call("HSET", key, s.name, table.concat({ s.identity, string.format("%.0f", s.committed), s.publishing,
-    string.format("%.0f", frame.now), s.manifest }, " "))
-  frame.touch()
+    string.format("%.0f", context.now), s.manifest }, " "))
+  context.mark_changed()
 end
 
 -- A stage as the registry knows it, or nothing.

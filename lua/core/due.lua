@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require lazy "core/lapse"
 -- Timers are served by whoever comes by: due items of the queue before the script's own work, a page at a time.
 local due = { most = 32, pages = 8 }
@@ -7,14 +7,14 @@ local due = { most = 32, pages = 8 }
 -- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.
 -- q.due, kept with the queue, is never later than its earliest timer, so most calls need not look.
 function due.serve(q, lax)
-  if not q.due or q.due > frame.now or not due.all(q) then return end
+  if not q.due or q.due > context.now or not due.all(q) then return end
   if lax then return true end
   due.again()
 end
 
 -- Asks the client to come again.
 function due.again()
-  frame.missing = frame.missing or { status.KEYS_CHANGED, "", 0 }
+  context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
 end
 
 -- The same, whatever q.due says; it is set anew. True if more are due.
@@ -24,24 +24,24 @@ function due.all(q)
     local full, head = due.page(q)
     -- What does not go is in no list of messages: the doctor's business.
     more = full and head ~= first
-    if not more or frame.missing then break end
+    if not more or context.missing then break end
     first = head
   end
   local soon = due.next(q)
   -- What is left over is due since some moment before now: 0, which is not later than that either.
-  q.due = soon > 0 and frame.now + soon or soon == 0 and 0 or nil
+  q.due = soon > 0 and context.now + soon or soon == 0 and 0 or nil
   q.changed = true
   return more
 end
 
 -- A page of those that are due: whether it was full, and what stood first.
 function due.page(q)
-  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", frame.stamp, "LIMIT", 0, due.most)
+  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", context.now_text, "LIMIT", 0, due.most)
   if #lapsed > 0 then
     lapse.load()
     lapse.locks(q, lapsed)
   end
-  local timers = redis.call("ZRANGEBYSCORE", q.t, "-inf", frame.stamp, "LIMIT", 0, due.most)
+  local timers = redis.call("ZRANGEBYSCORE", q.t, "-inf", context.now_text, "LIMIT", 0, due.most)
   if #timers > 0 then
     lapse.load()
     lapse.timers(q, timers)
@@ -55,7 +55,7 @@ function due.next(q)
   local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES"), redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES") }
   for n = 1, 2 do
     if heads[n][2] and tonumber(heads[n][2]) < 4503599627370496 then
-      local left = math.max(0, tonumber(heads[n][2]) - frame.now)
+      local left = math.max(0, tonumber(heads[n][2]) - context.now)
       if soon < 0 or left < soon then soon = left end
     end
   end

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require lazy "core/release"
 --- require lazy "features/retry"
@@ -39,14 +39,14 @@ function lapse.transaction(id, granted)
   if not text then return end
   local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
   if fence ~= granted then return end
-  if tonumber(deadline) > frame.now then return deadline end
+  if tonumber(deadline) > context.now then return deadline end
   redis.call("HDEL", KEYS[2], id)
   for from = 1, tonumber(count), 500 do
     local fields = {}
     for k = from, math.min(from + 499, tonumber(count)) do fields[#fields + 1] = id .. ":" .. k end
     redis.call("HDEL", KEYS[2], unpack(fields))
   end
-  frame.touch()
+  context.mark_changed()
 end
 
 -- Kinds of timers: "e" expiry and "d" delay of a message; "b" back from ;retry; "k" the window of a dedup key.
@@ -73,9 +73,9 @@ function lapse.timers(q, timers)
     rested = retry.rested(q, kinds.b)
     trace.expiring(q, rested)
   end
-  if frame.missing then return end
+  if context.missing then return end
   redis.call("ZREM", q.t, unpack(timers))
-  frame.touch()
+  context.mark_changed()
   position.delete(q, expired, "receive_timeout")
   position.arrive(q, ready)
   if #rested > 0 then retry.back(q, rested) end

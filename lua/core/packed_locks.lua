@@ -1,4 +1,4 @@
---- require "core/many"
+--- require "core/chunked"
 --- require "core/record"
 -- What one call of a reader has locked, in short (docs/decisions/0037). The line of its queue (core/queue) ends with all of it:
 --
@@ -41,8 +41,8 @@ function packed_locks.apart(at, fence, deadline, size, slot, ids)
     leases[last - 1], leases[last], texts[last - 1] = deadline, lid, lid
     texts[last] = state or record.lock(redis.call("HSTRLEN", records, lid), slot, fence)
   end
-  many.scores(KEYS[at + 3], leases)
-  many.fields(KEYS[at + 5], texts)
+  chunked.scores(KEYS[at + 3], leases)
+  chunked.fields(KEYS[at + 5], texts)
 end
 
 -- The text of this fence, if there is one that is sound: each message gets its state and its element of q.l. A damaged one

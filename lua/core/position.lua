@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "matching/index"
@@ -20,7 +20,7 @@ local position = {}
 -- Records and states of these ids, false for what there is none of.
 function position.texts(q, ids)
   if #ids == 0 then return {}, {} end
-  return many.read(q.m, ids), many.read(q.s, ids)
+  return chunked.read(q.m, ids), chunked.read(q.s, ids)
 end
 
 -- The same as entries; those without a record are left out.
@@ -60,12 +60,12 @@ function position.size(q, e)
   return size
 end
 
--- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by wake.ring later, for
+-- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by waiters.ring later, for
 -- those in q.arrived all, for those in q.shown, whose group is busy, only who takes nothing.
 -- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, entries)
   local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
-  local exclusive, at, last, indexed, apart, shown = queue.is(q, "x"), #arrived, 0, q.indexed, false, q.shown
+  local exclusive, at, last, indexed, apart, shown = queue.has(q, "x"), #arrived, 0, q.indexed, false, q.shown
   for n = 1, #entries do
     local e = entries[n]
     local flag, fate = byte(e.rec, 14), nil
@@ -98,9 +98,9 @@ function position.arrive(q, entries)
   end
   q.arrived, q.shown = arrived, shown
   -- Whoever put it there, a sender or the broker: claims need not look at messages of a queue that none marks.
-  if apart and not q.hooked then q.hooked, q.changed = true, true end
-  if last > 0 then many.scores(q.i, named) end
-  if size > 0 then many.scores(q.a, add) end
+  if apart and not q.has_special then q.has_special, q.changed = true, true end
+  if last > 0 then chunked.scores(q.i, named) end
+  if size > 0 then chunked.scores(q.a, add) end
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
 end
 
@@ -118,7 +118,7 @@ function position.appear(q, e, named)
     index.add(q, e.lid, e.rec, e.keys, named)
   else
     special.load()
-    return special.arrive(q, e.lid, e.rec, frame.now, e.keys, named)
+    return special.arrive(q, e.lid, e.rec, context.now, e.keys, named)
   end
 end
 
@@ -138,10 +138,10 @@ function position.leave(q, e, locked, later, held)
   end
 end
 
--- Decide: may these entries leave for this reason? Else frame.missing names the queues their traces go to. Plain
+-- Decide: may these entries leave for this reason? Else context.missing names the queues their traces go to. Plain
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
-  local traced = reason == "receive" and queue.is(q, "j")
+  local traced = reason == "receive" and queue.has(q, "j")
   for n = 1, #entries do
     local e = entries[n]
     if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
@@ -150,14 +150,14 @@ function position.may_leave(q, entries, reason)
     trace.load()
     trace.plan(q, entries, reason)
   end
-  return not frame.missing
+  return not context.missing
 end
 
 -- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why; what that leaves behind is written
 -- first (features/trace), and was planned with position.may_leave.
 function position.delete(q, entries, reason)
   local free, held, fields, states, named, bytes = {}, {}, {}, {}, {}, 0
-  local traced = reason == "poison" or (reason == "receive" and queue.is(q, "j"))
+  local traced = reason == "poison" or (reason == "receive" and queue.has(q, "j"))
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
@@ -179,7 +179,7 @@ function position.delete(q, entries, reason)
   end
   if #entries == 0 then return end
   quota.add(q, -#entries, -bytes)
-  many.run("ZREM", q.i, named)
+  chunked.run("ZREM", q.i, named)
   if traced then
     trace.load()
     trace.leave(q, entries, reason)
@@ -189,27 +189,27 @@ function position.delete(q, entries, reason)
   elseif reason ~= "receive" then
     redis.call("HINCRBY", q.q, "n_" .. reason, #entries)
   end
-  many.run("ZREM", q.a, free)
-  many.run("ZREM", q.l, held)
-  many.run("HDEL", q.s, states)
-  many.run("HDEL", q.m, fields)
-  frame.touch()
+  chunked.run("ZREM", q.a, free)
+  chunked.run("ZREM", q.l, held)
+  chunked.run("HDEL", q.s, states)
+  chunked.run("HDEL", q.m, fields)
+  context.mark_changed()
 end
 
 -- The same for locks that settle.sort found to need nothing more: their ids and their bytes.
 function position.drop(q, ids, bytes)
   quota.add(q, -#ids, -bytes)
-  many.run("ZREM", q.l, ids)
-  many.run("HDEL", q.s, ids)
-  many.run("HDEL", q.m, ids)
-  frame.touch()
+  chunked.run("ZREM", q.l, ids)
+  chunked.run("HDEL", q.s, ids)
+  chunked.run("HDEL", q.m, ids)
+  context.mark_changed()
 end
 
 -- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
 function position.lock(q, entries, kind, owner, fence, deadline)
   local ids, states, named = {}, {}, {}
   local visible = string.find(kind, "V", 1, true)
-  local turns = queue.is(q, "x")
+  local turns = queue.has(q, "x")
   local tail = " " .. owner .. " " .. fence
   for n = 1, #entries do
     local e = entries[n]
@@ -247,10 +247,10 @@ end
 
 -- What both write: the states of these ids, their elements in the index go.
 function position.hold(q, ids, states, named, deadline)
-  many.run("ZREM", q.i, named)
-  many.run("ZREM", q.a, ids)
+  chunked.run("ZREM", q.i, named)
+  chunked.run("ZREM", q.a, ids)
   position.lease(q, ids, states, deadline)
-  frame.touch()
+  context.mark_changed()
 end
 
 -- Locks ids that are in no list: until when, and their states.
@@ -261,10 +261,10 @@ function position.lease(q, ids, states, deadline)
   else
     local scores = { nil, nil }
     for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
-    many.scores(q.l, scores)
-    many.fields(q.s, states)
+    chunked.scores(q.l, scores)
+    chunked.fields(q.s, states)
   end
-  queue.note(q, deadline)
+  queue.set_timer(q, deadline)
 end
 
 -- Messages that ask for no more than to be found by their identifiers, and are in no list, become available. `hooked`:
@@ -277,7 +277,7 @@ function position.enter(q, ids, recs, hooked)
   else
     local places = { nil, nil }
     for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
-    many.scores(q.a, places)
+    chunked.scores(q.a, places)
   end
 end
 
@@ -298,7 +298,7 @@ function position.name(q, ids, recs)
       last = #named
     end
   end
-  if last > 0 then many.scores(q.i, named) end
+  if last > 0 then chunked.scores(q.i, named) end
 end
 
 -- One more delivery of an entry in its state. Does its end need no look at the record?
@@ -317,6 +317,6 @@ function position.finish(q, entries, reason)
     local e = entries[n]
     if string.find(e.st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. e.lid end
   end
-  many.run("ZREM", q.i, marks)
+  chunked.run("ZREM", q.i, marks)
   position.delete(q, entries, reason)
 end

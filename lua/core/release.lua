@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/retry"
@@ -12,7 +12,7 @@ function release.judged(q, e)
   return string.find(q.flags, "r", 1, true) and not q.parent and string.find(e.st.kind, "^[LR]")
 end
 
--- Decide: may these entries be unlocked? Else frame.missing names the queues that it takes.
+-- Decide: may these entries be unlocked? Else context.missing names the queues that it takes.
 function release.plan(q, entries)
   for n = 1, #entries do
     local e = { entries[n] }
@@ -29,7 +29,7 @@ function release.plan(q, entries)
       end
     end
   end
-  return not frame.missing
+  return not context.missing
 end
 
 -- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
@@ -57,10 +57,10 @@ function release.unlock(q, entries, aborted)
     end
   end
   if #ids == 0 then return end
-  many.run("ZREM", q.l, ids)
-  many.run("HSET", q.s, states)
-  many.run("HDEL", q.s, drop)
-  frame.touch()
+  chunked.run("ZREM", q.l, ids)
+  chunked.run("HSET", q.s, states)
+  chunked.run("HDEL", q.s, drop)
+  context.mark_changed()
   position.arrive(q, back)
   if #judged > 0 then
     retry.load()

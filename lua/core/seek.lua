@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "matching/index"
@@ -90,7 +90,7 @@ end
 
 function seek.expired(e)
   local at = record.flag(e.rec, 1) and record.expires(e.rec)
-  return at and at <= frame.now
+  return at and at <= context.now
 end
 
 -- The nearest entry that a peek may see, forward or backward from `from` (exclusive; "" from that end): available, or

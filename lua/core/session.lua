@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 -- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
 local session = { chunk = 256, terms = 64 }
 
@@ -8,9 +8,9 @@ local session = { chunk = 256, terms = 64 }
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
-    if tonumber(start) < frame.history then kept[#kept + 1] = start .. rest end
+    if tonumber(start) < context.history then kept[#kept + 1] = start .. rest end
   end
-  kept[#kept + 1] = string.format("%.0f:", frame.history) .. frame.stamp
+  kept[#kept + 1] = string.format("%.0f:", context.history) .. context.now_text
   return table.concat(kept, " ", math.max(1, #kept - session.terms + 1))
 end
 
@@ -33,7 +33,7 @@ function session.drop(number)
   end
   redis.call("HDEL", KEYS[1], number)
   redis.call("ZREM", KEYS[5], number)
-  frame.touch()
+  context.mark_changed()
 end
 
 -- When one of its slots was last used, in ms; 0 if none ever was. Also its time to live.
@@ -67,12 +67,12 @@ end
 
 -- Drops a few sessions that nobody used for their time to live.
 function session.sweep()
-  local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", frame.now), "LIMIT", 0, 8)
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", context.now), "LIMIT", 0, 8)
   local gone, any = {}, false
   for n = 1, #idle do
     local used, ttl = session.used(idle[n])
     local until_ms = used + ttl
-    if until_ms > frame.now then
+    if until_ms > context.now then
       redis.call("ZADD", KEYS[5], until_ms, idle[n])
     else
       session.drop(idle[n])
@@ -90,7 +90,7 @@ function session.units()
   local dead = {}
   for n = 1, #page[2], 2 do
     local deadline, count = string.match(page[2][n + 1], "^(%d+) %d+ (%d+) %S+$")
-    if deadline and tonumber(deadline) <= frame.now then
+    if deadline and tonumber(deadline) <= context.now then
       dead[#dead + 1] = page[2][n]
       for k = 1, tonumber(count) do dead[#dead + 1] = page[2][n] .. ":" .. k end
     end
@@ -98,6 +98,6 @@ function session.units()
   for from = 1, #dead, 500 do
     redis.call("HDEL", KEYS[2], unpack(dead, from, math.min(from + 499, #dead)))
   end
-  if #dead > 0 then frame.touch() end
+  if #dead > 0 then context.mark_changed() end
   if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
 end

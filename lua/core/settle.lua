@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
@@ -11,11 +11,11 @@ local settle = {}
 -- each, nothing between them). Actions: c commit, a abort (back in its place), j reject (what follows the letter is the
 -- reason), x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if the message is available
 -- again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone. Returns nothing, and has done
--- nothing, if frame.missing names queues that it takes.
+-- nothing, if context.missing names queues that it takes.
 function settle.all(q, at, count, lease)
   if count == 0 then return {} end
   -- More leases were over than one call serves: those that are left are lost all the same.
-  local quick = not (q.due and q.due <= frame.now) and not queue.is(q, "j")
+  local quick = not (q.due and q.due <= context.now) and not queue.has(q, "j")
   if quick and count == 1 and ARGV[at] == "c" and #ARGV[at + 2] == 16 then
     local lid = ARGV[at + 2]
     local size = settle.size(redis.call("HGET", q.s, lid), ARGV[at + 1])
@@ -49,7 +49,7 @@ function settle.sort(q, at, count, quick)
       ids[size] = sub(text, k, k + 15)
     end
   end
-  local states = many.read(q.s, ids)
+  local states = chunked.read(q.s, ids)
   local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
   for n = at, last, 3 do
     local action, fence, known = ARGV[n], ARGV[n + 1], {}
@@ -78,7 +78,7 @@ function settle.sort(q, at, count, quick)
   return plain, bytes, others
 end
 
--- Settles what settle.sort gives as `others`, beside the ids in `plain`; fills `lost`. False: frame.missing is set, and
+-- Settles what settle.sort gives as `others`, beside the ids in `plain`; fills `lost`. False: context.missing is set, and
 -- nothing was done.
 function settle.others(q, others, plain, lost, lease)
   local held, done, ids = {}, { c = {}, a = {}, j = {}, x = {}, p = {} }, {}
@@ -86,7 +86,7 @@ function settle.others(q, others, plain, lost, lease)
   local entries = position.read(q, ids)
   for n = 1, #entries do held[entries[n].lid] = entries[n] end
   for n = 1, #plain do held[plain[n]] = nil end  -- named twice
-  local overdue = q.due and q.due <= frame.now
+  local overdue = q.due and q.due <= context.now
   for n = 1, #others, 3 do
     local action, fence, lid = others[n], others[n + 1], others[n + 2]
     local e = held[lid]
@@ -112,15 +112,15 @@ function settle.others(q, others, plain, lost, lease)
     release.load()
     release.plan(q, done.a)
   end
-  if frame.missing then return false end
+  if context.missing then return false end
   if #done.a > 0 then release.unlock(q, done.a, false) end
   if #done.c > 0 then position.finish(q, done.c, "receive") end
   if #done.j > 0 then position.finish(q, done.j, "receive_rejected") end
   if #done.p > 0 then position.finish(q, done.p, "queue_purged") end
-  for n = 1, #done.x do redis.call("ZADD", q.l, frame.now + lease, done.x[n].lid) end
+  for n = 1, #done.x do redis.call("ZADD", q.l, context.now + lease, done.x[n].lid) end
   if #done.x > 0 then
-    queue.note(q, frame.now + lease)
-    frame.touch()
+    queue.set_timer(q, context.now + lease)
+    context.mark_changed()
   end
   return true
 end
@@ -136,5 +136,5 @@ end
 
 function settle.lapsed(q, lid)
   local deadline = redis.call("ZSCORE", q.l, lid)
-  return deadline and tonumber(deadline) <= frame.now
+  return deadline and tonumber(deadline) <= context.now
 end

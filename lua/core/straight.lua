@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/settle"
@@ -23,7 +23,7 @@ function straight.read(waits, fence)
   local slot = ARGV[1]
   local meta
   if not waits then
-    frame.handed = nil
+    context.handed = nil
     if not fence then
       meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3])
       return meta, redis.call("TIME"), meta[4]
@@ -36,11 +36,11 @@ function straight.read(waits, fence)
   else
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", slot, KEYS[3], slot .. "!")
   end
-  frame.handed = meta[5]
+  context.handed = meta[5]
   return meta, redis.call("TIME"), meta[4], meta[6]
 end
 
--- The time in ms as frame.stamp has it: what TIME answers, put together as text.
+-- The time in ms as context.now_text has it: what TIME answers, put together as text.
 function straight.stamp(seconds, micro, clock)
   if clock ~= 0 then return string.format("%d", seconds * 1000 + math.floor(micro / 1000) + clock) end
   -- TIME tells them without zeros in front.
@@ -50,17 +50,17 @@ function straight.stamp(seconds, micro, clock)
   return seconds .. (size == 4 and "00" .. string.sub(micro, 1, 1) or "000")
 end
 
--- Taken apart: the manager and the queue (frame.learn, queue.learn), the time as text, then both counts, and the locks in
+-- Taken apart: the manager and the queue (context.parse_config, queue.parse_config), the time as text, then both counts, and the locks in
 -- the line. Nothing if the call is not for this way. `flags`: those that the queue has.
 function straight.look(meta, time, flags)
   local slot, sequence, match = meta[3], ARGV[2], string.match
   if not slot then return end
   local last = match(slot, "^%d+")
   if #sequence < #last or (#sequence == #last and sequence <= last) then return end
-  local known = frame.memo[meta[1]] or frame.learn(meta[1])
+  local known = context.memo[meta[1]] or context.parse_config(meta[1])
   if not known.clock or known.limited then return end
   local brief, here, held, gone, soon, waiting, marks, locks = match(meta[4] or "", queue.line)
-  local own = brief and (queue.memo[brief] or queue.learn(KEYS[3], brief))
+  local own = brief and (queue.memo[brief] or queue.parse_config(KEYS[3], brief))
   if not own or own.generation ~= ARGV[3] or own.flags ~= flags or own.messages or own.bytes then return end
   local stamp = straight.stamp(time[1], time[2], known.clock)
   local history, seq, messages, bytes = match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
@@ -68,7 +68,7 @@ function straight.look(meta, time, flags)
   return known, own, stamp, history + 1, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks
 end
 
--- What frame.close and queue.write write, at once. `field` and `value`: one more, of a reader that it serves or a text of
+-- What context.close and queue.write write, at once. `field` and `value`: one more, of a reader that it serves or a text of
 -- locks.
 function straight.write(counts, kept, line, field, value)
   if field then
@@ -78,7 +78,7 @@ function straight.write(counts, kept, line, field, value)
   end
 end
 
--- What a slot keeps of a reader's look that locked these ids (frame.close). `number`: of the call.
+-- What a slot keeps of a reader's look that locked these ids (context.close). `number`: of the call.
 function straight.granted(stamp, ids, number, fence, deadline)
   local size = straight.size
   return ARGV[2] .. " " .. stamp .. " " .. ids .. " 0 " .. number .. " " .. size[#fence] .. ":" .. fence
@@ -171,8 +171,8 @@ function straight.receive()
   local meta, time, line = straight.read(waiter ~= "")
   local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
     straight.look(meta, time, "")
-  local hint = frame.handed and ticket ~= "" and string.match(frame.handed, "^h (%x+)$")
-  if not known or (frame.handed and not hint) then return nil, meta, time, line end
+  local hint = context.handed and ticket ~= "" and string.match(context.handed, "^h (%x+)$")
+  if not known or (context.handed and not hint) then return nil, meta, time, line end
   local lid, rec, kind = straight.first(hint)
   local less, after, rest, where
   if lid and left then less, after, rest, where = straight.held(left, under, marks, locks) end

@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require lazy "core/packed_locks"
 --- require "core/seek"
 --- require "core/settle"
@@ -8,12 +8,12 @@
 -- nobody held before, and commits what it locked so before. What it locks is kept as one text (core/packed_locks).
 local straight_locks = { memo = { size = 0 } }
 
--- The ids that a text of them names; nothing if it names one twice, or more than one command takes (core/many). What was
+-- The ids that a text of them names; nothing if it names one twice, or more than one command takes (core/chunked). What was
 -- locked together is mostly settled together.
 function straight_locks.ids(text)
   local ids, seen, sub = straight_locks.memo[text], {}, string.sub
   if ids then return ids end
-  if #text > 16 * many.most then return end
+  if #text > 16 * chunked.most then return end
   ids = { nil }
   for n = 1, #text, 16 do
     local lid = sub(text, n, n + 15)
@@ -114,7 +114,7 @@ function straight_locks.all()
   local meta, time, line, packed = straight.read(waiter ~= "", left and ARGV[14])
   local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
     straight.look(meta, time, "")
-  if not known or frame.handed then return nil, meta, time, line end
+  if not known or context.handed then return nil, meta, time, line end
   local leaving, less, after, rest, where
   if left then
     leaving, less, after, rest, where = straight_locks.leaving(left, ARGV[14], packed, marks, locks)
@@ -151,7 +151,7 @@ function straight_locks.all()
     straight.granted(stamp, table.concat(ids, ","), number, number, deadline),
     own.brief .. format(" %d %d %d ", here, held, gone) .. soon .. " " .. waiting .. " " .. marks .. locks,
     field, value)
-  frame.remember(straight_locks.memo, text, ids, 64)
+  context.remember(straight_locks.memo, text, ids, 64)
   return { status.OK, known.incarnation, history, number, deadline, stamp + 0, 0, text, "1 0 0 0", unpack(recs) }
 end
 

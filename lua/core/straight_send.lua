@@ -1,18 +1,18 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/record"
 --- require "core/straight"
---- require "waiting/hand"
+--- require "waiting/handoff"
 -- The short way of a send (core/straight): one message, and the reader that waits for it.
 -- firsts: how ids begin, by the byte of a priority's digit.
 local straight_send = { firsts = { [48] = "07", [49] = "06", [50] = "05", [51] = "04", [52] = "03", [53] = "02",
   [54] = "01", [55] = "00" } }
 
 -- The slot of the first reader that waits and the key of its bell, if that is plain and somebody listens: it takes
--- whatever comes, and a keyspace notification rings it (waiting/wake, waiting/ring).
+-- whatever comes, and a keyspace notification rings it (waiting/waiters, waiting/notify).
 function straight_send.listener(waiter)
   local slot, database = string.match(waiter, "^(%S+) [DC] k(%d+) %S*$")
   if not slot then return end
-  local bell = hand.bell(slot, database)
+  local bell = handoff.bell(slot, database)
   if bell then return slot, bell end
 end
 
@@ -35,7 +35,7 @@ function straight_send.one()
   if waiting == "1" then
     waiter = redis.call("ZRANGE", KEYS[9], "0", "0")[1]
     if waiter then
-      slot, bell, channel, lease, sequence, before = hand.reader(waiter)
+      slot, bell, channel, lease, sequence, before = handoff.reader(waiter)
       if not slot then slot, bell = straight_send.listener(waiter) end
       if not slot then return nil, meta, time, line end
     else
@@ -55,7 +55,7 @@ function straight_send.one()
     redis.call("ZADD", KEYS[5], deadline, lid)
     redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
     if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
-    field, value = slot, hand.kept(sequence, stamp, lid, number, deadline, before)
+    field, value = slot, handoff.kept(sequence, stamp, lid, number, deadline, before)
   else
     redis.call("ZADD", KEYS[4], "0", lid)
     if slot then field, value = slot .. "!", "h " .. lid end
@@ -68,9 +68,9 @@ function straight_send.one()
     field, value)
   if slot then redis.call("ZREM", KEYS[9], waiter) end
   if lease then
-    hand.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)
+    handoff.say(channel, bell, slot, sequence, known.incarnation, stamp, lid, number, deadline, rec)
   elseif slot then
-    hand.ring(bell)
+    handoff.ring(bell)
   end
   return { status.OK, known.incarnation, history, lid }
 end

@@ -1,6 +1,6 @@
---- require "core/frame"
---- require "core/many"
---- require "core/put"
+--- require "core/context"
+--- require "core/chunked"
+--- require "core/enqueue"
 --- require "core/straight"
 -- The short way of a batch of sends (core/straight): messages that at most a correlation id sets apart.
 local straight_sends = {}
@@ -15,8 +15,8 @@ function straight_sends.all()
   if not known or waiting == "1" or #ARGV[6] ~= #ARGV - 6 then return nil, meta, time, line end
   local format, byte, find, sub, argv = string.format, string.byte, string.find, string.sub, ARGV
   local most, indexed = own.max_bytes, own.indexed
-  frame.seq = seq
-  local lids = put.lids(argv[6], #argv - 6)
+  context.seq = seq
+  local lids = enqueue.lids(argv[6], #argv - 6)
   local fields, places, named, at, last, size = { nil, nil }, { nil, nil }, { nil, nil }, 0, 0, 0
   local hooks = false
   for n = 1, #lids do
@@ -37,12 +37,12 @@ function straight_sends.all()
     fields[at + 1], fields[at + 2], places[at + 1], places[at + 2] = lid, rec, "0", lid
     at = at + 2
   end
-  many.fields(KEYS[6], fields)
-  if last > 0 then many.scores(KEYS[10], named) end
+  chunked.fields(KEYS[6], fields)
+  if last > 0 then chunked.scores(KEYS[10], named) end
   if hooks then marks = straight.hook(marks) end
-  many.scores(KEYS[4], places)
+  chunked.scores(KEYS[4], places)
   local ids = table.concat(lids)
-  straight.write(format("%d %d %d %d", history, frame.seq, messages + #lids, bytes + size),
+  straight.write(format("%d %d %d %d", history, context.seq, messages + #lids, bytes + size),
     format("%s %s - 0 %d %d:%s", ARGV[2], stamp, history, #ids, ids),
     own.brief .. format(" %d %d ", here + #lids, held + size) .. gone .. " " .. soon .. " 0 " .. marks .. locks)
   return { status.OK, known.incarnation, history, ids }

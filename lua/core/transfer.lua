@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/special"
@@ -14,7 +14,7 @@ function transfer.move(q, target, entries)
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
-    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", frame.now)
+    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
     st.kind, st.owner, st.fence = "-", "-", 0
     e.st = st
     bytes = bytes + st.size
@@ -34,14 +34,14 @@ function transfer.move(q, target, entries)
       special.leave(q, e.lid, e.rec, false, position.keys(e))
     end
   end
-  many.run("ZREM", q.a, ids)
-  many.run("ZREM", q.l, ids)
-  many.run("HDEL", q.s, ids)
-  many.run("HDEL", q.m, drop)
-  many.run("HSET", target.m, fields)
-  many.run("HSET", target.s, states)
+  chunked.run("ZREM", q.a, ids)
+  chunked.run("ZREM", q.l, ids)
+  chunked.run("HDEL", q.s, ids)
+  chunked.run("HDEL", q.m, drop)
+  chunked.run("HSET", target.m, fields)
+  chunked.run("HSET", target.s, states)
   quota.add(q, -#ids, -bytes)
   quota.add(target, #ids, bytes)
-  frame.touch()
+  context.mark_changed()
   position.arrive(target, entries)
 end

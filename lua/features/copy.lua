@@ -1,8 +1,8 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/quota"
 --- require "core/record"
 --- require lazy "core/queue"
---- require lazy "features/side"
+--- require lazy "features/other_queues"
 --- require lazy "core/position"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
 local copy = {}
@@ -16,12 +16,12 @@ end
 -- Puts a record into a queue, unless its quota forbids. In queues of the system and in transactional ones the order is
 -- that of arrival; elsewhere the message's priority counts. Returns the id or nothing.
 function copy.insert(to, head, body, large, flag, st)
-  local rec = string.format("%s%x", frame.stamp, flag) .. head .. body
+  local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large
   if not quota.fits(to, 1, size) then return end
-  frame.seq = frame.seq + 1
+  context.seq = context.seq + 1
   local flat = string.find(to.flags, "[ts]") and 0 or 7 - tonumber(record.field(rec, "p") or 3)
-  local e = { lid = string.format("%02x%014x", flat, frame.seq), rec = rec, size = size }
+  local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
   if large ~= "" then
     redis.call("HSET", to.m, e.lid, rec, "^" .. e.lid, large)
   else
@@ -34,7 +34,7 @@ function copy.insert(to, head, body, large, flag, st)
     e.st = st
   end
   quota.add(to, 1, size)
-  frame.touch()
+  context.mark_changed()
   position.arrive(to, { e })
   return e.lid
 end
@@ -55,8 +55,8 @@ function copy.put(q, to, e, class, reason)
   end
   if class > 0 then head = string.gsub(head, "\3C%d+", "") .. "\3C" .. class end
   -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
-  head = head .. "\3O" .. side.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
-    .. string.format("\3B%.0f\3S%013.0f", arrived, frame.now - sent)
+  head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
+    .. string.format("\3B%.0f\3S%013.0f", arrived, context.now - sent)
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
   local st = e.st
@@ -80,10 +80,10 @@ end
 
 -- An acknowledgement about an entry of q (MS-MQDMPR 3.1.7.2.1). A negative one carries the body.
 function copy.acknowledge(q, to, e, class)
-  if queue.is(to, "t") or queue.is(to, "p") then return end
+  if queue.has(to, "t") or queue.has(to, "p") then return end
   local stop = string.find(e.rec, "\0", 15, true)
   local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
-  local head, id = "\3C" .. class .. "\3r" .. side.decode(home), copy.identity(e)
+  local head, id = "\3C" .. class .. "\3r" .. other_queues.decode(home), copy.identity(e)
   local wants = tonumber(record.field(e.rec, "a") or 0)
   if id and math.floor(wants / 128) % 2 == 1 then head = head .. "\3m" .. id end
   if math.floor(wants / 64) % 2 == 1 then id = record.field(e.rec, "c") end
@@ -104,7 +104,7 @@ function copy.awake(to, e)
   local stop = string.find(e.rec, "\0", 15, true)
   local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
   head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
-  if not queue.is(to, "t") then
+  if not queue.has(to, "t") then
     head = string.gsub(head, "\3T[^\1\3]*", "")
   elseif not record.field(e.rec, "T") then
     head = head .. "\3Tredrive"

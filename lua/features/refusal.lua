@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require lazy "core/record"
 --- require lazy "features/trace"
 -- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
@@ -18,7 +18,7 @@ function refusal.trace(q, code)
   if not reason then return end
   -- A batch is one thing: all its messages are refused for what is wrong with one.
   while at <= #ARGV do
-    local e = { rec = frame.stamp .. ARGV[at] }
+    local e = { rec = context.now_text .. ARGV[at] }
     if record.flag(e.rec, 8) then
       at = at + 1
       e.large = ARGV[at]
@@ -28,5 +28,5 @@ function refusal.trace(q, code)
   end
   trace.load()
   trace.plan(q, entries, reason)
-  if not frame.missing then trace.leave(q, entries, reason) end
+  if not context.missing then trace.leave(q, entries, reason) end
 end

@@ -1,8 +1,8 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require lazy "core/record"
 --- require lazy "core/position"
---- require lazy "features/side"
+--- require lazy "features/other_queues"
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
 -- The retry policy of a queue: what becomes of a message that its reader gave back or let lapse, decided by how often
@@ -24,15 +24,15 @@ end
 function retry.fate(q, e)
   local p, count = retry.policy(q), e.st.deliveries
   local expires = record.flag(e.rec, 1) and record.expires(e.rec)
-  if expires and expires <= frame.now then return "again" end
+  if expires and expires <= context.now then return "again" end
   if count >= p.round * (p.cycles + 1) then return p.final end
   return count % p.round == 0 and "cycle" or "again"
 end
 
 function retry.target(q, name)
-  side.load()
-  local to = side.find(queue.name(q) .. "%3B" .. name, true)
-  if to then queue.under(to, q) end
+  other_queues.load()
+  local to = other_queues.find(queue.name(q) .. "%3B" .. name, true)
+  if to then queue.set_parent(to, q) end
   return to
 end
 
@@ -62,10 +62,10 @@ function retry.judge(q, entries)
       transfer.load()
       transfer.move(q, retry.target(q, fate == "cycle" and "retry" or "poison"), { e })
       if fate == "cycle" then
-        local over = frame.now + retry.rest(q, e)
+        local over = context.now + retry.rest(q, e)
         redis.call("ZADD", q.t, string.format("%.0f", over), "b" .. e.lid)
-        queue.note(q, over)
-        q.hooked, q.changed = true, true -- a purge must look at what the queue's timers are for
+        queue.set_timer(q, over)
+        q.has_special, q.changed = true, true -- a purge must look at what the queue's timers are for
       end
     end
   end

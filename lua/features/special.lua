@@ -1,8 +1,8 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "matching/index"
---- require lazy "features/turn"
+--- require lazy "features/group_lock"
 -- What the scripts do for messages whose head asks for something: timers now, more as features land.
 -- A plain message never comes here.
 local special = {}
@@ -14,12 +14,12 @@ function special.arrive(q, lid, rec, now, keys, later)
   if expires and expires <= now then return "expired" end
   if expires then
     redis.call("ZADD", q.t, expires, "e" .. lid)
-    queue.note(q, expires)
+    queue.set_timer(q, expires)
   end
   local held = string.find(keys, "D", 1, true) and record.due(rec)
   if held and held > now then
     redis.call("ZADD", q.t, held, "d" .. lid)
-    queue.note(q, held)
+    queue.set_timer(q, held)
     return "delayed"
   end
   index.load()
@@ -27,8 +27,8 @@ function special.arrive(q, lid, rec, now, keys, later)
   if turns then later = nil end
   index.add(q, lid, rec, keys, later)
   if turns then
-    turn.load()
-    return turn.arrive(q, lid, rec) and "busy" or nil
+    group_lock.load()
+    return group_lock.arrive(q, lid, rec) and "busy" or nil
   end
 end
 
@@ -43,8 +43,8 @@ function special.leave(q, lid, rec, locked, keys, later, held)
     index.drop(q, lid, rec, keys, later)
   end
   if turns then
-    turn.load()
-    turn.leave(q, lid, rec, locked)
+    group_lock.load()
+    group_lock.leave(q, lid, rec, locked)
   end
 end
 
@@ -55,11 +55,11 @@ function special.gone(q, rec, reason)
   if not key then return end
   local home = q.parent or q
   local over = tonumber(string.sub(rec, 1, 13)) + tonumber(record.field(rec, "K") or 0)
-  if reason == "aborted" or over <= frame.now then
+  if reason == "aborted" or over <= context.now then
     redis.call("ZREM", home.t, "k" .. key)
   else
     redis.call("ZADD", home.t, string.format("%.0f", over), "k" .. key)
-    queue.note(home, over)
+    queue.set_timer(home, over)
   end
 end
 
@@ -82,9 +82,9 @@ function special.hold(q, entries)
     local rec = entries[n].rec
     local key = record.flag(rec, 1) and record.field(rec, "k")
     if key then
-      local over = queue.is(q, "f") and frame.now + tonumber(record.field(rec, "K") or 0) or 9e15
+      local over = queue.has(q, "f") and context.now + tonumber(record.field(rec, "K") or 0) or 9e15
       redis.call("ZADD", q.t, string.format("%.0f", over), "k" .. key)
-      queue.note(q, over)
+      queue.set_timer(q, over)
     end
   end
 end

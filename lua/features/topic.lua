@@ -1,8 +1,8 @@
---- require "core/frame"
+--- require "core/context"
 --- require lazy "core/queue"
 --- require lazy "core/quota"
---- require lazy "features/side"
---- require lazy "core/put"
+--- require lazy "features/other_queues"
+--- require lazy "core/enqueue"
 --- require lazy "transactions/tx"
 --- require lazy "core/record"
 --- require "features/subscription"
@@ -18,14 +18,14 @@ function topic.plan(q, entries, t)
   local names, texts = topic.subscribers(q)
   local total, room = 0, 0
   q.plans = {}
-  side.load()
+  other_queues.load()
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
-    local to = side.find(names[n])
-    if to and (t ~= nil) == queue.is(to, "t") then
+    local to = other_queues.find(names[n])
+    if to and (t ~= nil) == queue.has(to, "t") then
       local picked, bytes = topic.pick(entries, texts[names[n]], to)
       if #picked > 0 then
-        if queue.is(to, "p") then return status.PUT_INHIBITED end
+        if queue.has(to, "p") then return status.PUT_INHIBITED end
         if not bytes then return status.MESSAGE_TOO_LARGE end
         total, room = total + #picked, room + bytes
         local code = topic.refuses(to, #picked, bytes, total, room)
@@ -58,17 +58,17 @@ end
 
 -- Does the quota of a subscriber refuse what it is to get, or that of the manager what all are to get?
 function topic.refuses(to, count, bytes, total, room)
-  local messages, held = frame.messages, frame.bytes
-  frame.messages, frame.bytes = messages + total - count, held + room - bytes
+  local messages, held = context.messages, context.bytes
+  context.messages, context.bytes = messages + total - count, held + room - bytes
   local code = quota.refuses(to, count, bytes)
-  frame.messages, frame.bytes = messages, held
+  context.messages, context.bytes = messages, held
   return code
 end
 
 -- The messages that a subscription wants, as entries of their own, and their bytes; no bytes if one is too large.
 function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
-  local exclusive = queue.is(to, "x")
+  local exclusive = queue.has(to, "x")
   for n = 1, #entries do
     local e = entries[n]
     if wants(e.rec) then
@@ -107,7 +107,7 @@ function topic.deliver(q, t)
         e.rec = string.sub(rec, 1, 14) .. "\3msmq-" .. e.of.lid .. string.sub(rec, 15)
       end
     end
-    put.number(plan.entries, t)
-    put.store(plan.to, plan.entries, t, topic.hooked(plan.entries))
+    enqueue.number(plan.entries, t)
+    enqueue.store(plan.to, plan.entries, t, topic.hooked(plan.entries))
   end
 end

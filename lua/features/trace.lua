@@ -1,7 +1,7 @@
---- require "core/frame"
+--- require "core/context"
 --- require lazy "core/record"
 --- require lazy "core/queue"
---- require lazy "features/side"
+--- require lazy "features/other_queues"
 --- require lazy "features/copy"
 -- What a message leaves behind: journal copies, dead letters and acknowledgements (docs/semantics.md).
 -- Classes are those of MQMQ 2.2.18.1.6.
@@ -24,14 +24,14 @@ function trace.of(q, e, reason)
   local source = tonumber(record.field(rec, "j") or 0)
   local asked = class and math.floor(wants / (class < 0xC000 and 4 or 8)) or math.floor(wants / 2)
   local to = record.field(rec, "A")
-  if to and asked % 2 == 1 then add(side.encode(to), "ack", class or 0x4000) end
+  if to and asked % 2 == 1 then add(other_queues.encode(to), "ack", class or 0x4000) end
   local own = record.field(rec, "T")
   if not class then
     if own and source >= 2 then add("system%24%3Bjournal", "copy", 0, true) end
   elseif reason == "poison" or (source % 2 == 1 and trace.dead(reason, own)) then
     local letters = record.field(rec, "Q")
     if letters then
-      add(side.encode(letters), "copy", class)
+      add(other_queues.encode(letters), "copy", class)
     else
       add(own and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", "copy", class, true)
     end
@@ -48,10 +48,10 @@ end
 
 -- Decide: are all the queues at hand that departures for `reason` write to?
 function trace.plan(q, entries, reason)
-  side.load()
+  other_queues.load()
   for n = 1, #entries do
     local found = trace.of(q, entries[n], reason)
-    for k = 1, #found do side.find(found[k][1], found[k][4]) end
+    for k = 1, #found do other_queues.find(found[k][1], found[k][4]) end
   end
 end
 
@@ -60,10 +60,10 @@ function trace.leave(q, entries, reason)
   for n = 1, #entries do
     local found = trace.of(q, entries[n], reason)
     for k = 1, #found do
-      side.load()
+      other_queues.load()
       copy.load()
-      local to = side.find(found[k][1], found[k][4])
-      if to and queue.is(to, "f") then to = nil end -- a topic keeps nothing
+      local to = other_queues.find(found[k][1], found[k][4])
+      if to and queue.has(to, "f") then to = nil end -- a topic keeps nothing
       if to and found[k][2] == "ack" then
         copy.acknowledge(q, to, entries[n], found[k][3])
       elseif to then
@@ -75,17 +75,17 @@ end
 
 -- Decide and apply for messages that have just been accepted: {positive arrival, positive source journaling}.
 function trace.accepted(q, entries, apply)
-  side.load()
+  other_queues.load()
   copy.load()
   for n = 1, #entries do
     local rec = entries[n].rec
     local to = record.flag(rec, 1) and record.field(rec, "A")
     if to and tonumber(record.field(rec, "a") or 0) % 2 == 1 then
-      local target = side.find(side.encode(to))
-      if apply and target and not queue.is(target, "f") then copy.acknowledge(q, target, entries[n], 0x0002) end
+      local target = other_queues.find(other_queues.encode(to))
+      if apply and target and not queue.has(target, "f") then copy.acknowledge(q, target, entries[n], 0x0002) end
     end
     if record.flag(rec, 1) and tonumber(record.field(rec, "j") or 0) >= 2 and not record.field(rec, "T") then
-      local target = side.find("system%24%3Bjournal", true)
+      local target = other_queues.find("system%24%3Bjournal", true)
       if apply and target then copy.put(q, target, entries[n], 0, "sent") end
     end
   end
@@ -96,7 +96,7 @@ function trace.expiring(q, entries)
   local gone = {}
   for n = 1, #entries do
     local at = record.flag(entries[n].rec, 1) and record.expires(entries[n].rec)
-    if at and at <= frame.now then gone[#gone + 1] = entries[n] end
+    if at and at <= context.now then gone[#gone + 1] = entries[n] end
   end
   trace.plan(q, gone, "receive_timeout")
 end

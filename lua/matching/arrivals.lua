@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
 -- What became available while readers wait that no identifier finds: members "l" number(14) lid of q.i, the last
@@ -49,7 +49,7 @@ function arrivals.look(q, f, seen, count)
   end
   if #ids == 0 then return found end
   table.sort(ids)
-  local recs = many.read(q.m, ids)
+  local recs = chunked.read(q.m, ids)
   for n = 1, #ids do
     if recs[n] and redis.call("ZSCORE", q.a, ids[n]) and search.admits(q, f, ids[n], recs[n]) then
       found[#found + 1] = { lid = ids[n], rec = recs[n] }

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/record"
 -- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
 -- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids are
@@ -8,9 +8,9 @@
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
 --      [length of the body]                         4 last segment; the length only of segments
 --
--- Others in q.i: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/choose),
+-- Others in q.i: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/match_waiters),
 -- "l" what arrived while others wait (matching/arrivals),
--- "y", "z" browse marks (matching/mark), "b", "h" groups with one active message (features/turn).
+-- "y", "z" browse marks (matching/mark), "b", "h" groups with one active message (features/group_lock).
 local index = {}
 
 -- An identifier as it is compared; nothing if it is the none value, which is no identifier.

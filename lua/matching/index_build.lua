@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "core/queue"
 -- The index of message and correlation ids (matching/index) is brought up to date by whoever asks for one: senders put in only
@@ -17,7 +17,7 @@ function index_build.some(q)
   if q.behind then return false end  -- this call has done its share
   local old = q.indexed == queue.always
   -- Where no special message ever came none has ids; of those in old queues not all left a mark.
-  if not old and not q.hooked then return true end
+  if not old and not q.has_special then return true end
   -- The end of a sorted set is at hand, a place in it has to be looked for.
   local last = not old and redis.call("ZRANGE", q.a, "0", "0", "REV")[1]
   if not old and (not last or last <= q.indexed) then return true end
@@ -32,10 +32,10 @@ function index_build.some(q)
   if old and whole then redis.call("HDEL", q.q, "index_at") end
   if old and not whole then
     redis.call("HSET", q.q, "index_at", at)
-    frame.touch()
+    context.mark_changed()
   elseif old or at ~= from then
-    queue.reach(q, at)
-    frame.touch()  -- what a doctor has seen of the queue is over
+    queue.set_indexed(q, at)
+    context.mark_changed()  -- what a doctor has seen of the queue is over
   end
   q.behind = not whole
   return whole

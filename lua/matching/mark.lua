@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 -- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE, _CO_OP), members of q.i:
 --   "y"handle NUL lid             seen by this browser ("<session>-<number>")
 --   "z"lid NUL until              seen by the co-operating ones, until then (ms, 13 digits) or "-" for ever
@@ -16,7 +16,7 @@ function mark.seen(q, f, lid)
   if redis.call("ZSCORE", q.i, "y" .. f.y .. "\0" .. lid) then return true end
   if not f.Z then return false end
   local _, over = mark.coop(q, lid)
-  return over ~= nil and (over == "-" or tonumber(over) > frame.now)
+  return over ~= nil and (over == "-" or tonumber(over) > context.now)
 end
 
 -- Sets and takes away the marks that the filter asks for.
@@ -30,10 +30,10 @@ function mark.apply(q, f, lid)
     if old then redis.call("ZREM", q.i, old) end
   end
   if string.find(f.f, "K", 1, true) then
-    local over = f.Z == "-" and "-" or string.format("%013.0f", frame.now + tonumber(f.Z))
+    local over = f.Z == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.Z))
     redis.call("ZADD", q.i, 0, "z" .. lid .. "\0" .. over)
   end
-  frame.touch()
+  context.mark_changed()
 end
 
 -- Forgets a few marks that mean nothing any more, where `count` messages were marked: of messages that are gone, and of
@@ -57,7 +57,7 @@ end
 -- between two that ask: a square modulo a prime, whose square a number can hold. (A script has no chance to throw dice:
 -- the server gives each the same.)
 function mark.place()
-  local x = frame.history % 67108864 * 58655287 % 94906249
+  local x = context.history % 67108864 * 58655287 % 94906249
   return x * x % 94906249 / 94906249
 end
 
@@ -76,5 +76,5 @@ function mark.gone(q, some)
     local lid = own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
     if redis.call("HEXISTS", q.m, lid) == 0 then dead[#dead + 1] = marks[n] end
   end
-  many.run("ZREM", q.i, dead)
+  chunked.run("ZREM", q.i, dead)
 end

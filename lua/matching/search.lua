@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "matching/filter"
@@ -7,7 +7,7 @@
 --- require lazy "matching/index_build"
 --- require lazy "matching/mark"
 --- require lazy "matching/among"
---- require lazy "features/turn"
+--- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
 -- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
 -- the filter names one, else by a scan. One call looks at no more than `search.most` records.
@@ -15,7 +15,7 @@ local search = { most = 1000 }
 
 -- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first; `hint`: an id that
 -- may be the one; `taking`: not only to look at; `seen`: a waiting reader that has looked through the queue needs to
--- look at what arrived since (wake.seen). Returns the entries, the place to go on from (nothing: all was looked
+-- look at what arrived since (waiters.seen). Returns the entries, the place to go on from (nothing: all was looked
 -- at), a status that ends the call.
 function search.look(q, text, from, count, hint, taking, seen)
   index.load()
@@ -24,7 +24,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   if f.grouped or f.G then group.load() end
   if taking and not q.parent and string.find(q.flags, "x", 1, true) then
     f.x = {}
-    turn.load()
+    group_lock.load()
   end
   if f.G then return search.next(q, f) end
   among.load()
@@ -68,7 +68,7 @@ end
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
-  if not rec or search.expired(rec) or f.x and turn.busy(q, rec) then return {} end
+  if not rec or search.expired(rec) or f.x and group_lock.busy(q, rec) then return {} end
   f.programs = {}
   if not filter.test(f, lid, rec) then return {}, nil, not search.decided and status.MATCH_OPTIONS or nil end
   if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
@@ -103,7 +103,7 @@ end
 
 function search.expired(rec)
   local at = record.flag(rec, 1) and record.expires(rec)
-  return at and at <= frame.now
+  return at and at <= context.now
 end
 
 -- May this available message be had? Expired ones are left to core/due.
@@ -122,9 +122,9 @@ end
 
 -- Could its group go on? Of each group a call takes one message.
 function search.turn(q, f, rec)
-  local id = turn.group(rec)
+  local id = group_lock.group(rec)
   if id == "" then return true end
-  if f.x[id] or turn.holder(q, id) then return false end
+  if f.x[id] or group_lock.holder(q, id) then return false end
   f.x[id] = true
   return true
 end

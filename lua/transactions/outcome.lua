@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/position"
 --- require "core/record"
 --- require "transactions/txlog"
@@ -11,7 +11,7 @@ local outcome = {}
 
 -- The operations of a transaction (txlog.read) by queue: {q, ids, texts, plain}; then of what it sent the part and the
 -- id of the first message, and of the last. What was deleted meanwhile with its queue is passed over, its part is
--- false. frame.missing names the queues that it takes and KEYS does not bring.
+-- false. context.missing names the queues that it takes and KEYS does not bring.
 function outcome.parts(texts, count, queues, gone)
   local order, known, byte, sub = { nil, nil }, {}, string.byte, string.sub
   local first, from, last, upto
@@ -49,10 +49,10 @@ function outcome.parts(texts, count, queues, gone)
 end
 
 function outcome.need(name, queues, gone)
-  if name ~= "" and not queues[name] and not gone[name] then frame.lack(name) end
+  if name ~= "" and not queues[name] and not gone[name] then context.require(name) end
 end
 
--- Decide: may it end so? Reads what is held. Else frame.missing names the queues that it takes.
+-- Decide: may it end so? Reads what is held. Else context.missing names the queues that it takes.
 function outcome.plan(t, order, commit)
   for n = 1, #order do
     local part = order[n]
@@ -62,7 +62,7 @@ function outcome.plan(t, order, commit)
       outcome.judge(part, commit)
     end
   end
-  return not frame.missing
+  return not context.missing
 end
 
 -- The operations of a part that still hold their message: S, R, X = entries, M = {target = entries}.

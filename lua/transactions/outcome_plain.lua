@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/quota"
@@ -15,7 +15,7 @@ function outcome_plain.read(t, part, commit)
   local q, ids, texts = part.q, part.ids, part.texts
   -- Who leaves may be copied into a journal, who comes back may have had its tries; turns of groups go on with either.
   if q.flags ~= "t" and string.find(q.flags, commit and "[jx]" or "[rx]") then return false end
-  local states, byte, sub = many.read(q.s, ids), string.byte, string.sub
+  local states, byte, sub = chunked.read(q.s, ids), string.byte, string.sub
   local R, S, seen, count, bytes = outcome_plain.R, outcome_plain.S, #ids > 1 and {}, 0, 0
   local goes, tail = commit and R or S, "N " .. t.id .. " " .. t.fence
   local place = -#tail - 1
@@ -68,7 +68,7 @@ end
 
 -- Reads the records of what comes back. False if one asks for something after all.
 function outcome_plain.free(q, plain)
-  local recs, byte, free, named = many.read(q.m, plain.back), string.byte, record.free, false
+  local recs, byte, free, named = chunked.read(q.m, plain.back), string.byte, record.free, false
   for n = 1, #recs do
     local kind = recs[n] and free[byte(recs[n], 14)]
     if not kind then return false end
@@ -90,17 +90,17 @@ end
 function outcome_plain.finish(part, commit)
   local q, plain, ids = part.q, part.plain, part.ids
   local leave, back = plain.leave, plain.back
-  many.run("ZREM", q.l, ids)
+  chunked.run("ZREM", q.l, ids)
   local free = commit and ids or leave
-  if free then many.run("HDEL", q.s, free) end
+  if free then chunked.run("HDEL", q.s, free) end
   if leave then
     quota.add(q, -#leave, -plain.bytes)
     if not commit then q.gone = q.gone - #leave end  -- it was never there
-    many.run("HDEL", q.m, leave)
+    chunked.run("HDEL", q.m, leave)
   end
   if back then
-    if not commit then many.run("HSET", q.s, plain.states) end
+    if not commit then chunked.run("HSET", q.s, plain.states) end
     position.enter(q, back, plain.recs, plain.named)
   end
-  frame.touch()
+  context.mark_changed()
 end

@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/straight"
@@ -14,7 +14,7 @@ function straight_tx.open(id, fence, stamp, history)
   local text, format = redis.call("HGET", KEYS[2], id), string.format
   if string.byte(fence) == 43 then
     if text then return end
-    return format("%d", stamp + fence), format("%d", history), "1", frame.owner()
+    return format("%d", stamp + fence), format("%d", history), "1", context.owner()
   end
   local deadline, granted, count, session = string.match(text or "", "^(%d+) (%d+) (%d%d?) (%S+)$")
   if granted ~= fence or deadline + 0 <= stamp + 0 then return end
@@ -81,8 +81,8 @@ function straight_tx.receive()
   local meta, time, line = straight.read(waiter ~= "")
   local known, own, stamp, history, seq, messages, bytes, here, held, gone, soon, waiting, marks, locks =
     straight.look(meta, time, "t")
-  local hint = frame.handed and ARGV[10] ~= "" and string.match(frame.handed, "^h (%x+)$")
-  if not known or (frame.handed and not hint) then return nil, meta, time, line end
+  local hint = context.handed and ARGV[10] ~= "" and string.match(context.handed, "^h (%x+)$")
+  if not known or (context.handed and not hint) then return nil, meta, time, line end
   local lid, rec, kind, state = straight.first(hint, not hint) -- a hint may name one with a state that is not available
   local told, size = straight_tx.told(rec, state)
   if not told then return nil, meta, time, line end
@@ -112,7 +112,7 @@ function straight_tx.place(text, one, two)
     at, line = 10, two
   end
   local brief, counts = string.match(line or "", "^(%S+) (%d+ %d+ %d+ %-?%d+ [01] [01])$")
-  local own, op = brief and (queue.memo[brief] or queue.learn(KEYS[at + 1], brief)), string.byte(text)
+  local own, op = brief and (queue.memo[brief] or queue.parse_config(KEYS[at + 1], brief)), string.byte(text)
   if not own or own.flags ~= "t" or string.find(name, "%3B", 1, true) then return end
   if op == 82 or (op == 83 and string.byte(counts, -3) == 48) then return at, own, counts end
 end
@@ -141,8 +141,8 @@ function straight_tx.finish(at, lid, size, text, bits, indexed)
   redis.call("HDEL", KEYS[at + 5], lid)
   if size then
     redis.call("HDEL", KEYS[at + 4], lid)
-    frame.line(KEYS[at + 1], text)
-    frame.messages, frame.bytes = frame.messages - 1, frame.bytes - size
+    context.add_header(KEYS[at + 1], text)
+    context.messages, context.bytes = context.messages - 1, context.bytes - size
     return
   end
   redis.call("HSET", KEYS[at + 4], lid, record.mark(text, bits))
@@ -175,6 +175,6 @@ function straight_tx.commit(id, fence, texts, count, one, two)
   else
     redis.call("HDEL", KEYS[2], id, id .. ":1")
   end
-  frame.touch()
-  return frame.close({ status.OK })
+  context.mark_changed()
+  return context.close({ status.OK })
 end

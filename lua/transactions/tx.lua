@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 -- The log of a transaction (3.1.1.13, 3.1.1.14) in the hash txs:
 --   "<id>"      deadline_ms fence count session
@@ -14,16 +14,16 @@ function tx.open(id, fence)
     local stale
     if text then
       local ended, last = string.match(text, "^(%d+) %d+ (%d+)")
-      if ended + 0 > frame.now then return nil, status.TRANSACTION_SEQUENCE end
+      if ended + 0 > context.now then return nil, status.TRANSACTION_SEQUENCE end
       stale = last + 0
     end
-    return { id = id, stale = stale, deadline = string.format("%d", frame.now + fence), count = 0,
-      fence = string.format("%d", frame.history + 1), session = frame.owner() }
+    return { id = id, stale = stale, deadline = string.format("%d", context.now + fence), count = 0,
+      fence = string.format("%d", context.history + 1), session = context.owner() }
   end
   if not text then return nil, status.TRANSACTION_SEQUENCE end
   local deadline, granted, count, session = string.match(text, "^(%d+) (%d+) (%d+) (%S+)$")
   if granted ~= fence then return nil, status.TRANSACTION_SEQUENCE end
-  if deadline + 0 <= frame.now then return nil, status.TRANSACTION_SEQUENCE end
+  if deadline + 0 <= context.now then return nil, status.TRANSACTION_SEQUENCE end
   return { id = id, stale = nil, deadline = deadline, fence = granted, count = count + 0, session = session }
 end
 

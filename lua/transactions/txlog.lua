@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/queue"
 -- Reading the log of a transaction back, for whoever ends it.
 local txlog = {}
@@ -32,7 +32,7 @@ end
 
 -- Forgets the transaction and its log.
 function txlog.forget(id, count)
-  frame.touch()
+  context.mark_changed()
   if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
   local fields = txlog.fields(id, count)
   for from = 1, #fields, 500 do
@@ -56,7 +56,7 @@ function txlog.queues(one, two)
   if subs then
     for name, q in pairs(found) do
       local parent = string.match(name, "^(.-)%%3B")
-      if parent then queue.under(q, found[parent]) end
+      if parent then queue.set_parent(q, found[parent]) end
     end
   end
   return found, gone

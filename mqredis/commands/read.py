@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(slots=True)
 class Waiter:
-    """How a read wants to wait: its member in the list of waiters (waiting/wake.lua), and its ticket."""
+    """How a read wants to wait: its member in the list of waiters (waiting/waiters.lua), and its ticket."""
 
     member: str = ""
     ticket: str = ""

@@ -1,7 +1,8 @@
 """How a change gets to a level: which command of this server waits for it, and what its answers mean.
 
-WAIT and WAITAOF speak of what the same connection has written, so they follow the script on its connection. A call that
-is repeated writes its stored reply again (core/frame): a connection that wrote nothing would have nothing to wait for.
+WAIT and WAITAOF speak of what the same connection has written, so they follow the script on its connection. A call
+that is repeated writes its stored reply again (core/context): a connection that wrote nothing would have nothing to
+wait for.
 """
 
 from __future__ import annotations

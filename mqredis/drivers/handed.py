@@ -1,4 +1,4 @@
-"""A lock that was handed to a reader that waits (lua/waiting/hand): its bell says the reply of its look."""
+"""A lock that was handed to a reader that waits (lua/waiting/handoff): its bell says the reply of its look."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ def hints(store: Store) -> Faults:
             yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
 
 
-#: Of which fields a ``brief`` is made (lua/core/frame.lua, lua/core/queue.lua).
+#: Of which fields a ``brief`` is made (lua/core/context.lua, lua/core/queue.lua).
 _META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
 _QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
@@ -365,7 +365,9 @@ def waiters(store: Store) -> Faults:
     for view in store.queues.values():
         for member, ticket in view.waiters.items():
             match = _WAITER.fullmatch(member)
-            if ticket < 0:  # readers of particular messages stand before the others, see waiting/choose.lua
+            if (
+                ticket < 0
+            ):  # readers of particular messages stand before the others, see waiting/match_waiters.lua
                 ticket += 1 << 50 if ticket > -(1 << 50) else 1 << 51
             edits = (Edit("zrem", view.keys["w"], member),)
             where = f"{view.path}: {member}"

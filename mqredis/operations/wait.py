@@ -43,7 +43,7 @@ class Reader:
     """A queue that is read from: ``look`` asks for what passes the filter ``match``.
 
     ``steady``: whoever looks again asks for the same, whatever happens during the wait. ``lease``: in ms, if it asks
-    for the lock of any message; then whoever sends one may hand it over (lua/waiting/hand).
+    for the lock of any message; then whoever sends one may hand it over (lua/waiting/handoff).
     """
 
     handle: Handle

@@ -98,7 +98,7 @@ def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_
 def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     # Two more for any batch of 16 or more: what keeps Redis from searching small hashes and sorted sets from the front
-    # for each of them (core/many). Records of more than 64 bytes save one of the two.
+    # for each of them (core/chunked). Records of more than 64 bytes save one of the two.
     assert _cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 7)
     assert _cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 6)
 

@@ -19,7 +19,7 @@ from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
-#: What every script may answer, from core/frame: not repeated in the headers.
+#: What every script may answer, from core/context: not repeated in the headers.
 FROM_THE_FRAME = {"SESSION_EXPIRED", "TOKEN_REUSED", "MANAGER_NOT_FOUND", "SCHEMA_TOO_NEW"}
 #: How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
 FROM_THE_CALLER = {"OPERATION_CANCELLED"}

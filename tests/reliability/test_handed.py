@@ -1,4 +1,4 @@
-"""A lock that is handed to a reader that waits (lua/waiting/hand): what it may do next, and what others may."""
+"""A lock that is handed to a reader that waits (lua/waiting/handoff): what it may do next, and what others may."""
 
 from __future__ import annotations
 

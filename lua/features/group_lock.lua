@@ -1,4 +1,4 @@
---- require "core/frame"
+--- require "core/context"
 --- require "core/record"
 --- require "core/position"
 --- require lazy "matching/index"
@@ -8,29 +8,29 @@
 --                       first lid, so that priorities come first
 -- Within a class the groups take turns in the order of their ids, from field "turn"class of q.q on. What has no group
 -- counts as one group, id "", that is never busy. Subqueues have no turns.
-local turn = {}
+local group_lock = {}
 
-function turn.on(q)
+function group_lock.on(q)
   return not q.parent and string.find(q.flags, "x", 1, true)
 end
 
-function turn.group(rec)
+function group_lock.group(rec)
   index.load()
   return index.fields(rec).g or ""
 end
 
-function turn.holder(q, id)
+function group_lock.holder(q, id)
   local found = redis.call("ZRANGEBYLEX", q.i, "[b" .. id .. "\0", "(b" .. id .. "\1", "LIMIT", 0, 1)[1]
   return found and string.sub(found, -16)
 end
 
-function turn.busy(q, rec)
-  local id = turn.group(rec)
-  return id ~= "" and turn.holder(q, id) ~= nil
+function group_lock.busy(q, rec)
+  local id = group_lock.group(rec)
+  return id ~= "" and group_lock.holder(q, id) ~= nil
 end
 
 -- Puts the group among those that could go on, or takes it away. Returns its first id.
-function turn.ready(q, id, busy)
+function group_lock.ready(q, id, busy)
   local stale = {}
   for class = 0, 7 do stale[class + 1] = string.format("h%02x", class) .. id end
   redis.call("ZREM", q.i, unpack(stale))
@@ -40,24 +40,24 @@ function turn.ready(q, id, busy)
 end
 
 -- The message became available. True if nobody may have it yet.
-function turn.arrive(q, lid, rec)
-  local id = turn.group(rec)
+function group_lock.arrive(q, lid, rec)
+  local id = group_lock.group(rec)
   -- Segments of one message are locked together: the group is free when the last of them is back.
   redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid)
-  if id ~= "" and turn.holder(q, id) then return true end
-  turn.ready(q, id)
+  if id ~= "" and group_lock.holder(q, id) then return true end
+  group_lock.ready(q, id)
 end
 
 -- The message stops being available, or being locked. The next one of its group has its turn when it is gone for good.
-function turn.leave(q, lid, rec, locked)
-  local id = turn.group(rec)
+function group_lock.leave(q, lid, rec, locked)
+  local id = group_lock.group(rec)
   if locked and id ~= "" then
     redis.call("ZADD", q.i, 0, "b" .. id .. "\0" .. lid)
-    turn.ready(q, id, true)
+    group_lock.ready(q, id, true)
     return
   end
   local freed = redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid) == 1
-  local first = turn.ready(q, id, turn.holder(q, id) ~= nil)
+  local first = group_lock.ready(q, id, group_lock.holder(q, id) ~= nil)
   if freed and first then
     q.arrived = q.arrived or {}
     q.arrived[#q.arrived + 1] = first
@@ -65,7 +65,7 @@ function turn.leave(q, lid, rec, locked)
 end
 
 -- Up to `count` entries, one of each group whose turn it is.
-function turn.take(q, count)
+function group_lock.take(q, count)
   index.load()
   local found, from = {}, "[h"
   while #found < count do
@@ -83,7 +83,7 @@ function turn.take(q, count)
       local id = string.sub(heads[n], 4)
       local e = position.read(q, index.range(q, "g", id, "", 1))[1]
       local at = e and record.expires(e.rec)
-      if e and not (at and at <= frame.now) and #found < count then
+      if e and not (at and at <= context.now) and #found < count then
         found[#found + 1] = e
         redis.call("HSET", q.q, "turn" .. stem, id)
       end

@@ -1,5 +1,5 @@
---- require "core/frame"
---- require "core/many"
+--- require "core/context"
+--- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/quota"
@@ -8,15 +8,15 @@
 --- require lazy "features/trace"
 -- The end of Enqueue Message (3.1.7.1.9): a place in the list for messages that nobody refuses any more.
 -- An entry is {rec, large, size, priority}, and gets its lid here; large only if its body is.
-local put = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
+local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 
 -- The messages of ARGV from `at` on: first the priority digits of all; then of each flag digit, head, NUL, body; behind
 -- one with flag bit 8 its large body. Returns their records, the large bodies by number (nothing if there are none),
 -- their bytes, whether one is special, and whether one asks for more than to be found by its identifiers; or nothing and
 -- a refusal.
-function put.parse(q, at)
-  local recs, larges, bytes, hooked, asked, exclusive = { nil }, nil, 0, false, false, queue.is(q, "x")
-  local byte, stamp, most, count, last = string.byte, frame.stamp, q.max_bytes, 0, #ARGV
+function enqueue.parse(q, at)
+  local recs, larges, bytes, hooked, asked, exclusive = { nil }, nil, 0, false, false, queue.has(q, "x")
+  local byte, stamp, most, count, last = string.byte, context.now_text, q.max_bytes, 0, #ARGV
   while at < last do
     at = at + 1
     count = count + 1
@@ -35,7 +35,7 @@ function put.parse(q, at)
     end
     if size > most then return nil, status.MESSAGE_TOO_LARGE end
     if flag ~= 48 and flag ~= 104 then
-      local fate = put.look(rec)
+      local fate = enqueue.look(rec)
       if fate == "late" then return nil, status.ENQUEUE_TIMED_OUT end
       hooked = hooked or fate ~= nil
       asked = asked or fate == "asks"
@@ -51,7 +51,7 @@ function put.parse(q, at)
 end
 
 -- What sets a message apart: nothing, "named" (its identifiers), "asks" (more than that), "late" (it is refused).
-function put.look(rec)
+function enqueue.look(rec)
   if not record.flag(rec, 1) then return end
   local keys = record.keys(rec)
   local limit = string.find(keys, "u", 1, true) and record.field(rec, "u")
@@ -59,8 +59,8 @@ function put.look(rec)
   return string.find(keys, "[aAjkeQuD]") and "asks" or "named"
 end
 
--- What put.parse answers as entries.
-function put.entries(recs, larges, priorities)
+-- What enqueue.parse answers as entries.
+function enqueue.entries(recs, larges, priorities)
   local entries = {}
   for n = 1, #recs do
     local large = larges and larges[n]
@@ -71,8 +71,8 @@ function put.entries(recs, larges, priorities)
 end
 
 -- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID.
-function put.lids(priorities, count, t)
-  local lids, seq, digits, byte, stem, of, from = { nil }, frame.seq, put.digits, string.byte, nil, nil, nil
+function enqueue.lids(priorities, count, t)
+  local lids, seq, digits, byte, stem, of, from = { nil }, context.seq, enqueue.digits, string.byte, nil, nil, nil
   for n = 1, count do
     local priority = t and 55 or byte(priorities, n)
     seq = seq + 1
@@ -84,27 +84,27 @@ function put.lids(priorities, count, t)
     end
     lids[n] = stem .. digits[low + 1]
   end
-  frame.seq = seq
+  context.seq = seq
   return lids
 end
 
-function put.number(entries, t)
+function enqueue.number(entries, t)
   local priorities = {}
   for n = 1, #entries do priorities[n] = entries[n].priority end
-  local lids = put.lids(table.concat(priorities), #entries, t)
+  local lids = enqueue.lids(table.concat(priorities), #entries, t)
   for n = 1, #entries do entries[n].lid = lids[n] end
   return lids
 end
 
 -- Most messages: they ask for no more than to be found by their identifiers. `bytes` in all.
-function put.quick(q, recs, larges, lids, bytes, hooked)
-  put.keep(q, recs, larges, lids, bytes, hooked)
+function enqueue.quick(q, recs, larges, lids, bytes, hooked)
+  enqueue.keep(q, recs, larges, lids, bytes, hooked)
   position.enter(q, lids, recs, hooked)
 end
 
 -- The same in a transaction.
-function put.held(q, recs, larges, lids, bytes, hooked, t)
-  put.keep(q, recs, larges, lids, bytes, hooked)
+function enqueue.held(q, recs, larges, lids, bytes, hooked, t)
+  enqueue.keep(q, recs, larges, lids, bytes, hooked)
   local states, format, byte, free = { nil, nil }, string.format, string.byte, record.free
   local tail = t.id .. " " .. t.fence
   for n = 1, #recs do
@@ -118,9 +118,9 @@ function put.held(q, recs, larges, lids, bytes, hooked, t)
 end
 
 -- What both write: the records, and that there is more in the queue.
-function put.keep(q, recs, larges, lids, bytes, hooked)
+function enqueue.keep(q, recs, larges, lids, bytes, hooked)
   quota.add(q, #recs, bytes)
-  q.hooked = q.hooked or hooked
+  q.has_special = q.has_special or hooked
   if #recs == 1 and not larges then
     redis.call("HSET", q.m, lids[1], recs[1])
     return
@@ -134,12 +134,12 @@ function put.keep(q, recs, larges, lids, bytes, hooked)
       size = size + 2
     end
   end
-  many.fields(q.m, fields)
+  chunked.fields(q.m, fields)
 end
 
--- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what put.parse
+-- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what enqueue.parse
 -- says, true if not given.
-function put.store(q, entries, t, hooked, asked)
+function enqueue.store(q, entries, t, hooked, asked)
   local fields, size, bytes = {}, 0, 0
   for n = 1, #entries do
     local e = entries[n]
@@ -154,8 +154,8 @@ function put.store(q, entries, t, hooked, asked)
     end
   end
   quota.add(q, #entries, bytes)
-  many.fields(q.m, fields)
-  q.hooked = q.hooked or hooked
+  chunked.fields(q.m, fields)
+  q.has_special = q.has_special or hooked
   if not t then
     if hooked and asked ~= false then
       trace.load()

@@ -1,19 +1,19 @@
---- require lazy "waiting/choose"
---- require lazy "features/turn"
---- require "core/frame"
+--- require lazy "waiting/match_waiters"
+--- require lazy "features/group_lock"
+--- require "core/context"
 --- require "core/queue"
--- The doorbells of waiting readers (waiting/wake tells what a waiter is). Loaded only when somebody waits.
-local ring = {}
+-- The doorbells of waiting readers (waiting/waiters tells what a waiter is). Loaded only when somebody waits.
+local notify = {}
 
 -- The stem of the doorbell keys: "mq:{manager}:bell:".
-function ring.bell(slot)
+function notify.bell(slot)
   return string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
 end
 
 -- Rings one doorbell; false if nobody listens to it any more. The key is computed, not declared, and the calls are
 -- protected: these are the last writes of a script, and a wake may fail (docs/decisions/0005).
-function ring.one(slot, mode)
-  local key = ring.bell(slot)
+function notify.one(slot, mode)
+  local key = notify.bell(slot)
   local channel = "__keyspace@" .. string.sub(mode, 2) .. "__:" .. key
   if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
@@ -25,40 +25,40 @@ end
 
 -- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2): peek readers before the
 -- first destructive one are handed a copy; each destructive one uses up one message. Of q.shown peek readers alone.
-function ring.serve(q)
+function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
   q.arrived, q.shown = nil, nil
-  if #ids > 0 then ring.offer(q, ids, false) end
-  if shown then ring.offer(q, shown, true) end
+  if #ids > 0 then notify.offer(q, ids, false) end
+  if shown then notify.offer(q, shown, true) end
 end
 
 -- Rings for these. `peeks`: only who takes nothing; `behind`: only those behind this member of q.w, which wants a
 -- particular message.
-function ring.offer(q, ids, peeks, behind)
+function notify.offer(q, ids, peeks, behind)
   if #ids == 0 then return end
   local first = redis.call("ZRANGE", q.w, 0, 63)
   if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
-    choose.load()
-    ids, first = choose.serve(q, ids, peeks, behind), nil
+    match_waiters.load()
+    ids, first = match_waiters.serve(q, ids, peeks, behind), nil
   end
-  ring.any(q, ids, first, peeks)
+  notify.any(q, ids, first, peeks)
 end
 
 -- A list of the message that this slot was rung for, or of the first one if somebody has it: empty if nobody else may
 -- have it now.
-function ring.left(q)
-  local lid = string.match(frame.handed or "", "^[hn] (%x+)$")
+function notify.left(q)
+  local lid = string.match(context.handed or "", "^[hn] (%x+)$")
   if not lid or not redis.call("ZSCORE", q.a, lid) then lid = redis.call("ZRANGE", q.a, 0, 0)[1] end
   if lid and string.find(q.flags, "x", 1, true) then
-    turn.load()
+    group_lock.load()
     local rec = redis.call("HGET", q.m, lid)
-    if turn.on(q) and rec and turn.busy(q, rec) then return {} end
+    if group_lock.on(q) and rec and group_lock.busy(q, rec) then return {} end
   end
   return { lid }
 end
 
 -- Readers that take whatever comes. `first`: the first of them, if they are known; `peeks` as above.
-function ring.any(q, ids, first, peeks)
+function notify.any(q, ids, first, peeks)
   local at, rung, from = 1, {}, 0
   while at <= #ids and from < 1000 do
     local waiting = first or redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
@@ -67,9 +67,9 @@ function ring.any(q, ids, first, peeks)
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
       if kind == "P" or not peeks then rung[#rung + 1] = waiting[n] end
       if kind == "P" then
-        ring.hand(q, slot, ids[at])
-        ring.one(slot, mode)
-      elseif not peeks and ring.one(slot, mode) then
+        notify.hand(q, slot, ids[at])
+        notify.one(slot, mode)
+      elseif not peeks and notify.one(slot, mode) then
         -- Which message is meant: of two readers rung together, the one that waited longer gets the first.
         redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[at])
         at = at + 1
@@ -89,7 +89,7 @@ function ring.any(q, ids, first, peeks)
 end
 
 -- A copy of the message for a waiting peek, so that it sees what satisfied it.
-function ring.hand(q, slot, lid)
+function notify.hand(q, slot, lid)
   local rec = redis.call("HGET", q.m, lid)
   if not rec then return end
   local large = redis.call("HGET", q.m, "^" .. lid) or ""
@@ -99,10 +99,10 @@ function ring.hand(q, slot, lid)
 end
 
 -- Rings everybody, for a queue that goes away.
-function ring.all(q)
+function notify.all(q)
   local waiting = redis.call("ZRANGE", q.w, 0, -1)
   for n = 1, #waiting do
     local slot, mode = string.match(waiting[n], "^(%S+) %S (%S+)")
-    ring.one(slot, mode)
+    notify.one(slot, mode)
   end
 end

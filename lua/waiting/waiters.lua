@@ -1,44 +1,44 @@
---- require "core/frame"
---- require lazy "waiting/ring"
---- require lazy "waiting/choose"
+--- require "core/context"
+--- require lazy "waiting/notify"
+--- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
 -- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
 -- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so
 -- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
 -- reader. A peek reader is handed a copy, since the reader behind it may take the message before it has looked.
--- Readers of particular messages have their filter behind the tag and stand apart, see waiting/choose.
-local wake = {}
+-- Readers of particular messages have their filter behind the tag and stand apart, see waiting/match_waiters.
+local waiters = {}
 
 -- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was rung for, though it may want another
 -- of the group; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a reader
 -- that waits.
-function wake.handed()
-  local text = frame.handed
+function waiters.handed()
+  local text = context.handed
   if not text then return end
   redis.call("HDEL", KEYS[1], ARGV[1] .. "!")
   return string.sub(text, 1, 1), string.sub(text, 3)
 end
 
 -- The member of this slot: what the reader gave, and its filter if it has one.
-function wake.member(given, text)
+function waiters.member(given, text)
   return ARGV[1] .. " " .. given .. (text ~= "" and " " .. text or "")
 end
 
 -- Up to which arrival a reader of particular messages has looked: the second part of its ticket, which counts only as
 -- long as the reader is registered. Nothing if it has to look at everything.
-function wake.seen(q, member, ticket)
+function waiters.seen(q, member, ticket)
   local seen = string.match(ticket, ":(%d+)$")
   if seen and redis.call("ZSCORE", q.w, member) then return tonumber(seen) end
 end
 
 -- Is this the last look of a reader, whose time is over?
-function wake.leaving(ticket)
+function waiters.leaving(ticket)
   return string.sub(ticket, 1, 5) == "leave"
 end
 
 -- Registers this slot as a waiting reader, at `ticket` if it had one. Returns its ticket. `from`: where the look began
 -- that found nothing, "" if at the front.
-function wake.wait(q, member, ticket, text, from)
+function waiters.wait(q, member, ticket, text, from)
   local again = ticket ~= ""
   local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
   ticket = number
@@ -48,13 +48,13 @@ function wake.wait(q, member, ticket, text, from)
     redis.call("ZADD", q.w, "NX", ticket, member)
     return ticket
   end
-  choose.load()
-  local added = choose.enlist(q, member, ticket, text)
+  match_waiters.load()
+  local added = match_waiters.enlist(q, member, ticket, text)
   if added and again and string.find(member, "^%S+ [^P]") then
     -- It was rung and found nothing: what it was rung for may be something for others. Only for those behind it, so that
     -- this comes to an end: those before it were asked first.
-    ring.load()
-    ring.offer(q, ring.left(q), false, member)
+    notify.load()
+    notify.offer(q, notify.left(q), false, member)
   end
   arrivals.load()
   if from == "" then
@@ -67,29 +67,29 @@ function wake.wait(q, member, ticket, text, from)
 end
 
 -- A reader of particular messages takes these. Was it rung for another, that one is offered again.
-function wake.spare(q, ids)
-  local lid = string.match(frame.handed or "", "^[hn] (%x+)$")
+function waiters.spare(q, ids)
+  local lid = string.match(context.handed or "", "^[hn] (%x+)$")
   if not lid or lid == ids[1] or not redis.call("ZSCORE", q.a, lid) then return end
-  ring.load()
+  notify.load()
   q.arrived = q.arrived or {}
-  q.arrived[#q.arrived + 1] = ring.left(q)[1]
+  q.arrived[#q.arrived + 1] = notify.left(q)[1]
 end
 
 -- Takes the registration back; 0 if there was none.
-function wake.drop(q, member, text)
+function waiters.drop(q, member, text)
   if text == "" then return redis.call("ZREM", q.w, member) end
-  choose.load()
-  return choose.strike(q, member, text)
+  match_waiters.load()
+  return match_waiters.strike(q, member, text)
 end
 
 -- Serves the readers that wait on a queue in which something became available (3.1.7.2.2), and on those beside it.
-function wake.ring(q)
-  wake.serve(q)
-  for n = 1, #(frame.sides or "") do wake.serve(frame.sides[n]) end
+function waiters.ring(q)
+  waiters.serve(q)
+  for n = 1, #(context.sides or "") do waiters.serve(context.sides[n]) end
 end
 
-function wake.serve(q)
+function waiters.serve(q)
   if not q.waiting or not (q.shown or q.arrived and #q.arrived > 0) then return end
-  ring.load()
-  ring.serve(q)
+  notify.load()
+  notify.serve(q)
 end

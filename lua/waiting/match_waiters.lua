@@ -2,22 +2,22 @@
 --- require lazy "matching/search"
 --- require lazy "features/group"
 --- require lazy "matching/index"
---- require lazy "waiting/ring"
+--- require lazy "waiting/notify"
 --- require lazy "matching/arrivals"
 -- Waiting readers that want a particular message. They are asked before the others (IBM MQ: MQGMO_WAIT), and only about
 -- what they match. In q.w their scores lie below 0, with their filter behind the tag: those found by an identifier,
--- as "w" key id NUL member of q.i, from choose.indexed on, the rest below that.
+-- as "w" key id NUL member of q.i, from match_waiters.indexed on, the rest below that.
 -- members: of a group that one arrival asks about.
-local choose = { indexed = -1125899906842624, most = 256, members = 64 }
+local match_waiters = { indexed = -1125899906842624, most = 256, members = 64 }
 
-function choose.enlist(q, member, ticket, text)
+function match_waiters.enlist(q, member, ticket, text)
   filter.load()
   local key = filter.key(text)
   if key then redis.call("ZADD", q.i, 0, "w" .. key .. "\0" .. member) end
-  return redis.call("ZADD", q.w, "NX", choose.indexed * (key and 1 or 2) + tonumber(ticket), member) == 1
+  return redis.call("ZADD", q.w, "NX", match_waiters.indexed * (key and 1 or 2) + tonumber(ticket), member) == 1
 end
 
-function choose.strike(q, member, text)
+function match_waiters.strike(q, member, text)
   filter.load()
   local key = filter.key(text)
   if key then redis.call("ZREM", q.i, "w" .. key .. "\0" .. member) end
@@ -30,7 +30,7 @@ function choose.strike(q, member, text)
 end
 
 -- Readers that this message might be for: by its identifiers, then those that no identifier finds.
-function choose.candidates(q, lid, rec, others)
+function match_waiters.candidates(q, lid, rec, others)
   local r, found = index.fields(rec), {}
   local keys = { "i" .. lid, "m" .. (r.m or "smq-" .. lid), r.c and "c" .. r.c, r.g and "g" .. r.g }
   for n = 1, 4 do
@@ -46,15 +46,15 @@ end
 
 -- Is this arrival something for the reader? "this": the very message that it wants; "part": that one, or another of its
 -- group that it may have now; "error": it ends the wait, but is not taken. Nothing if the reader could not use it.
-function choose.suits(q, f, lid, rec)
-  if f.G then return choose.follows(q, f, lid, rec) end
+function match_waiters.suits(q, f, lid, rec)
+  if f.G then return match_waiters.follows(q, f, lid, rec) end
   local needs = string.find(f.f, "[AWSC]") and index.fields(rec).g
   if (not f["@"] or lid > f["@"]) and search.admits(q, f, lid, rec) then return needs and "part" or "this" end
-  return needs and choose.completes(q, f, rec) and "part" or nil
+  return needs and match_waiters.completes(q, f, rec) and "part" or nil
 end
 
 -- Inside a group only the next member counts; what disagrees with it is an error (search.next).
-function choose.follows(q, f, lid, rec)
+function match_waiters.follows(q, f, lid, rec)
   local r, o = index.fields(rec), tonumber(f.O)
   if r.g ~= f.G or r.n ~= tonumber(f.N) then return end
   f.programs = {}
@@ -71,19 +71,19 @@ function choose.follows(q, f, lid, rec)
 end
 
 -- May the reader have another message of the group, now that this one is there? Asked of those that options for groups
--- leave; of too many it is not known, and who is rung in vain passes the wake on (wake.wait).
-function choose.completes(q, f, rec)
+-- leave; of too many it is not known, and who is rung in vain passes the wake on (waiters.wait).
+function match_waiters.completes(q, f, rec)
   local r, whole, first = index.fields(rec), string.find(f.f, "[AW]"), string.find(f.f, "[LW]")
   if f.g and f.g ~= r.g or whole and not group.whole(q, r.g) then return false end
   if not whole and not group.walk(q, r.g, r.n, true) then return false end
   local ids
   if whole and not first then
-    ids = index.range(q, "g", r.g, f["@"] or "", choose.members + 1)
+    ids = index.range(q, "g", r.g, f["@"] or "", match_waiters.members + 1)
   elseif whole or not first or r.n == 1 then
     ids = group.members(q, r.g, first and 1 or r.n, (first or filter.has(f, "C")) and 0 or nil)
   end
   if not ids or #ids == 0 then return false end
-  if #ids > choose.members then return true end
+  if #ids > match_waiters.members then return true end
   local recs = redis.call("HMGET", q.m, unpack(ids))
   for n = 1, #ids do
     if recs[n] and (not f["@"] or ids[n] > f["@"]) and search.admits(q, f, ids[n], recs[n]) then return true end
@@ -92,15 +92,15 @@ function choose.completes(q, f, rec)
 end
 
 -- Offers each arrival to the readers that want something particular; returns those that none of them took. `peeks`,
--- `behind` as in ring.offer.
-function choose.serve(q, ids, peeks, behind)
+-- `behind` as in notify.offer.
+function match_waiters.serve(q, ids, peeks, behind)
   filter.load()
   search.load()
   index.load()
   group.load()
   -- What a search of this script knew of groups may have been taken since.
   group.known = {}
-  local others = redis.call("ZRANGEBYSCORE", q.w, "-inf", "(-1125899906842624", "LIMIT", 0, choose.most)
+  local others = redis.call("ZRANGEBYSCORE", q.w, "-inf", "(-1125899906842624", "LIMIT", 0, match_waiters.most)
   if #others > 0 and not behind then
     arrivals.load()
     arrivals.note(q, ids)
@@ -108,23 +108,23 @@ function choose.serve(q, ids, peeks, behind)
   local rest, parsed, served = {}, {}, {}
   for n = 1, #ids do
     local rec, taken = redis.call("HGET", q.m, ids[n]), false
-    local members = rec and choose.candidates(q, ids[n], rec, others) or {}
+    local members = rec and match_waiters.candidates(q, ids[n], rec, others) or {}
     local asked = behind ~= nil
     for k = 1, #members do
       local member = members[k]
       local slot, kind, mode, text = string.match(member, "^(%S+) (%S) (%S+) %S+ (.*)$")
       if not asked and not taken and not served[member] and (kind == "P" or not peeks) then
         parsed[member] = parsed[member] or filter.parse(text)
-        local suits = choose.suits(q, parsed[member], ids[n], rec)
+        local suits = match_waiters.suits(q, parsed[member], ids[n], rec)
         if suits then
           if suits == "this" and kind == "P" and not string.find(parsed[member].f, "[HKCW]") then
-            ring.hand(q, slot, ids[n])
+            notify.hand(q, slot, ids[n])
           else
             redis.call("HSET", KEYS[1], slot .. "!", (suits == "this" and "h " or "n ") .. ids[n])
           end
-          taken = ring.one(slot, mode) and kind ~= "P" and suits ~= "error"
+          taken = notify.one(slot, mode) and kind ~= "P" and suits ~= "error"
           served[member] = true
-          choose.strike(q, member, text)
+          match_waiters.strike(q, member, text)
         end
       end
       if member == behind then asked = false end
