@@ -67,6 +67,15 @@ def test_a_plain_install_brings_little(distributions):
     } <= extras
 
 
+def test_the_readme_on_pypi_has_only_absolute_links(distributions):
+    _, wheel = distributions
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        links = re.findall(r"\]\(([^)]+)\)", archive.read(name).decode())
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
 def test_the_wheel_alone_loads_every_script(from_wheel: Installed):
     bundles, package = from_wheel.bundles()
     assert set(bundles) == entry_scripts()
