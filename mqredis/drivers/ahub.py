@@ -48,6 +48,7 @@ class AsyncHub:
         self._closed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._conn: Any = None
+        driver.backend.on_move = self._hang_up
         self.mode_name = ""
         self._probed: str | None = None
         self._again = 0.0
@@ -226,6 +227,11 @@ class AsyncHub:
             except (*REDIS_ERRORS, AttributeError):
                 return  # the reader finds out
 
+    async def _hang_up(self) -> None:
+        """The manager is on another node now: close the connection, so that its keeper makes a new one."""
+        if self._conn is not None:
+            await hang_up(self._conn)
+
     async def _keep_for_ever(self) -> None:
         pause = self._settings.retry_pause_seconds
         while not self._closed.is_set():
@@ -282,6 +288,7 @@ class AsyncHub:
         queues = self.board.queues()
         if not queues:
             return
+        await self._driver.backend.confirm()
         await self._driver.run(glance(self._driver.core.keys, queues, self.board.looks()))
         self.glanced = time.monotonic()
 

@@ -298,11 +298,11 @@ class AsyncDriver(AsyncFirst):
                     return  # the next try says what is wrong
 
     async def _load(self, attempt: Attempt) -> None:
-        """Load the script; a failure shows again as NOSCRIPT, until the deadline."""
+        """Load the script. A failure shows again as NOSCRIPT, until the deadline."""
         try:
             await self.command(*self.core.script(attempt.call.script).load)
         except REDIS_ERRORS as error:
-            attempt.failed_load(error, time.monotonic())
+            await self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
 
     # ---- session ---------------------------------------------------------------------------------
 

@@ -90,6 +90,8 @@ class AsyncBackend:
         self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
+        #: Called when the manager has moved to another node: whoever keeps a connection of its own makes it anew.
+        self.on_move: Callable[[], Awaitable[object]] = _nothing
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -105,11 +107,6 @@ class AsyncBackend:
     def memory(self) -> bool:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
-
-    def moved(self) -> None:
-        """The node may be another one now: the next connection asks for the way."""
-        if self.plan.movable:
-            self.plan.node = None
 
     async def acquire(
         self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False
@@ -224,15 +221,30 @@ class AsyncBackend:
                 link.users = 1
                 await self.discard(link)
 
+    def moved(self) -> None:
+        """A node of a cluster may have failed: the next connection asks which one owns the manager."""
+        if not self.plan.supervised:
+            self.plan.node = None
+
     async def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
         await self.suspect()
         if self.plan.movable:
             await self._locate()
 
+    async def confirm(self) -> None:
+        """Ask Sentinel whether the primary is still the same one, for a client that only waits.
+
+        Connections to a primary that was cut off from its replicas may live on, and a call that only reads is not
+        refused there. Raises what a connection raises if no Sentinel answers.
+        """
+        if self.plan.supervised:
+            await self._locate()
+
     async def pubsub_connection(self) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled."""
-        return await self._connect(time.monotonic() + self.plan.settings.connect_timeout_seconds)
+        deadline = time.monotonic() + self.plan.settings.connect_timeout_seconds
+        return await self._make(await self._current(), deadline)
 
     async def close(self) -> None:
         """Close what is idle."""
@@ -247,27 +259,32 @@ class AsyncBackend:
 
     async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncLink:
         self._count += 1
-        epoch = self._epoch
         try:
             if node is not None:
-                conn, epoch = (
-                    await self._make(self.plan.at(node), deadline),
-                    -1,
-                )  # for once: checked when reused
+                kwargs, epoch = self.plan.at(node), -1  # for one call: never pooled
             else:
-                conn = await self._connect(deadline)
+                kwargs = await self._current()
+                epoch = self._epoch
+            conn = await self._make(kwargs, deadline)
         except BaseException:
             self._count -= 1
             self._wake()
             raise
         return AsyncLink(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
 
-    async def _connect(self, deadline: float) -> Any:
+    async def _current(self) -> dict[str, Any]:
+        """Keyword arguments of a connection to the node that owns the manager now.
+
+        Sentinel is asked before every connection, as its documentation demands: a primary that was replaced while it
+        was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
+        such a node refuses all calls in that time.
+        """
         if self._closed:
             raise BrokerUnavailable("the connection was closed by this process")
-        if not self.plan.found:
-            await self._locate()
-        return await self._make(self.plan.current(), deadline)
+        node = self.plan.node
+        if self.plan.supervised or (self.plan.movable and node is None):
+            node = await self._locate()
+        return self.plan.current(node)
 
     async def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
         conn = self.plan.connection(**kwargs)
@@ -289,7 +306,8 @@ class AsyncBackend:
         conn.connect = conn.connect_check_health = _once
         return conn
 
-    async def _locate(self) -> None:
+    async def _locate(self) -> tuple[str, int]:
+        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
         plan, errors = self.plan, []
         deadline = time.monotonic() + plan.settings.connect_timeout_seconds
         for node in plan.candidates():
@@ -298,15 +316,25 @@ class AsyncBackend:
                 try:
                     async with asyncio.timeout(plan.settings.reply_timeout_seconds):
                         await conn.send_command(*plan.query())
-                        if plan.learn(node, await conn.read_response()):
-                            return
+                        found = plan.learn(node, await conn.read_response())
                 finally:
                     await hang_up(conn)
             except rx.AuthenticationError:
                 raise
             except REDIS_ERRORS as error:
                 errors.append(f"{node[0]}:{node[1]}: {error}")
+            else:
+                if found is not None:
+                    before, plan.node = plan.node, found
+                    if before not in (None, found):
+                        await self.suspect()
+                        await self.on_move()
+                    return found
         raise rx.ConnectionError(str(plan.lost(errors)))
+
+
+async def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 async def _once(*_: Any, **__: Any) -> None:

@@ -30,6 +30,9 @@ _FCALL = re.compile("'fcall'", re.IGNORECASE)
 #: The session is over, or the slot has been used by another.
 ENDED = frozenset((EXPIRED, REUSED))
 
+#: Faults after which a call is tried again until its time is over.
+RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
+
 _NO_SEQUENCE = bulk(b"")
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
@@ -88,6 +91,8 @@ class Attempt:
     renewals = 0
     #: How often the server did not have the script: the first time is no failure that patience must cover.
     loads = 0
+    #: Why the script could not be loaded the last time.
+    unloaded: BaseException | None = None
     #: How long to wait before the next try; 0.0: as the settings say.
     pause = 0.0
     #: The request of the present try may have left this process.
@@ -201,7 +206,7 @@ class Attempt:
         if fault is Fault.NOSCRIPT:
             self.loads += 1
             if self.loads > 1:
-                self._in_time(error, now)
+                self._in_time(self.unloaded or error, now)
             return Next.LOAD
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
@@ -214,7 +219,7 @@ class Attempt:
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
             self.maybe = True
-        if fault in (Fault.LOST, Fault.BUSY, Fault.MOVED):
+        if fault in RETRIED:
             if not self.core.reached and not self.sent and fault is Fault.LOST:
                 raise self.unavailable(error)
             self._in_time(error, now)
@@ -231,21 +236,20 @@ class Attempt:
             raise BrokerRefused(
                 f"{self.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
             )
-        if fault is Fault.NOT_READY:
-            raise BrokerUnavailable(f"{self.where} takes no writes: {text}")
         raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
 
-    def failed_load(self, error: BaseException, now: float) -> None:
+    def failed_load(self, error: BaseException, now: float) -> Next:
         """The script could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
-        if fault not in (Fault.LOST, Fault.BUSY, Fault.MOVED) and self._no_function():
+        if fault not in RETRIED and self._no_function():
             self.loads = 0  # that it is not there in the other form either is no failure yet
-            return  # no room, no permission: the other way needs neither
+            return Next.AGAIN  # no room, no permission: the other way needs neither
         if fault is Fault.BUG and self.core.shebang:
             self.core.use_shebang(False)  # this server is older than the one that was probed
-            return
+            return Next.AGAIN
         self.sent = False
-        self.failed(error, now)
+        self.unloaded = error
+        return self.failed(error, now)
 
     def _no_function(self) -> bool:
         return self.core.no_function(self.call.script)
@@ -269,6 +273,8 @@ class Attempt:
     def unavailable(self, error: object) -> BrokerUnavailable:
         """Certainly not carried out."""
         text = redact(error).rstrip(".")
+        if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
+            return BrokerUnavailable(f"{self.where} refused the call until its time was over: {text}")
         return BrokerUnavailable(
             f"{self.where} cannot be used: {text}. Is the server running, and is the URL right?"
         )

@@ -94,7 +94,7 @@ def _plan_url(
     else:
         cls = classes.SSLConnection if target.tls else classes.Connection
     plan = _make_plan(target, cls, options, settings, key, asyncio)
-    check_options(plan if plan.found else Plan(target, settings, cls, plan.at(target.nodes[0]), key))
+    check_options(plan)
     return plan, release
 
 

@@ -54,6 +54,7 @@ class Hub:
         self._ended = False
         self._threads: list[threading.Thread] = []
         self._conn: Any = None
+        driver.backend.on_move = self._lost.set
         self.mode_name = ""
         self._probed: str | None = None
         self._again = 0.0
@@ -343,5 +344,6 @@ class Hub:
             queues, looks = self.board.queues(), self.board.looks()
         if not queues:
             return
+        self._driver.backend.confirm()
         self._driver.run(glance(self._driver.core.keys, queues, looks))
         self.glanced = time.monotonic()

@@ -81,6 +81,8 @@ class Backend:
         self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
+        #: Called when the manager has moved to another node: whoever keeps a connection of its own makes it anew.
+        self.on_move: Callable[[], object] = lambda: None
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -96,11 +98,6 @@ class Backend:
     def memory(self) -> bool:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
-
-    def moved(self) -> None:
-        """The node may be another one now: the next connection asks for the way."""
-        if self.plan.movable:
-            self.plan.node = None
 
     def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
         """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
@@ -178,15 +175,30 @@ class Backend:
                 return
             self.discard(link)
 
+    def moved(self) -> None:
+        """A node of a cluster may have failed: the next connection asks which one owns the manager."""
+        if not self.plan.supervised:
+            self.plan.node = None
+
     def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
         self.suspect()
         if self.plan.movable:
             self._locate()
 
+    def confirm(self) -> None:
+        """Ask Sentinel whether the primary is still the same one, for a client that only waits.
+
+        Connections to a primary that was cut off from its replicas may live on, and a call that only reads is not
+        refused there. Raises what a connection raises if no Sentinel answers.
+        """
+        if self.plan.supervised:
+            self._locate()
+
     def pubsub_connection(self) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled."""
-        return self._connect(monotonic() + self.plan.settings.connect_timeout_seconds)
+        deadline = monotonic() + self.plan.settings.connect_timeout_seconds
+        return self._make(self._current(), deadline)
 
     def close(self) -> None:
         """Close what is idle now and the rest when it comes back."""
@@ -197,23 +209,31 @@ class Backend:
             self._on_close = None
 
     def _open(self, deadline: float, node: tuple[str, int] | None) -> Link:
-        epoch = self._epoch
         try:
             if node is not None:
                 return Link(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
-            return Link(self._connect(deadline), epoch)
+            kwargs = self._current()
+            epoch = self._epoch
+            return Link(self._make(kwargs, deadline), epoch)
         except BaseException:
             with self._cond:
                 self._count -= 1
                 self._cond.notify()
             raise
 
-    def _connect(self, deadline: float) -> Any:
+    def _current(self) -> dict[str, Any]:
+        """Keyword arguments of a connection to the node that owns the manager now.
+
+        Sentinel is asked before every connection, as its documentation demands: a primary that was replaced while it
+        was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
+        such a node refuses all calls in that time.
+        """
         if self._closed:
             raise BrokerUnavailable("the connection was closed by this process")
-        if not self.plan.found:
-            self._locate()
-        return self._make(self.plan.current(), deadline)
+        node = self.plan.node
+        if self.plan.supervised or (self.plan.movable and node is None):
+            node = self._locate()
+        return self.plan.current(node)
 
     def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
         patience = self.plan.patience(deadline - monotonic())
@@ -233,7 +253,8 @@ class Backend:
         conn.connect = conn.connect_check_health = _once
         return conn
 
-    def _locate(self) -> None:
+    def _locate(self) -> tuple[str, int]:
+        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
         plan, errors = self.plan, []
         deadline = monotonic() + plan.settings.connect_timeout_seconds
         for node in plan.candidates():
@@ -241,14 +262,20 @@ class Backend:
                 conn = self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
                 try:
                     conn.send_command(*plan.query())
-                    if plan.learn(node, conn.read_response()):
-                        return
+                    found = plan.learn(node, conn.read_response())
                 finally:
                     conn.disconnect()
             except rx.AuthenticationError:
                 raise
             except REDIS_ERRORS as error:
                 errors.append(f"{node[0]}:{node[1]}: {error}")
+            else:
+                if found is not None:
+                    before, plan.node = plan.node, found
+                    if before not in (None, found):
+                        self.suspect()
+                        self.on_move()
+                    return found
         raise rx.ConnectionError(str(plan.lost(errors)))
 
 

@@ -96,7 +96,8 @@ class Plan:
     key: str = ""
     #: The node found last, for Sentinel and cluster.
     node: tuple[str, int] | None = None
-    #: Owners found so far: in a cluster they may know the way when the seeds are gone.
+    #: The nodes to ask first: the Sentinel that answered last, or the owners found so far in a cluster, which may
+    #: still answer when the seeds are gone.
     known: list[tuple[str, int]] = field(default_factory=list)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -106,9 +107,9 @@ class Plan:
         return self.target.kind in ("sentinel", "cluster")
 
     @property
-    def found(self) -> bool:
-        """Is it known what to connect to?"""
-        return self.node is not None or not self.movable
+    def supervised(self) -> bool:
+        """Does Sentinel decide which node it is?"""
+        return self.target.kind == "sentinel"
 
     @property
     def memory(self) -> bool:
@@ -123,11 +124,9 @@ class Plan:
         whole = self.settings.connect_timeout_seconds
         return min(whole, max(left, 0.05)) if self.settings.retry_seconds else whole
 
-    def current(self) -> dict[str, Any]:
-        """Keyword arguments of a connection to the node that owns the manager."""
-        return (
-            self.kwargs if self.node is None else self.kwargs | {"host": self.node[0], "port": self.node[1]}
-        )
+    def current(self, node: tuple[str, int] | None = None) -> dict[str, Any]:
+        """Keyword arguments of a connection to the node that owns the manager; None: the only one there is."""
+        return self.kwargs if node is None else self.kwargs | {"host": node[0], "port": node[1]}
 
     def at(self, node: tuple[str, int], *, sentinel: bool = False) -> dict[str, Any]:
         """Keyword arguments of a connection to this node; an empty host: that of the node in use."""
@@ -146,27 +145,21 @@ class Plan:
 
     def query(self) -> tuple[str, ...]:
         """The command that asks for the way."""
-        if self.target.kind == "sentinel":
+        if self.supervised:
             return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.target.name)
         return ("CLUSTER", "SLOTS")
 
-    def learn(self, asked: tuple[str, int], reply: Any) -> bool:
-        """Take the answer; False: this node does not know."""
-        node = (
-            _primary(reply)
-            if self.target.kind == "sentinel"
-            else _owner(asked, reply, key_slot(self.key.encode()))
-        )
-        if node is None:
-            return False
-        self.node = node
-        if self.target.kind == "cluster":
-            self.known = [node, *(other for other in self.known if other != node)][:16]
-        return True
+    def learn(self, asked: tuple[str, int], reply: Any) -> tuple[str, int] | None:
+        """Take the answer of the node that was asked: the address of the manager's node, or None if it is unknown."""
+        node = _primary(reply) if self.supervised else _owner(asked, reply, key_slot(self.key.encode()))
+        if node is not None:
+            first = asked if self.supervised else node
+            self.known = [first, *(other for other in self.known if other != first)][:16]
+        return node
 
     def lost(self, errors: list[str]) -> BrokerUnavailable:
         """Nobody knows the way."""
-        what = f"primary {self.target.name!r}" if self.target.kind == "sentinel" else "node of this manager"
+        what = f"primary {self.target.name!r}" if self.supervised else "node of this manager"
         why = "; ".join(errors) or "no node knows it"
         return BrokerUnavailable(
             f"{self.target.describe()}: cannot find the {what}: {redact(why, *self.secrets)}"
@@ -188,7 +181,7 @@ def _owner(asked: tuple[str, int], reply: Any, slot: int) -> tuple[str, int] | N
 def check_options(plan: Plan) -> None:
     """Build a connection without connecting: wrong options show here, typed and without their values."""
     try:
-        plan.connection(**plan.current())
+        plan.connection(**plan.current(plan.target.nodes[0] if plan.movable else None))
     except TypeError as error:
         found = _UNKNOWN.search(str(error))
         name = found.group(1) if found else "one"

@@ -40,8 +40,8 @@ _TOO_NEW = int(Status.SCHEMA_TOO_NEW)
 
 #: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
 OLDEST = 5
-#: A script that only servers from 7.0 on can run.
-SHEBANG_PROBE = "#!lua flags=allow-oom\nreturn 1"
+#: A script that only servers from 7.0 on can run, also while they accept no writes.
+SHEBANG_PROBE = "#!lua flags=no-writes,allow-oom\nreturn 1"
 #: A function that nobody has: what is answered tells whether functions may be called.
 FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
 

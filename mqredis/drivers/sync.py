@@ -289,11 +289,11 @@ class Driver(First):
                     return  # the next try says what is wrong
 
     def _load(self, attempt: Attempt) -> None:
-        """Load the script; a failure shows again as NOSCRIPT, until the deadline."""
+        """Load the script. A failure shows again as NOSCRIPT, until the deadline."""
         try:
             self.command(*self.core.script(attempt.call.script).load)
         except REDIS_ERRORS as error:
-            attempt.failed_load(error, time.monotonic())
+            self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
 
     # ---- session ---------------------------------------------------------------------------------
 

@@ -202,11 +202,11 @@ class Fault(Enum):
     LOST = "lost"  # the connection failed: if the request had been sent, it may have been carried out
     NOSCRIPT = "noscript"  # the server does not know the script; nothing ran
     BUSY = "busy"  # not now: nothing ran, try again later
-    MOVED = "moved"  # not here: nothing ran, find the right node
+    MOVED = "moved"  # not here, or not any more: nothing ran, find the right node
     ASK = "ask"  # the slot is on its way to another node; nothing ran
     FULL = "full"  # out of memory; nothing ran
     REFUSED = "refused"  # credentials or permissions; nothing ran
-    NOT_READY = "not ready"  # the server refuses writes until somebody repairs it; nothing ran
+    NOT_READY = "not ready"  # the server cannot write to its disk: nothing ran, try again later
     BUG = "bug"  # the script failed, which it never should
 
 
@@ -227,7 +227,8 @@ _BY_CODE = {
     "NOPERM": Fault.REFUSED,
     "DENIED": Fault.REFUSED,
     "MISCONF": Fault.NOT_READY,
-    "NOREPLICAS": Fault.NOT_READY,
+    # A primary that was cut off from its replicas, and may have been replaced.
+    "NOREPLICAS": Fault.MOVED,
 }
 
 # redis-py takes the code off the text of the errors it knows.

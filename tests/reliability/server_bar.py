@@ -214,6 +214,8 @@ def _loading(run: Run, server: RedisServer) -> None:
             "MASTERDOWN Link down",
             "TRYAGAIN Multiple keys",
             "CLUSTERDOWN",
+            "MISCONF Cannot write to the disk",
+            "NOREPLICAS Not enough good replicas to write",
         ):
             rule = proxy.add(Refuse(error + " now"), where=_script, times=3)
             q.send(b"x")

@@ -1,0 +1,106 @@
+"""A server that cannot write to its disk: its refusals (MISCONF) are retried until ``retry_seconds`` are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mqredis import BrokerUnavailable
+from tests.drivers.kit import until
+from tests.matching.kit import Broker, Loop
+from tests.support.server import RedisServer, server_version
+
+QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds": 0.05}
+
+
+class Disk:
+    """The disk of a server of the test's own."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+
+    def break_down(self) -> None:
+        """Let a snapshot fail, so that the server refuses every write from then on."""
+        gone = self.server.directory / "gone"
+        gone.mkdir()
+        with self.server.client() as client:
+            client.config_set("dir", str(gone))
+            client.config_set("save", "3600 1")
+            gone.rmdir()
+            client.bgsave()
+            until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+    def repair(self) -> None:
+        """Let a snapshot succeed."""
+        with self.server.client() as client:
+            client.config_set("dir", str(self.server.directory))
+            client.save()
+
+    def refused(self) -> int:
+        """How many commands were refused."""
+        with self.server.client() as client:
+            return int(client.info("errorstats").get("errorstat_MISCONF", {}).get("count", 0))
+
+
+@pytest.fixture
+def disk(start_server: Callable[..., RedisServer]) -> Disk:
+    # Redis 7 protects the setting ``dir``; older ones have no such protection.
+    protected = {"enable-protected-configs": "yes"} if server_version() >= (7,) else {}
+    return Disk(start_server(options=protected))
+
+
+@pytest.fixture(params=["sync", "async"])
+def broker(disk: Disk, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    loop = Loop() if request.param == "async" else None
+    made = Broker(disk.server.url, "m", loop)
+    made.qm.create_queue("q")
+    yield made
+    made.close()
+    if loop is not None:
+        loop.close()
+
+
+def test_a_call_goes_through_once_when_the_disk_is_repaired(disk: Disk, broker: Broker) -> None:
+    queue = broker.handle(retry_seconds=60, **QUICK)
+    queue.send("first")
+    disk.break_down()
+    calls: list[Callable[[], object]] = [
+        lambda: queue.send("second"),
+        lambda: queue.send_many(["third", "fourth"]),
+        lambda: queue.receive(0),
+    ]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for call in calls:
+            refused = disk.refused()
+            going = pool.submit(call)
+            until(lambda before=refused, going=going: going.done() or disk.refused() > before + 1)  # type: ignore[misc]
+            disk.repair()
+            going.result(30)
+            disk.break_down()
+        disk.repair()
+    assert [message.text for message in queue.browse()] == ["second", "third", "fourth"]
+
+
+def test_a_call_is_refused_when_its_time_is_over(disk: Disk, broker: Broker) -> None:
+    queue = broker.handle(retry_seconds=0.3, **QUICK)
+    disk.break_down()
+    with pytest.raises(BrokerUnavailable, match="MISCONF"):
+        queue.send("never")
+    assert disk.refused() > 1
+    disk.repair()
+    assert queue.send("once").lookup_id
+    assert [message.text for message in queue.browse()] == ["once"]
+
+
+def test_a_client_that_connects_meanwhile_waits_for_the_repair(disk: Disk, broker: Broker) -> None:
+    disk.break_down()
+    before = disk.refused()
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(lambda: broker.handle(retry_seconds=60, **QUICK).send("late"))
+        until(lambda: sending.done() or disk.refused() > before + 1)
+        disk.repair()
+        sending.result(30)
+    assert [message.text for message in broker.qm.open("q").browse()] == ["late"]
