@@ -25,7 +25,6 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "core/position"
 --- require "claims/claim"
@@ -33,6 +32,7 @@
 --- require "claims/claim_plain"
 --- require lazy "claims/claim_fill"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -41,7 +41,7 @@ queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(answer)
-  quota.save(q)
+  store.save(q)
   answer = context.close(answer)
   waiters.ring(q)
   return answer

@@ -17,11 +17,11 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "claims/claim"
 --- require "claims/claim_drain"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -30,7 +30,7 @@ queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(code, what, received)
-  quota.save(q)
+  store.save(q)
   code = context.close(context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
   waiters.ring(q)
   return code

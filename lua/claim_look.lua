@@ -16,11 +16,11 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "waiting/waiters"
 --- require "claims/claim"
 --- require "claims/claim_pages"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -29,7 +29,7 @@ queue.open_parent(q, 2)
 due.serve(q, true)
 
 local function finish(answer)
-  quota.save(q)
+  store.save(q)
   answer = context.close(answer)
   waiters.ring(q)
   return answer

@@ -15,11 +15,11 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "claims/claim"
 --- require "matching/search"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -37,7 +37,7 @@ if not reply then
     reply = { status.OK, "", 0, some and "1" or "0" }
   end
 end
-quota.save(q)
+store.save(q)
 reply = context.close(reply)
 waiters.ring(q)
 return reply

@@ -16,7 +16,6 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "core/position"
 --- require "core/release"
@@ -24,6 +23,7 @@
 --- require "claims/claim_pages"
 --- require lazy "claims/claim_drain"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -34,7 +34,7 @@ if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 due.serve(q, true)
 
 local function finish(code, count)
-  quota.save(q)
+  store.save(q)
   code = context.close(context.missing or { code, "", 0, count })
   waiters.ring(q)
   return code

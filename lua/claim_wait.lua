@@ -15,10 +15,10 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "claims/claim"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open(ARGV[5] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -38,7 +38,7 @@ if not reply then
     reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q) }
   end
 end
-quota.save(q)
+store.save(q)
 reply = context.close(reply)
 waiters.ring(q)
 return reply

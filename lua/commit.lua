@@ -13,10 +13,10 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "transactions/straight_tx"
---- require "core/quota"
 --- require "transactions/outcome"
 --- require "waiting/waiters"
 --- require "transactions/txlog"
+--- require "core/store"
 -- With what each call reads of meta (context.read), the lines of the first two queues.
 local meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", KEYS[11] or "")
 local reply = context.open(false, meta, redis.call("TIME"))
@@ -49,7 +49,7 @@ else
   outcome.abort(order)
 end
 txlog.forget(t.id, count)
-for _, q in pairs(queues) do quota.save(q) end
+for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
 for _, q in pairs(queues) do waiters.ring(q) end
 return reply

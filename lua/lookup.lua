@@ -28,11 +28,11 @@
 --- require "core/seek"
 --- require "core/position"
 --- require "core/message"
---- require "core/quota"
 --- require lazy "transactions/tx"
 --- require lazy "claims/claim_pages"
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -47,7 +47,7 @@ queue.open_parent(q, 2)
 due.serve(q)
 
 local function finish(code, upto, ids)
-  quota.save(q)
+  store.save(q)
   if type(code) == "number" then code = { code } end
   code = context.close(code, upto, ids)
   waiters.ring(q)

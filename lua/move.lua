@@ -20,7 +20,6 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "core/position"
 --- require "core/seek"
@@ -28,6 +27,7 @@
 --- require "waiting/waiters"
 --- require "transactions/txlog"
 --- require "core/transfer"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local queues = txlog.queues()
@@ -42,7 +42,7 @@ end
 due.serve(q)
 
 local function finish(code)
-  for _, found in pairs(queues) do quota.save(found) end
+  for _, found in pairs(queues) do store.save(found) end
   if type(code) == "number" then code = { code } end
   code = context.close(code)
   waiters.ring(q)

@@ -29,9 +29,9 @@
 --- require "core/position"
 --- require "core/message"
 --- require "core/record"
---- require "core/quota"
 --- require "waiting/waiters"
 --- require lazy "matching/search"
+--- require "core/store"
 local reply = context.open(ARGV[7] ~= "")
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -40,7 +40,7 @@ queue.open_parent(q, 2)
 due.serve(q)
 
 local function finish(code)
-  quota.save(q)
+  store.save(q)
   if type(code) == "number" then code = { code } end
   code = context.close(code)
   waiters.ring(q)

@@ -27,9 +27,9 @@
 --- require "core/enqueue"
 --- require lazy "features/special"
 --- require "features/topic"
---- require "core/quota"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -38,7 +38,7 @@ due.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local function finish(answer)
-  quota.save(q)
+  store.save(q)
   answer = context.close(answer)
   waiters.ring(q)
   return answer

@@ -15,12 +15,12 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "admin/sweep"
 --- require "core/position"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -54,7 +54,7 @@ if not context.missing then
     removed, more = sweep.clear(q, limit, "queue_purged")
   end
 end
-quota.save(q)
+store.save(q)
 reply = context.close(context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
 waiters.ring(q)
 return reply

@@ -12,7 +12,6 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/position"
 --- require "features/other_queues"
 --- require "admin/sweep"
@@ -21,6 +20,7 @@
 --- require lazy "claims/claim_drain"
 --- require "waiting/waiters"
 --- require "waiting/notify"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local first = queue.open(1, 5)
@@ -39,7 +39,7 @@ for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 
 -- A page was removed: the caller comes again.
 local function on(q, count)
-  quota.save(q)
+  store.save(q)
   reply = context.close({ status.CONTINUE, "", 0, count })
   waiters.ring(q)
   return reply
@@ -70,8 +70,8 @@ context.mark_changed()
 for n = 1, #going do
   local q = going[n]
   removed = removed + q.messages
-  quota.add(q, -q.messages, -q.bytes)
-  quota.save(q)
+  store.count(q, -q.messages, -q.bytes)
+  store.save(q)
 end
 for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
 reply = context.close({ status.OK, "", 0, removed })

@@ -38,13 +38,13 @@
 --- require "core/seek"
 --- require "core/position"
 --- require "core/message"
---- require "core/quota"
 --- require "core/settle"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
 --- require "waiting/handoff"
 --- require lazy "matching/search"
 --- require lazy "features/group_lock"
+--- require "core/store"
 -- What was left out, as the long way wants it.
 local function unfold()
   if ARGV[8] then return end
@@ -90,7 +90,7 @@ due.serve(q)
 local function finish(code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
   if context.missing and string.find(ARGV[9], ",", 1, true) then waiters.drop(q, waiters.member(ARGV[9], ""), "") end
-  quota.save(q)
+  store.save(q)
   if type(code) == "number" then code = { code } end
   code = context.close(code, upto, ids)
   waiters.ring(q)

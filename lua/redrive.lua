@@ -13,7 +13,6 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "core/position"
 --- require "core/record"
@@ -21,6 +20,7 @@
 --- require "features/copy"
 --- require lazy "features/trace"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -42,7 +42,7 @@ for n = 1, #entries do
   end
 end
 if context.missing then
-  quota.save(q)
+  store.save(q)
   reply = context.close(context.missing)
   waiters.ring(q)
   return reply
@@ -68,7 +68,7 @@ for n = 1, #entries do
     end
   end
 end
-quota.save(q)
+store.save(q)
 reply = context.close({ status.OK, "", 0, went, #ARGV - 4 - went, last })
 waiters.ring(q)
 return reply

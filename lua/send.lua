@@ -36,6 +36,7 @@
 --- require "core/record"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply, meta, time, line
 if not ARGV[6] then
   reply, meta, time, line = straight_send.one()
@@ -57,7 +58,7 @@ local more = due.serve(q, true)
 -- decide -----------------------------------------------------------------------------------------
 local handed
 local function finish(answer)
-  quota.save(q)
+  store.save(q)
   answer = context.close(answer)
   if handed then handoff.say(unpack(handed)) end
   waiters.ring(q)

@@ -15,10 +15,10 @@
 --- require lazy "core/straight_locks"
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/due"
 --- require "core/settle"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply, meta, time, line
 if #(ARGV[7] or "") > 16 then
   straight_locks.load()
@@ -35,7 +35,7 @@ due.serve(q, true)
 local lost = not context.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
 reply = context.missing or { status.OK, "", 0, context.now }
 for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
-quota.save(q)
+store.save(q)
 reply = context.close(reply)
 waiters.ring(q)
 return reply

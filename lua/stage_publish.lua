@@ -30,6 +30,7 @@
 --- require "claims/sink"
 --- require "claims/publish"
 --- require "waiting/waiters"
+--- require "core/store"
 local reply = context.open()
 if reply then return reply end
 
@@ -90,7 +91,7 @@ for n = 1, #stages do
 end
 s.identity = ARGV[5] ~= "-" and ARGV[5] or s.identity
 if more then sink.begun(sinks, registry, s, stages) else sink.done(sinks, registry, s, stages) end
-for _, q in pairs(queues) do quota.save(q) end
+for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
 for _, q in pairs(queues) do waiters.ring(q) end
 return reply

@@ -1,9 +1,10 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/record"
---- require "core/quota"
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
+--- require "core/store"
+--- require "core/message_state"
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 
@@ -21,7 +22,7 @@ function sweep.pending(q)
         if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. entries[n].lid) end
         st.kind = string.sub(st.kind, 1, 1) .. "P"
         states[#states + 1] = entries[n].lid
-        states[#states + 1] = record.text(st)
+        states[#states + 1] = message_state.format(st)
       end
     end
     if #states > 0 then
@@ -96,7 +97,7 @@ function sweep.unlink(q, locked)
       fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
     end
     states[#states + 1] = e.lid
-    states[#states + 1] = record.text(e.st)
+    states[#states + 1] = message_state.format(e.st)
     if string.find(e.st.kind, "V", 1, true) then
       marks[#marks + 1] = 0
       marks[#marks + 1] = "v" .. e.lid
@@ -116,7 +117,7 @@ function sweep.unlink(q, locked)
     redis.call("HSET", q.s, unpack(states))
   end
   if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
-  quota.add(q, -removed, bytes - q.bytes)
+  store.count(q, -removed, bytes - q.bytes)
   redis.call("HINCRBY", q.q, "n_queue_purged", removed)
   context.mark_changed()
   return removed

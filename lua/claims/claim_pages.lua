@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "claims/claim"
+--- require "core/store"
 -- What a claim holds, page by page, in the order in which it is read (docs/decisions/0035).
 --
 --   q.s  "c<number>:<k>"  ids of the k-th page of the claim with this number, 16 digits each
@@ -281,7 +281,7 @@ function claim_pages.receive(q, book)
   local ids, count, bytes = claim_pages.split(page[1]), string.match(page[2] or "", "(%d+) (%d+) 1$")
   if #ids > 0 then
     redis.call("HDEL", q.m, unpack(ids))
-    quota.add(q, -#ids, -tonumber(bytes))
+    store.count(q, -#ids, -tonumber(bytes))
   end
   redis.call("HDEL", q.s, "c" .. place, "b" .. place)
   book.from = book.from + 1

@@ -1,9 +1,9 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
---- require "core/record"
 --- require "claims/claim"
 --- require "claims/claim_pages"
+--- require "core/store"
+--- require "core/message_state"
 -- Claims of plain messages, which are nearly all: no table for each, and what is the same for many is written once. What
 -- cannot be done so claims/claim_fill and core/position do.
 local claim_plain = {}
@@ -98,9 +98,9 @@ function claim_plain.lock(q, c, ids, taken, sizes, olds)
   for n = 1, taken do
     local counts = "1 0 0 0"
     if olds[n] then
-      local st = record.state(olds[n])
+      local st = message_state.parse(olds[n])
       st.deliveries = st.deliveries + 1
-      counts = record.counts(st)
+      counts = message_state.counts(st)
     end
     states[n * 2 - 1], states[n * 2] = ids[n], counts .. " " .. sizes[n] .. tail
     scores[n * 2 - 1], scores[n * 2] = score, ids[n]
@@ -127,7 +127,7 @@ function claim_plain.finish(q, score)
   redis.call("ZREMRANGEBYRANK", q.l, first, first + #ids - 1)
   redis.call("HDEL", q.s, unpack(ids))
   redis.call("HDEL", q.m, unpack(ids))
-  quota.add(q, -#ids, -bytes)
+  store.count(q, -#ids, -bytes)
   context.mark_changed()
   return #ids
 end

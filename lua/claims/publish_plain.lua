@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
+--- require "core/store"
 -- From a stage into its queue, for messages of which none asks for anything: what core/enqueue would do, without a table for
 -- each message.
 local publish_plain = { page = 1000 }
@@ -27,7 +27,7 @@ function publish_plain.some(q, stage, from, most)
   end
   if #items == 0 then return 0 end
   context.seq = seq
-  quota.add(q, #items, bytes)
+  store.count(q, #items, bytes)
   redis.call("HSET", q.m, unpack(fields))
   redis.call("ZADD", q.a, unpack(places))
   if q.waiting then

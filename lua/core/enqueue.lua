@@ -1,11 +1,10 @@
 --- require "core/context"
---- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/record"
 --- require lazy "transactions/tx"
 --- require lazy "features/trace"
+--- require "core/store"
 -- The end of Enqueue Message (3.1.7.1.9): a place in the list for messages that nobody refuses any more.
 -- An entry is {rec, large, size, priority}, and gets its lid here; large only if its body is.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
@@ -98,13 +97,15 @@ end
 
 -- Most messages: they ask for no more than to be found by their identifiers. `bytes` in all.
 function enqueue.quick(q, recs, larges, lids, bytes, hooked)
-  enqueue.keep(q, recs, larges, lids, bytes, hooked)
+  store.add(q, lids, recs, larges, bytes)
+  q.has_special = q.has_special or hooked
   position.enter(q, lids, recs, hooked)
 end
 
 -- The same in a transaction.
 function enqueue.held(q, recs, larges, lids, bytes, hooked, t)
-  enqueue.keep(q, recs, larges, lids, bytes, hooked)
+  store.add(q, lids, recs, larges, bytes)
+  q.has_special = q.has_special or hooked
   local states, format, byte, free = { nil, nil }, string.format, string.byte, record.free
   local tail = t.id .. " " .. t.fence
   for n = 1, #recs do
@@ -113,48 +114,24 @@ function enqueue.held(q, recs, larges, lids, bytes, hooked, t)
     local size = format("%d", large and #rec + #large or #rec)
     states[n * 2] = "0 0 0 0 " .. size .. (free[byte(rec, 14)] and " SN " or " S ") .. tail
   end
-  position.lease(q, lids, states, t.deadline)
+  store.lock(q, lids, states, t.deadline)
   tx.add(t, q, "S", lids)
-end
-
--- What both write: the records, and that there is more in the queue.
-function enqueue.keep(q, recs, larges, lids, bytes, hooked)
-  quota.add(q, #recs, bytes)
-  q.has_special = q.has_special or hooked
-  if #recs == 1 and not larges then
-    redis.call("HSET", q.m, lids[1], recs[1])
-    return
-  end
-  local fields, size = { nil, nil }, 0
-  for n = 1, #recs do
-    fields[size + 1], fields[size + 2] = lids[n], recs[n]
-    size = size + 2
-    if larges and larges[n] then
-      fields[size + 1], fields[size + 2] = "^" .. lids[n], larges[n]
-      size = size + 2
-    end
-  end
-  chunked.fields(q.m, fields)
 end
 
 -- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what enqueue.parse
 -- says, true if not given.
 function enqueue.store(q, entries, t, hooked, asked)
-  local fields, size, bytes = {}, 0, 0
+  local ids, recs, larges, bytes = { nil }, { nil }, nil, 0
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + e.size
-    fields[size + 1] = e.lid
-    fields[size + 2] = e.rec
-    size = size + 2
+    ids[n], recs[n] = e.lid, e.rec
     if e.large then
-      fields[size + 1] = "^" .. e.lid
-      fields[size + 2] = e.large
-      size = size + 2
+      larges = larges or {}
+      larges[n] = e.large
     end
   end
-  quota.add(q, #entries, bytes)
-  chunked.fields(q.m, fields)
+  store.add(q, ids, recs, larges, bytes)
   q.has_special = q.has_special or hooked
   if not t then
     if hooked and asked ~= false then
@@ -164,13 +141,12 @@ function enqueue.store(q, entries, t, hooked, asked)
     position.arrive(q, entries)
     return
   end
-  local ids, states = { nil }, { nil, nil }
+  local states = { nil, nil }
   for n = 1, #entries do
     local e = entries[n]
-    ids[n] = e.lid
     states[n * 2 - 1] = e.lid
     states[n * 2] = "0 0 0 0 " .. e.size .. " S " .. t.id .. " " .. t.fence
   end
-  position.lease(q, ids, states, t.deadline)
+  store.lock(q, ids, states, t.deadline)
   tx.add(t, q, "S", ids)
 end

@@ -3,6 +3,7 @@
 --- require lazy "core/release"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
+--- require "core/store"
 -- What happens when a deadline of a queue has passed. Loaded only then.
 local lapse = {}
 
@@ -17,7 +18,7 @@ function lapse.locks(q, ids)
     local kind = string.sub(e.st.kind, 1, 1)
     local renewed = kind ~= "L" and lapse.transaction(e.st.owner, e.st.fence)
     if renewed then
-      redis.call("ZADD", q.l, renewed, e.lid)
+      store.extend(q, e.lid, renewed)
     elseif kind == "S" then
       sent[#sent + 1] = e
     elseif kind == "R" then

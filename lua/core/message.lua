@@ -1,4 +1,5 @@
 --- require "core/record"
+--- require "core/message_state"
 -- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
 -- states, "deliveries aborts moves last_move_ms" or "" each, "," between them, one for all if they are alike; then each
 -- record, and behind one with flag bit 8 its body.
@@ -12,7 +13,7 @@ function message.all(q, reply, entries)
   for n = 1, #entries do
     local e = entries[n]
     local st, rec = e.st, e.rec
-    ids[n], told[n] = e.lid, e.seen or st and record.counts(st) or ""
+    ids[n], told[n] = e.lid, e.seen or st and message_state.counts(st) or ""
     at = at + 1
     reply[at] = rec
     if not free[byte(rec, 14)] and record.flag(rec, 8) then

@@ -1,5 +1,5 @@
 --- require "core/chunked"
---- require "core/record"
+--- require "core/message_state"
 -- What one call of a reader has locked, in short (docs/decisions/0037). The line of its queue (core/queue) ends with all of it:
 --
 --   one message   " fence,size,deadline,slot,id"
@@ -35,11 +35,11 @@ end
 -- KEYS; `size` and `ids` as such a text has them.
 function packed_locks.apart(at, fence, deadline, size, slot, ids)
   local leases, texts, records = { nil, nil }, { nil, nil }, KEYS[at + 4]
-  local state = size ~= "0" and record.lock(size, slot, fence)
+  local state = size ~= "0" and message_state.first(size, "LN", slot, fence)
   for n = 1, #ids, 16 do
     local lid, last = string.sub(ids, n, n + 15), (n + 15) / 8
     leases[last - 1], leases[last], texts[last - 1] = deadline, lid, lid
-    texts[last] = state or record.lock(redis.call("HSTRLEN", records, lid), slot, fence)
+    texts[last] = state or message_state.first(redis.call("HSTRLEN", records, lid), "LN", slot, fence)
   end
   chunked.scores(KEYS[at + 3], leases)
   chunked.fields(KEYS[at + 5], texts)
@@ -65,7 +65,7 @@ function packed_locks.unpack(at, locks)
     if fence then
       local last = #leases
       leases[last + 1], leases[last + 2], states[last + 1], states[last + 2] =
-        deadline, lid, lid, record.lock(size, slot, fence)
+        deadline, lid, lid, message_state.first(size, "LN", slot, fence)
     else
       packed_locks.one(at, entry)
     end

@@ -5,8 +5,9 @@
 --- require lazy "matching/index"
 --- require lazy "features/special"
 --- require lazy "features/trace"
---- require "core/quota"
--- The state machine of a MessagePosition (3.1.1.11), and the only writer of states.
+--- require "core/store"
+--- require "core/message_state"
+-- The state machine of a MessagePosition (3.1.1.11). core/store writes what is decided here.
 --
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
 --   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
@@ -31,7 +32,7 @@ function position.entries(ids, recs, states)
     if rec then
       at = at + 1
       -- All four named, so that the table has room for what position.lock adds.
-      entries[at] = { lid = ids[n], rec = rec, st = text and record.state(text) or nil, seen = nil }
+      entries[at] = { lid = ids[n], rec = rec, st = text and message_state.parse(text) or nil, seen = nil }
     end
   end
   return entries
@@ -84,9 +85,8 @@ function position.arrive(q, entries)
     if fate == "expired" then
       gone[#gone + 1] = e
     elseif fate ~= "delayed" then
-      add[size + 1] = "0"
-      add[size + 2] = e.lid
-      size = size + 2
+      size = size + 1
+      add[size] = e.lid
       if fate ~= "busy" then
         at = at + 1
         arrived[at] = e.lid
@@ -100,7 +100,7 @@ function position.arrive(q, entries)
   -- Whoever put it there, a sender or the broker: claims need not look at messages of a queue that none marks.
   if apart and not q.has_special then q.has_special, q.changed = true, true end
   if last > 0 then chunked.scores(q.i, named) end
-  if size > 0 then chunked.scores(q.a, add) end
+  store.make_available(q, add)
   if #gone > 0 then position.delete(q, gone, "receive_timeout") end
 end
 
@@ -178,30 +178,25 @@ function position.delete(q, entries, reason)
     if e.st then states[#states + 1] = e.lid end
   end
   if #entries == 0 then return end
-  quota.add(q, -#entries, -bytes)
+  store.count(q, -#entries, -bytes)
   chunked.run("ZREM", q.i, named)
   if traced then
     trace.load()
     trace.leave(q, entries, reason)
   end
+  store.remove(q, free, held, states, fields)
   if reason == "aborted" then
-    q.gone = q.gone - #entries
+    store.uncount_gone(q, #entries)
   elseif reason ~= "receive" then
     redis.call("HINCRBY", q.q, "n_" .. reason, #entries)
   end
-  chunked.run("ZREM", q.a, free)
-  chunked.run("ZREM", q.l, held)
-  chunked.run("HDEL", q.s, states)
-  chunked.run("HDEL", q.m, fields)
   context.mark_changed()
 end
 
 -- The same for locks that settle.sort found to need nothing more: their ids and their bytes.
 function position.drop(q, ids, bytes)
-  quota.add(q, -#ids, -bytes)
-  chunked.run("ZREM", q.l, ids)
-  chunked.run("HDEL", q.s, ids)
-  chunked.run("HDEL", q.m, ids)
+  store.count(q, -#ids, -bytes)
+  store.remove(q, {}, ids, ids, ids)
   context.mark_changed()
 end
 
@@ -248,23 +243,9 @@ end
 -- What both write: the states of these ids, their elements in the index go.
 function position.hold(q, ids, states, named, deadline)
   chunked.run("ZREM", q.i, named)
-  chunked.run("ZREM", q.a, ids)
-  position.lease(q, ids, states, deadline)
+  store.withdraw(q, ids)
+  store.lock(q, ids, states, deadline)
   context.mark_changed()
-end
-
--- Locks ids that are in no list: until when, and their states.
-function position.lease(q, ids, states, deadline)
-  if #ids == 1 then
-    redis.call("ZADD", q.l, deadline, ids[1])
-    redis.call("HSET", q.s, ids[1], states[2])
-  else
-    local scores = { nil, nil }
-    for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
-    chunked.scores(q.l, scores)
-    chunked.fields(q.s, states)
-  end
-  queue.set_timer(q, deadline)
 end
 
 -- Messages that ask for no more than to be found by their identifiers, and are in no list, become available. `hooked`:
@@ -272,13 +253,7 @@ end
 function position.enter(q, ids, recs, hooked)
   q.arrived = position.arrived(q, ids)
   if hooked then position.name(q, ids, recs) end
-  if #ids == 1 then
-    redis.call("ZADD", q.a, "0", ids[1])
-  else
-    local places = { nil, nil }
-    for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
-    chunked.scores(q.a, places)
-  end
+  store.make_available(q, ids)
 end
 
 -- Their identifiers into the index. The large bodies are there already: of a segment their size counts.
@@ -305,7 +280,7 @@ end
 function position.begin(q, e, kind, turns)
   local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
   if kind ~= "M" then st.deliveries = st.deliveries + 1 end
-  e.seen = e.st and record.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
+  e.seen = e.st and message_state.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
   e.st = st
   return not turns and not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQkK~]")
 end

@@ -1,13 +1,10 @@
--- The two texts kept for a message. mqredis/codec writes and reads the same.
+-- The record of a message, field <id> of a queue's hash m. mqredis/codec writes and reads the same.
 --
 -- record  arrival_ms(13) flag(1) head "\0" body     flag: digit (0-9, a-v) of 1 special, 2 first and 4 last in its
 --         transaction, 8 large body kept under "^"id, 16 named. head: "\3" key value for system fields, "\1" name "\2"
 --         value for properties. Special: the head holds a field the scripts must act on when the message comes or
 --         goes. Named (with special): a correlation id, a text, is all there is of these, and stands last in the head.
 --         Hot loops ask the byte itself: those in record.free set nothing apart, or no more than being named.
--- state   deliveries aborts moves last_move_ms size kind owner fence
---         kind: - none, L two-phase lock, R received, S sent or M moved in a transaction (owner: its id), C claim;
---         then V visible to peeks, N its end needs no look at what the record asks for, P purge pending.
 local record = {
   -- By the byte of the flag: true if nothing sets the message apart but its marks, "named" if its correlation id alone.
   free = { [48] = true, [50] = true, [52] = true, [54] = true,
@@ -71,25 +68,4 @@ end
 function record.due(rec)
   local delay = record.field(rec, "D")
   if delay then return tonumber(string.sub(rec, 1, 13)) + tonumber(delay) end
-end
-
-function record.state(text)
-  local d, a, m, moved, size, kind, owner, fence =
-    string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$")
-  return { deliveries = tonumber(d), aborts = tonumber(a), moves = tonumber(m), moved = moved,
-    size = tonumber(size), kind = kind, owner = owner, fence = fence }
-end
-
--- The state of a plain message that was never held before, once a reader has locked it.
-function record.lock(size, slot, fence)
-  return string.format("1 0 0 0 %d LN ", size) .. slot .. " " .. fence
-end
-
--- What readers are told of a state.
-function record.counts(st)
-  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
-end
-
-function record.text(st)
-  return record.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
 end

@@ -1,9 +1,10 @@
 --- require "core/context"
---- require "core/chunked"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
+--- require "core/message_state"
+--- require "core/store"
 -- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
 local release = {}
 
@@ -50,16 +51,14 @@ function release.unlock(q, entries, aborted)
       st.kind, st.owner, st.fence = "-", "-", 0
       if st.deliveries + st.aborts + st.moves > 0 then
         states[#states + 1] = e.lid
-        states[#states + 1] = record.text(st)
+        states[#states + 1] = message_state.format(st)
       else
         drop[#drop + 1] = e.lid
       end
     end
   end
   if #ids == 0 then return end
-  chunked.run("ZREM", q.l, ids)
-  chunked.run("HSET", q.s, states)
-  chunked.run("HDEL", q.s, drop)
+  store.unlock(q, ids, states, drop)
   context.mark_changed()
   position.arrive(q, back)
   if #judged > 0 then

@@ -4,6 +4,7 @@
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
 --- require lazy "core/release"
+--- require "core/store"
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
 
@@ -117,7 +118,7 @@ function settle.others(q, others, plain, lost, lease)
   if #done.c > 0 then position.finish(q, done.c, "receive") end
   if #done.j > 0 then position.finish(q, done.j, "receive_rejected") end
   if #done.p > 0 then position.finish(q, done.p, "queue_purged") end
-  for n = 1, #done.x do redis.call("ZADD", q.l, context.now + lease, done.x[n].lid) end
+  for n = 1, #done.x do store.extend(q, done.x[n].lid, context.now + lease) end
   if #done.x > 0 then
     queue.set_timer(q, context.now + lease)
     context.mark_changed()

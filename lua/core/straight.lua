@@ -3,6 +3,7 @@
 --- require "core/record"
 --- require "core/settle"
 --- require lazy "core/packed_locks"
+--- require "core/message_state"
 -- The short way of the calls that are made most: one message that at most a correlation id sets apart, in a queue that
 -- asks for nothing (no flags, no quota, no parent), with no timer due. A third of what such a call costs is the tables
 -- and the calls between modules; here there are none. It has no rules of its own: what it writes and answers is what
@@ -207,7 +208,7 @@ function straight.receive()
       value = deadline .. " " .. size .. " " .. size .. " " .. slot .. " " .. lid
     else
       redis.call("ZADD", KEYS[5], deadline, lid)
-      redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
+      redis.call("HSET", KEYS[7], lid, message_state.first(size, "LN", slot, number))
     end
   end
   straight.write(number .. " " .. seq .. " " .. messages .. " " .. bytes,

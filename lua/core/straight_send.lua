@@ -2,6 +2,7 @@
 --- require "core/record"
 --- require "core/straight"
 --- require "waiting/handoff"
+--- require "core/message_state"
 -- The short way of a send (core/straight): one message, and the reader that waits for it.
 -- firsts: how ids begin, by the byte of a priority's digit.
 local straight_send = { firsts = { [48] = "07", [49] = "06", [50] = "05", [51] = "04", [52] = "03", [53] = "02",
@@ -53,7 +54,7 @@ function straight_send.one()
   if lease then
     number, deadline = format("%d", history), format("%d", stamp + lease)
     redis.call("ZADD", KEYS[5], deadline, lid)
-    redis.call("HSET", KEYS[7], lid, record.lock(size, slot, number))
+    redis.call("HSET", KEYS[7], lid, message_state.first(size, "LN", slot, number))
     if soon == "-1" or deadline + 0 < soon + 0 then soon = deadline end
     field, value = slot, handoff.kept(sequence, stamp, lid, number, deadline, before)
   else

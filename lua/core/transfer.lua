@@ -1,16 +1,16 @@
 --- require "core/context"
---- require "core/chunked"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/special"
---- require "core/quota"
+--- require "core/store"
+--- require "core/message_state"
 -- Messages that change their queue inside a family (3.1.7.1.16).
 local transfer = {}
 
 -- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
 -- of the source any more when this returns, and available in the target.
 function transfer.move(q, target, entries)
-  local ids, fields, states, drop, bytes = {}, {}, {}, {}, 0
+  local ids, recs, larges, states, drop, bytes = {}, {}, nil, {}, {}, 0
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
@@ -19,29 +19,24 @@ function transfer.move(q, target, entries)
     e.st = st
     bytes = bytes + st.size
     ids[n] = e.lid
-    fields[#fields + 1] = e.lid
-    fields[#fields + 1] = e.rec
+    recs[n] = e.rec
     drop[#drop + 1] = e.lid
     if record.flag(e.rec, 8) then
-      fields[#fields + 1] = "^" .. e.lid
-      fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
+      larges = larges or {}
+      larges[n] = redis.call("HGET", q.m, "^" .. e.lid)
       drop[#drop + 1] = "^" .. e.lid
     end
     states[#states + 1] = e.lid
-    states[#states + 1] = record.text(st)
+    states[#states + 1] = message_state.format(st)
     if record.flag(e.rec, 1) then
       special.load()
       special.leave(q, e.lid, e.rec, false, position.keys(e))
     end
   end
-  chunked.run("ZREM", q.a, ids)
-  chunked.run("ZREM", q.l, ids)
-  chunked.run("HDEL", q.s, ids)
-  chunked.run("HDEL", q.m, drop)
-  chunked.run("HSET", target.m, fields)
-  chunked.run("HSET", target.s, states)
-  quota.add(q, -#ids, -bytes)
-  quota.add(target, #ids, bytes)
+  store.count(q, -#ids, -bytes)
+  store.remove(q, ids, ids, ids, drop)
+  store.add(target, ids, recs, larges, bytes)
+  store.set_states(target, states)
   context.mark_changed()
   position.arrive(target, entries)
 end

@@ -4,6 +4,8 @@
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "core/position"
+--- require "core/store"
+--- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
 local copy = {}
 
@@ -22,18 +24,13 @@ function copy.insert(to, head, body, large, flag, st)
   context.seq = context.seq + 1
   local flat = string.find(to.flags, "[ts]") and 0 or 7 - tonumber(record.field(rec, "p") or 3)
   local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
-  if large ~= "" then
-    redis.call("HSET", to.m, e.lid, rec, "^" .. e.lid, large)
-  else
-    redis.call("HSET", to.m, e.lid, rec)
-  end
+  store.add(to, { e.lid }, { rec }, large ~= "" and { large } or nil, size)
   if st then
     st = { deliveries = st.deliveries, aborts = st.aborts, moves = st.moves, moved = st.moved, size = size,
       kind = "-", owner = "-", fence = 0 }
-    redis.call("HSET", to.s, e.lid, record.text(st))
+    store.set_states(to, { e.lid, message_state.format(st) })
     e.st = st
   end
-  quota.add(to, 1, size)
   context.mark_changed()
   position.arrive(to, { e })
   return e.lid

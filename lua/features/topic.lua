@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require lazy "core/queue"
---- require lazy "core/quota"
+--- require "core/quota"
 --- require lazy "features/other_queues"
 --- require lazy "core/enqueue"
 --- require lazy "transactions/tx"

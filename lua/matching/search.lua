@@ -9,6 +9,7 @@
 --- require lazy "matching/among"
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
+--- require "core/message_state"
 -- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
 -- the filter names one, else by a scan. One call looks at no more than `search.most` records.
 local search = { most = 1000 }
@@ -89,7 +90,7 @@ function search.taken(q, f, found)
   local ids = {}
   for n = 1, #found do ids[n] = found[n].lid end
   local states = redis.call("HMGET", q.s, unpack(ids))
-  for n = 1, #found do found[n].st = states[n] and record.state(states[n]) end
+  for n = 1, #found do found[n].st = states[n] and message_state.parse(states[n]) end
   search.mark(q, f, found)
   return found
 end

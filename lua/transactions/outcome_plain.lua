@@ -2,8 +2,8 @@
 --- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
---- require "core/quota"
 --- require "core/record"
+--- require "core/store"
 -- How a unit of work ends for messages that ask for nothing, in queues that ask for nothing either: what transactions/outcome
 -- would do, without a table for each message. Their states say so by an N, and all that is to be known of what leaves.
 -- R, S: the bytes with which operations begin, and the kinds of their states.
@@ -94,7 +94,7 @@ function outcome_plain.finish(part, commit)
   local free = commit and ids or leave
   if free then chunked.run("HDEL", q.s, free) end
   if leave then
-    quota.add(q, -#leave, -plain.bytes)
+    store.count(q, -#leave, -plain.bytes)
     if not commit then q.gone = q.gone - #leave end  -- it was never there
     chunked.run("HDEL", q.m, leave)
   end

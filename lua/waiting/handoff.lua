@@ -1,8 +1,7 @@
 --- require "core/context"
---- require "core/record"
---- require "core/quota"
 --- require lazy "core/position"
 --- require lazy "core/release"
+--- require "core/store"
 -- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
 -- behind the tag). Whoever sends one plain message makes that call for it, under the token that its next look will
 -- carry, and publishes the reply on its bell (docs/decisions/0036). So the reader is answered without a look; a look
@@ -94,5 +93,5 @@ function handoff.back(q)
   if not release.plan(q, entries) then return end
   entries[1].st.deliveries = 0
   release.unlock(q, entries, false)
-  quota.save(q)
+  store.save(q)
 end

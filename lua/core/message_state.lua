@@ -1,0 +1,40 @@
+-- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
+-- locked it and everything with it (core/packed_locks). Python reads it in mqredis/operations/invariants.py.
+--
+--   "deliveries aborts moves last_move_ms size kind owner fence"
+--
+--   kind   - not locked; L locked by a reader, R received, S sent or M moved in a transaction, C claimed by a pipeline;
+--          then V visible to peeks, N its end needs no look at what the record asks for, P purge pending
+--   owner  the reader's slot, the transaction's id or the claim's owner; "-" if not locked
+--   fence  the number of the call that locked it; 0 if not locked
+local message_state = {}
+
+function message_state.parse(text)
+  local deliveries, aborts, moves, moved, size, kind, owner, fence =
+    string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$")
+  return { deliveries = tonumber(deliveries), aborts = tonumber(aborts), moves = tonumber(moves), moved = moved,
+    size = tonumber(size), kind = kind, owner = owner, fence = fence }
+end
+
+function message_state.format(st)
+  return message_state.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
+end
+
+-- The part of it that a reader is told.
+function message_state.counts(st)
+  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
+end
+
+-- The state of a message of `size` bytes that was never locked before. A message that a transaction sends is not
+-- delivered by that.
+function message_state.first(size, kind, owner, fence)
+  local delivered = string.byte(kind) == 83 and "0 0 0 0 " or "1 0 0 0 "
+  return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
+end
+
+-- The size in bytes, as text, of a message that is locked by a reader under `fence` and whose end needs no look at its
+-- record; false for any other state, or for none.
+function message_state.plain_lock(text, fence)
+  local size, granted = string.match(text or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
+  return granted == fence and size
+end

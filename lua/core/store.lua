@@ -1,0 +1,133 @@
+--- require "core/chunked"
+--- require "core/context"
+--- require "core/queue"
+-- The store: every write to the messages of a queue and to its counters. What has to be written is decided elsewhere;
+-- tests/contract/test_writers.py proves that no other module writes these keys.
+--
+--   q.a  available: ids, all with score 0     q.m  records: id -> record, "^"id -> large body
+--   q.l  locked: ids, score: deadline in ms   s    states: id -> core/message_state
+--
+-- Arguments are columns: ids[n] and records[n] belong together. Pairs are flat lists: id, text, id, text, ...
+local store = {}
+
+-- Adds messages, `bytes` in all, that are in no list yet. `larges`: bodies that are kept apart, by place; or nothing.
+function store.add(q, ids, records, larges, bytes)
+  store.count(q, #ids, bytes)
+  if #ids == 1 and not larges then
+    redis.call("HSET", q.m, ids[1], records[1])
+    return
+  end
+  local fields, size = { nil, nil }, 0
+  for n = 1, #ids do
+    fields[size + 1], fields[size + 2] = ids[n], records[n]
+    size = size + 2
+    if larges and larges[n] then
+      fields[size + 1], fields[size + 2] = "^" .. ids[n], larges[n]
+      size = size + 2
+    end
+  end
+  chunked.fields(q.m, fields)
+end
+
+function store.set_record(q, id, text)
+  redis.call("HSET", q.m, id, text)
+end
+
+-- Messages that are in no list become available.
+function store.make_available(q, ids)
+  if #ids == 1 then
+    redis.call("ZADD", q.a, "0", ids[1])
+  elseif ids[1] then
+    local places = { nil, nil }
+    for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
+    chunked.scores(q.a, places)
+  end
+end
+
+-- Messages are not available any more. Returns how many of them were.
+function store.withdraw(q, ids)
+  if #ids == 1 then return redis.call("ZREM", q.a, ids[1]) end
+  return chunked.run("ZREM", q.a, ids)
+end
+
+-- The same for the first `count` messages.
+function store.withdraw_first(q, count)
+  redis.call("ZREMRANGEBYRANK", q.a, "0", count - 1)
+end
+
+-- Messages that are in no list are locked until `deadline`, in ms as text, with these pairs of states.
+function store.lock(q, ids, states, deadline)
+  if #ids == 1 then
+    redis.call("ZADD", q.l, deadline, ids[1])
+    redis.call("HSET", q.s, ids[1], states[2])
+  else
+    local scores = { nil, nil }
+    for n = 1, #ids do scores[n * 2 - 1], scores[n * 2] = deadline, ids[n] end
+    chunked.scores(q.l, scores)
+    chunked.fields(q.s, states)
+  end
+  queue.set_timer(q, deadline)
+end
+
+-- Locked messages are in no list any more. `states`: pairs of those that keep one; `stateless`: ids of the others.
+function store.unlock(q, ids, states, stateless)
+  chunked.run("ZREM", q.l, ids)
+  chunked.run("HSET", q.s, states)
+  chunked.run("HDEL", q.s, stateless)
+end
+
+-- A lock lasts until this moment, in ms.
+function store.extend(q, id, deadline)
+  redis.call("ZADD", q.l, deadline, id)
+end
+
+function store.set_states(q, states)
+  chunked.run("HSET", q.s, states)
+end
+
+-- Messages go that were counted out before: ids that are available, ids that are locked, ids that have a state, and the
+-- fields of their records and large bodies.
+function store.remove(q, available, locked, stateful, fields)
+  chunked.run("ZREM", q.a, available)
+  chunked.run("ZREM", q.l, locked)
+  chunked.run("HDEL", q.s, stateful)
+  chunked.run("HDEL", q.m, fields)
+end
+
+-- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager.
+function store.count(q, count, bytes)
+  if count == 0 then return end
+  q.messages = q.messages + count
+  q.bytes = q.bytes + bytes
+  if count < 0 then q.gone = q.gone - count end
+  q.changed = true
+  context.messages = context.messages + count
+  context.bytes = context.bytes + bytes
+  if q.parent then
+    queue.read_subqueue_totals(q.parent)
+    q.parent.sub_messages = q.parent.sub_messages + count
+    q.parent.sub_bytes = q.parent.sub_bytes + bytes
+  end
+end
+
+-- Messages that were counted in and go without ever having been visible do not count as gone.
+function store.uncount_gone(q, count)
+  q.gone = q.gone - count
+end
+
+-- Has the counters of a queue, and of those beside it that the script touched (features/other_queues), written when the
+-- script ends.
+function store.save(q)
+  store.save_one(q)
+  for n = 1, #(context.sides or "") do store.save_one(context.sides[n]) end
+end
+
+function store.save_one(q)
+  if q.parent then
+    if q.changed and q.parent.sub_messages then
+      redis.call("HSET", q.parent.q, "sub_messages", q.parent.sub_messages, "sub_bytes", q.parent.sub_bytes)
+    end
+    store.save_one(q.parent)
+  end
+  if q.changed then queue.save(q) end
+end
