@@ -1,18 +1,20 @@
--- Begin a transaction under an id that the caller chose. One without a chosen id begins with its first operation.
+-- Begin a transaction under an id that the caller chose. A transaction without a chosen id begins with its first
+-- operation (a fence "+<lease ms>" in send.lua, receive.lua, publish.lua, lookup.lua and move.lua).
 -- MS-MQDMPR 3.1.7.1.8 Create Transaction
 --
 -- KEYS message
 -- ARGV[3] transaction  id
 -- ARGV[4] lease  ms
 -- RETURNS OK fence, deadline in ms, now in ms
--- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_SEQUENCE a transaction with this id is open
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local t, code = tx.open(ARGV[3], "+" .. ARGV[4])
-if not t then return context.close({ code }) end
+local transaction, refusal = tx.open(id, "+" .. lease)
+if not transaction then return context.close({ refusal }) end
 context.mark_changed()
-tx.save(t)
-return context.close({ status.OK, "", 0, t.fence, t.deadline, context.now })
+tx.save(transaction)
+return context.close({ status.OK, "", 0, transaction.fence, transaction.deadline, context.now })

@@ -6,14 +6,10 @@
 --   throttled, quota_messages, quota_bytes
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "transactions/tx"
 local reply = context.open()
 if reply then return reply end
-local open = 0
-local units = redis.call("HGETALL", KEYS[2])
-for n = 1, #units, 2 do -- "<id>:<k>" are operations (transactions/tx)
-  local deadline = not string.find(units[n], ":", 1, true) and string.match(units[n + 1], "^%d+")
-  if deadline and tonumber(deadline) > context.now then open = open + 1 end
-end
+local _, open = tx.ended(redis.call("HGETALL", KEYS[2]), 0)
 reply = { status.OK, "", 0, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, context.messages,
   context.bytes, context.incarnation, context.history }
 for _, value in ipairs(redis.call("HMGET", KEYS[1], "schema", "throttled", "quota_messages", "quota_bytes")) do

@@ -25,12 +25,12 @@
 --- require "core/seek"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
---- require "transactions/txlog"
+--- require "transactions/touched"
 --- require "core/transfer"
 --- require "core/store"
 local reply = context.open()
 if reply then return reply end
-local queues = txlog.queues()
+local queues = touched.queues()
 local q, target
 for _, found in pairs(queues) do
   if found.q == KEYS[3] then q = found end

@@ -12,6 +12,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
+--- require "transactions/tx"
 local reply = context.open()
 if reply then return reply end
 context.mark_changed()
@@ -20,14 +21,9 @@ local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "
 redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
 local q = queue.open(1, 5)
 
--- Where very many operations are open all are taken for such: an empty subqueue more is no harm.
+-- Where very many operations are open, one of them is taken to be such a move: an empty subqueue more does no harm.
 local function awaited()
-  if redis.call("HLEN", KEYS[2]) > 4000 then return true end
-  local log, target = redis.call("HGETALL", KEYS[2]), "^M %S+ %x+ " .. string.gsub(name, "%p", "%%%0")
-  for n = 2, #log, 2 do
-    if string.find(log[n], target) then return true end
-  end
-  return false
+  return redis.call("HLEN", KEYS[2]) > 4000 or tx.moves_to(name)
 end
 
 if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 and not awaited() then

@@ -4,34 +4,30 @@
 -- KEYS message
 -- QUEUE[1] the queue it was received from
 -- ARGV[3] transaction  id
--- ARGV[4] fence
+-- ARGV[4] fence  of the transaction
 -- ARGV[5] id  lookup id
--- ARGV[6] reason  or empty
+-- ARGV[6] reason  text, "" none
 -- RETURNS OK
--- RETURNS TRANSACTION_SEQUENCE
--- RETURNS TRANSACTION_USAGE
+-- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open
+-- RETURNS TRANSACTION_USAGE the transaction has not received this message
 -- RETURNS MESSAGE_NOT_FOUND
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"
---- require "transactions/txlog"
+local id, fence, lid, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
-local t, code = tx.open(ARGV[3], ARGV[4])
-if not t then return context.close({ code }) end
+local transaction, refusal = tx.open(id, fence)
+if not transaction then return context.close({ refusal }) end
 local q = queue.open(1, 2)
-local e = q and position.read(q, { ARGV[5] })[1]
+local e = q and position.read(q, { lid })[1]
 if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
-if not e.st or e.st.owner ~= t.id or string.sub(e.st.kind, 1, 1) ~= "R" then
+if not e.st or e.st.owner ~= id or string.sub(e.st.kind, 1, 1) ~= "R" then
   return context.close({ status.TRANSACTION_USAGE })
 end
-local name, texts, count = queue.name(q), txlog.read(t.id)
-local stem, op, why = t.id .. ":", "X " .. name .. " ", ARGV[6] ~= "" and "  " .. ARGV[6] or ""
-for k = 2, count + 1 do
-  local _, of, lid = txlog.parse(texts[k] or "")
-  if lid == e.lid and of == name then redis.call("HSET", KEYS[2], stem .. k - 1, op .. lid .. why) end
-end
+local texts, count = tx.read(id)
+tx.reject(id, texts, count, queue.name(q), lid, reason)
 context.mark_changed()
 return context.close({ status.OK })

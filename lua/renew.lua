@@ -1,20 +1,21 @@
--- Renew the lease of a transaction. Its messages keep their old deadline until it is looked at again (core/due).
+-- Renew the lease of a transaction. Its messages keep their old deadline until their queue looks at it (core/lapse).
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
 -- KEYS message
 -- ARGV[3] transaction  id
--- ARGV[4] fence
+-- ARGV[4] fence  of the transaction
 -- ARGV[5] lease  ms from now
 -- RETURNS OK deadline in ms, now in ms
--- RETURNS TRANSACTION_SEQUENCE
+-- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+local id, fence, lease = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply = context.open()
 if reply then return reply end
-local t, code = tx.open(ARGV[3], ARGV[4])
-if not t then return context.close({ code }) end
+local transaction, refusal = tx.open(id, fence)
+if not transaction then return context.close({ refusal }) end
 context.mark_changed()
-t.deadline = string.format("%.0f", context.now + tonumber(ARGV[5]))
-tx.save(t)
-return context.close({ status.OK, "", 0, t.deadline, context.now })
+transaction.deadline = string.format("%d", context.now + lease)
+tx.save(transaction)
+return context.close({ status.OK, "", 0, transaction.deadline, context.now })

@@ -4,6 +4,7 @@
 --- require lazy "features/retry"
 --- require lazy "features/trace"
 --- require "core/store"
+--- require lazy "transactions/tx"
 -- What happens when a deadline of a queue has passed. Loaded only then.
 local lapse = {}
 
@@ -11,12 +12,13 @@ local lapse = {}
 -- a whole: its record goes, and each queue it touched gives its messages back when somebody comes by.
 function lapse.locks(q, ids)
   release.load()
+  tx.load()
   local locked, received, sent = {}, {}, {}
   local entries = position.read(q, ids)
   for n = 1, #entries do
     local e = entries[n]
     local kind = string.sub(e.st.kind, 1, 1)
-    local renewed = kind ~= "L" and lapse.transaction(e.st.owner, e.st.fence)
+    local renewed = kind ~= "L" and tx.lease(e.st.owner, e.st.fence)
     if renewed then
       store.extend(q, e.lid, renewed)
     elseif kind == "S" then
@@ -31,23 +33,6 @@ function lapse.locks(q, ids)
   release.unlock(q, locked, false)
   release.unlock(q, received, true)
   position.delete(q, sent, "aborted")
-end
-
--- The deadline of a transaction that is still alive, as text; else it is ended here, and nothing is returned. One of
--- the same id that was begun later has another fence: it is left alone.
-function lapse.transaction(id, granted)
-  local text = redis.call("HGET", KEYS[2], id)
-  if not text then return end
-  local deadline, fence, count = string.match(text, "^(%d+) (%d+) (%d+)")
-  if fence ~= granted then return end
-  if tonumber(deadline) > context.now then return deadline end
-  redis.call("HDEL", KEYS[2], id)
-  for from = 1, tonumber(count), 500 do
-    local fields = {}
-    for k = from, math.min(from + 499, tonumber(count)) do fields[#fields + 1] = id .. ":" .. k end
-    redis.call("HDEL", KEYS[2], unpack(fields))
-  end
-  context.mark_changed()
 end
 
 -- Kinds of timers: "e" expiry and "d" delay of a message; "b" back from ;retry; "k" the window of a dedup key.

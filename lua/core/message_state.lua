@@ -38,3 +38,14 @@ function message_state.plain_lock(text, fence)
   local size, granted = string.match(text or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
   return granted == fence and size
 end
+
+-- The size in bytes.
+function message_state.size(text)
+  return tonumber(string.match(text, "^%d+ %d+ %d+ %d+ (%d+)"))
+end
+
+-- The state of a received message after its transaction was aborted.
+function message_state.aborted(text)
+  local deliveries, aborts, rest = string.match(text, "^(%d+) (%d+) (%d+ %d+ %d+)")
+  return string.format("%s %d %s - - 0", deliveries, aborts + 1, rest)
+end

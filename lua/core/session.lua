@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "transactions/tx"
 -- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
 local session = { chunk = 256, terms = 64 }
 
@@ -87,17 +88,7 @@ end
 function session.units()
   local place = redis.call("HGET", KEYS[1], "units") or "0"
   local page = redis.call("HSCAN", KEYS[2], place, "COUNT", 32)
-  local dead = {}
-  for n = 1, #page[2], 2 do
-    local deadline, count = string.match(page[2][n + 1], "^(%d+) %d+ (%d+) %S+$")
-    if deadline and tonumber(deadline) <= context.now then
-      dead[#dead + 1] = page[2][n]
-      for k = 1, tonumber(count) do dead[#dead + 1] = page[2][n] .. ":" .. k end
-    end
-  end
-  for from = 1, #dead, 500 do
-    redis.call("HDEL", KEYS[2], unpack(dead, from, math.min(from + 499, #dead)))
-  end
-  if #dead > 0 then context.mark_changed() end
+  local ended = tx.ended(page[2], #page[2])
+  for n = 1, #ended do tx.forget(ended[n].id, ended[n].count) end
   if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
 end

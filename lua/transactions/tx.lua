@@ -1,56 +1,174 @@
 --- require "core/context"
 --- require "core/queue"
--- The log of a transaction (3.1.1.13, 3.1.1.14) in the hash txs:
---   "<id>"      deadline_ms fence count session
---   "<id>:<k>"  op queue lid [target] [reason]     op: S sent, R received, X received and rejected, M moved
--- Its messages are Locked with the transaction as owner, so a queue can undo its own part alone (core/due).
+-- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module reads or
+-- writes. Every script that sends, receives or moves in a transaction, or ends one, requires this module.
+--
+-- Two texts are stored, each written and read by one pair of functions here (the doctor reads them with
+-- mqredis/codec/transactions.py):
+--
+--   field "<id>"      "<deadline ms> <fence> <number of operations> <session>"
+--                     example: 1764000000000 4711 2 12
+--   field "<id>:<k>"  the k-th operation: "<kind> <queue> <lookup id>", then " <target>" of a move, or "  <reason>" of a
+--                     rejection if the application gave one. Queue names are encoded as in keys.
+--                     kind: S sent, R received, X received and rejected, M moved to the target
+--                     examples: S orders 000000000000002a     X orders 000000000000002b  no such customer
+--
+-- The messages of a transaction are Locked with its id as owner and its fence, so each queue can undo its own part
+-- without the log (core/lapse). A transaction whose deadline has passed counts as ended, whether its fields are still
+-- there or not. In this module `transaction` is a table {id, deadline, fence, count, session, stale}: `count` is the
+-- number of operations; `stale` is how many fields an ended transaction with this id has left behind, nil if none.
 local tx = { most = 1000 }
 
--- The open transaction, or nothing and a status. A lapsed one counts as gone. A fence "+<lease ms>" begins it with this
--- operation: nothing is written before tx.add.
+function tx.format(deadline, fence, count, session)
+  return deadline .. " " .. fence .. " " .. count .. " " .. session
+end
+
+-- Deadline, fence, number of operations and session, as texts; nothing if the text is not the record of a transaction
+-- (an operation is not).
+function tx.parse(text)
+  return string.match(text, "^(%d+) (%d+) (%d+) (%S+)$")
+end
+
+-- Everything of an operation's text that comes in front of the lookup id, so that it is put together once for many ids.
+function tx.format_operation(kind, name)
+  return kind .. " " .. name .. " "
+end
+
+-- Kind, encoded name of the queue and lookup id of an operation. Nearly all are sends and receives, which end with the id.
+function tx.parse_operation(text)
+  local kind = string.sub(text, 1, 1)
+  if kind == "S" or kind == "R" then return kind, string.sub(text, 3, -18), string.sub(text, -16) end
+  local name, lid = string.match(text, "^%S (%S+) (%x+)")
+  return kind, name, lid
+end
+
+-- The encoded name of the queue that a move goes to, "" for an operation of another kind.
+function tx.target(text)
+  return string.match(text, "^M %S+ %x+ (%S+)$") or ""
+end
+
+-- The reason of a rejection; nothing if none was given.
+function tx.reason(text)
+  return string.match(text, "^X %S+ %x+  (.+)$")
+end
+
+-- The transaction as a table; or nothing and TRANSACTION_SEQUENCE if none with this id and fence is open. A `fence` of
+-- the form "+<lease ms>" begins a transaction: nothing is written before tx.save or tx.add is called.
 function tx.open(id, fence)
   local text = redis.call("HGET", KEYS[2], id)
-  if string.byte(fence) == 43 then
-    local stale
-    if text then
-      local ended, last = string.match(text, "^(%d+) %d+ (%d+)")
-      if ended + 0 > context.now then return nil, status.TRANSACTION_SEQUENCE end
-      stale = last + 0
-    end
-    return { id = id, stale = stale, deadline = string.format("%d", context.now + fence), count = 0,
-      fence = string.format("%d", context.history + 1), session = context.owner() }
+  local deadline, granted, count, session
+  if text then deadline, granted, count, session = tx.parse(text) end
+  local open = deadline and deadline + 0 > context.now
+  if string.byte(fence) == 43 then -- "+"
+    if open then return nil, status.TRANSACTION_SEQUENCE end
+    local until_ms, next_fence = string.format("%d", context.now + fence), string.format("%d", context.history + 1)
+    return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
+      stale = count and count + 0 or nil }
   end
-  if not text then return nil, status.TRANSACTION_SEQUENCE end
-  local deadline, granted, count, session = string.match(text, "^(%d+) (%d+) (%d+) (%S+)$")
-  if granted ~= fence then return nil, status.TRANSACTION_SEQUENCE end
-  if deadline + 0 <= context.now then return nil, status.TRANSACTION_SEQUENCE end
-  return { id = id, stale = nil, deadline = deadline, fence = granted, count = count + 0, session = session }
+  if not open or granted ~= fence then return nil, status.TRANSACTION_SEQUENCE end
+  return { id = id, deadline = deadline, fence = granted, count = count + 0, session = session, stale = nil }
 end
 
--- Writes its record, with more fields and values of the log if there are any; what is left of a lapsed one with the
--- same id goes. `count`: its number of operations as text, if the caller has it.
-function tx.save(t, count, ...)
-  if t.stale then
-    for k = t.count + 1, t.stale do redis.call("HDEL", KEYS[2], t.id .. ":" .. k) end
-    t.stale = nil
+-- Writes the record of the transaction, and with it more pairs of fields and values of the log. What an ended
+-- transaction with the same id has left goes.
+function tx.save(transaction, ...)
+  if transaction.stale then
+    for k = transaction.count + 1, transaction.stale do redis.call("HDEL", KEYS[2], transaction.id .. ":" .. k) end
+    transaction.stale = nil
   end
-  count = count or string.format("%d", t.count)
-  redis.call("HSET", KEYS[2], t.id, t.deadline .. " " .. t.fence .. " " .. count .. " " .. t.session, ...)
+  local count = string.format("%d", transaction.count)
+  redis.call("HSET", KEYS[2], transaction.id,
+    tx.format(transaction.deadline, transaction.fence, count, transaction.session), ...)
 end
 
--- Appends one operation for each id. Room was checked by the caller.
-function tx.add(t, q, op, ids, target)
-  local head, tail, stem = op .. " " .. queue.name(q) .. " ", target and " " .. target or "", t.id .. ":"
+-- Appends an operation for each of these ids. The caller has checked that there is room. `target`: of a move.
+function tx.add(transaction, q, kind, ids, target)
+  local head, tail = tx.format_operation(kind, queue.name(q)), target and " " .. target or ""
+  local stem, count = transaction.id .. ":", transaction.count
+  transaction.count = count + #ids
   if #ids == 1 then
-    t.count = t.count + 1
-    local count = string.format("%d", t.count)
-    return tx.save(t, count, stem .. count, head .. ids[1] .. tail)
+    return tx.save(transaction, stem .. string.format("%d", transaction.count), head .. ids[1] .. tail)
   end
-  local args, count = { nil, nil }, t.count
+  local fields = { nil, nil }
   for n = 1, #ids do
-    count = count + 1
-    args[n * 2 - 1], args[n * 2] = stem .. string.format("%d", count), head .. ids[n] .. tail
+    fields[n * 2 - 1], fields[n * 2] = stem .. string.format("%d", count + n), head .. ids[n] .. tail
   end
-  t.count = count
-  tx.save(t, nil, unpack(args))
+  tx.save(transaction, unpack(fields))
+end
+
+-- The names of a transaction's fields: its record, then each of its `count` operations.
+function tx.fields(id, count)
+  local fields, stem = { id }, id .. ":"
+  for k = 1, count do fields[k + 1] = stem .. string.format("%d", k) end
+  return fields
+end
+
+-- What is stored of a transaction: a list of its record and of each operation, false for one that is missing; then the
+-- number of operations, the deadline and the fence. Nothing if there is no such transaction. Most have two operations,
+-- which are read together with the record.
+function tx.read(id)
+  local texts = redis.call("HMGET", KEYS[2], id, id .. ":1", id .. ":2")
+  local deadline, fence, count = tx.parse(texts[1] or "")
+  if not deadline then return end
+  count = count + 0
+  local fields = count > 2 and tx.fields(id, count)
+  for from = 4, count + 1, 500 do
+    local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + 499, count + 1)))
+    for k = 1, #more do texts[from + k - 1] = more[k] end
+  end
+  return texts, count, deadline, fence
+end
+
+-- Rewrites a received message's operation as a rejected one. `texts` and `count` as tx.read returns them.
+function tx.reject(id, texts, count, name, lid, reason)
+  local rejected = tx.format_operation("X", name) .. lid .. (reason ~= "" and "  " .. reason or "")
+  for k = 2, count + 1 do
+    local _, other, own = tx.parse_operation(texts[k] or "")
+    if own == lid and other == name then redis.call("HSET", KEYS[2], id .. ":" .. k - 1, rejected) end
+  end
+end
+
+-- Removes all fields of a transaction with so many operations.
+function tx.forget(id, count)
+  context.mark_changed()
+  if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
+  local fields = tx.fields(id, count)
+  for from = 1, #fields, 500 do
+    redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + 499, #fields)))
+  end
+end
+
+-- The deadline of a transaction with this fence that is open, as text. One whose lease is over is forgotten, and nothing
+-- is returned, nor for one with another fence: that was begun later under the same id.
+function tx.lease(id, fence)
+  local text = redis.call("HGET", KEYS[2], id)
+  if not text then return end
+  local deadline, granted, count = tx.parse(text)
+  if granted ~= fence then return end
+  if deadline + 0 > context.now then return deadline end
+  tx.forget(id, count + 0)
+end
+
+-- Of some fields of the log with their values: ids and numbers of operations of up to `most` transactions whose lease is
+-- over, and how many of the transactions are open.
+function tx.ended(fields, most)
+  local ended, open = {}, 0
+  for n = 1, #fields, 2 do
+    local deadline, _, count = tx.parse(fields[n + 1])
+    if deadline and deadline + 0 > context.now then
+      open = open + 1
+    elseif deadline and #ended < most then
+      ended[#ended + 1] = { id = fields[n], count = count + 0 }
+    end
+  end
+  return ended, open
+end
+
+-- Does an open transaction move a message to the queue with this encoded name?
+function tx.moves_to(name)
+  local fields = redis.call("HGETALL", KEYS[2])
+  for n = 2, #fields, 2 do
+    if tx.target(fields[n]) == name then return true end
+  end
+  return false
 end

@@ -1,5 +1,5 @@
-"""How transactions end. Messages that ask for nothing, in queues that ask for nothing, take a shorter way there
-(lua/transactions/outcome_plain.lua): all ends are the same, whatever else is in the transaction."""
+"""How transactions end: the same, whatever else is in the transaction. A message that asks for nothing stays a row in
+columns, every other one is an entry (lua/transactions/commit.lua)."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from mqredis import scripts
 #: The files that are changed: what sends, reads, settles, commits, moves and sweeps.
 FILES = (
     "core/context", "core/queue", "core/quota", "core/record", "core/position", "core/due", "core/lapse",
-    "core/release", "core/settle", "transactions/tx", "transactions/txlog", "transactions/outcome",
+    "core/release", "core/settle", "transactions/tx", "transactions/commit", "transactions/touched",
     "core/transfer", "admin/sweep", "core/replay", "core/seek", "send", "core/enqueue", "receive", "settle",
     "commit", "purge", "move", "begin", "renew", "resolve", "lookup", "queue_create", "queue_delete",
     "queue_open", "queue_close", "maintain", "claims/claim_pages", "waiting/handoff", "leave",
-    "core/packed_locks", "matching/index_build", "transactions/outcome_plain", "core/straight",
+    "core/packed_locks", "matching/index_build", "core/straight",
     "core/straight_locks", "core/straight_send", "core/straight_sends", "transactions/straight_tx",
     "waiting/waiters", "waiting/notify", "send_plain", "session_open", "repair",
 )  # fmt: skip
@@ -36,8 +36,8 @@ _KEYS = (
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 _CALL = re.compile(
     r"^\s*(position\.(delete|arrive|lock|finish|drop)|chunked\.(scores|fields|run)|packed_locks\.(apart|unpack|one|before)|"
-    r"quota\.(add|save)|context\.(mark_changed|add_header)|release\.unlock|tx\.(add|save)|"
-    r"txlog\.forget|transfer\.move|straight\.write|handoff\.(say|ring)|outcome\.\w+|"
+    r"quota\.(add|save)|context\.(mark_changed|add_header)|release\.unlock|tx\.(add|save|reject)|"
+    r"tx\.forget|transfer\.move|straight\.write|handoff\.(say|ring)|commit\.\w+|"
     r"queue\.(set_timer|open_parent|set_parent|write|save|forget|save_config)|lapse\.\w+|due\.serve)\(.*\)$"
 )
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it

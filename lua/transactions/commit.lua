@@ -1,0 +1,246 @@
+--- require "core/context"
+--- require "core/chunked"
+--- require "core/message_state"
+--- require "core/position"
+--- require "core/queue"
+--- require "core/record"
+--- require lazy "core/release"
+--- require "core/store"
+--- require lazy "core/transfer"
+--- require lazy "features/trace"
+--- require "transactions/touched"
+--- require "transactions/tx"
+-- Commit and abort of a transaction (MS-MQDMPR 3.1.4.4, 3.1.4.5), called by commit.lua in three steps: commit.group sorts
+-- the operations by queue, commit.plan reads what the transaction holds and refuses while it still can, commit.apply
+-- and commit.abort write.
+--
+-- Of each queue the transaction's messages form a part, a table with these fields:
+--   q                     the queue
+--   ids, kinds, texts     columns with an element for each operation, in order: lookup id, kind, stored text
+--   plain                 set of the rows whose states carry the flag N: these messages ask for nothing when they leave
+--   leave, bytes          columns of ids that are removed, and how many bytes they hold
+--   back, records, named  columns of messages that become available; does the index have to know one of them?
+--   states                pairs of id and new state of those that come back after an abort
+--   entries               messages that ask for something beside, by the kind of their operation; of moves by target
+local commit = {}
+
+-- The parts of a transaction (tx.read) in the order of their first operations; then the first and the last operation that
+-- sent a message, each {part, id}. A queue that was deleted meanwhile has no part. context.missing names the queues that
+-- KEYS does not bring.
+function commit.group(texts, count, queues, gone)
+  local parts, known, first, last = { nil, nil }, {}, nil, nil
+  for n = 2, count + 1 do
+    local text = texts[n]
+    if text then
+      local kind, name, lid = tx.parse_operation(text)
+      if kind == "M" then touched.need(tx.target(text), queues, gone) end
+      local part = known[name]
+      if part == nil then
+        part = commit.part(name, queues, gone)
+        known[name], parts[#parts + 1] = part, part or nil
+      end
+      if part then
+        local at = #part.ids + 1
+        part.ids[at], part.kinds[at], part.texts[at] = lid, kind, text
+      end
+      if kind == "S" then
+        last = { part = part, lid = lid }
+        first = first or last
+      end
+    end
+  end
+  return parts, first, last
+end
+
+function commit.part(name, queues, gone)
+  local q, subqueue = queues[name], string.find(name, "%3B", 1, true)
+  if subqueue then touched.need(string.sub(name, 1, subqueue - 1), queues, gone) end
+  if not q then
+    touched.need(name, queues, gone)
+    return false
+  end
+  return { q = q, ids = { nil }, kinds = { nil }, texts = { nil }, plain = {}, leave = nil, bytes = 0, back = nil,
+    records = nil, named = false, states = nil, entries = nil }
+end
+
+-- Decides whether the transaction may commit, or abort. False if context.missing names queues that this takes.
+function commit.plan(transaction, parts, aborting)
+  for n = 1, #parts do
+    local part = parts[n]
+    local states = chunked.read(part.q.s, part.ids)
+    local rows = commit.sort(transaction, part, states, aborting)
+    if rows then commit.read(transaction, part, rows, states, aborting) end
+    if part.entries then commit.plan_entries(part, aborting) end
+  end
+  return not context.missing
+end
+
+-- Fills the column `leave` with messages that need no more than their state. Returns the numbers of all other rows, nil
+-- if there are none; of those whose state asks for nothing part.plain[row] is true.
+function commit.sort(transaction, part, states, aborting)
+  local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
+  -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
+  local plain = q.flags == "t" or not string.find(q.flags, aborting and "[rx]" or "[jx]")
+  local leaving = aborting and "S" or "R"
+  local suffix = "N " .. transaction.id .. " " .. transaction.fence
+  local from, seen, sizes, leave, rows = -#suffix - 1, #ids > 1 and {}, {}, nil, nil
+  for n = 1, #ids do
+    local state, kind = states[n], kinds[n]
+    local own = plain and state and (kind == "R" or kind == "S") and sub(state, from) == kind .. suffix
+    if not state or seen and seen[ids[n]] then
+      own = false -- the message was deleted; or it is named twice, and the first operation on it counts
+    elseif own and kind == leaving then
+      -- Of messages that were received together most states are the same text.
+      local size = sizes[state] or message_state.size(state)
+      sizes[state] = size
+      part.bytes = part.bytes + size
+      leave = leave or { nil }
+      leave[#leave + 1] = ids[n]
+    else
+      rows = rows or { nil }
+      rows[#rows + 1] = n
+    end
+    if own then part.plain[n] = true end
+    if seen then seen[ids[n]] = true end
+  end
+  part.leave = leave
+  return rows
+end
+
+-- Reads the records of these rows. A message that asks for nothing goes into the columns `back`, `records` and `states`,
+-- every other one that the transaction still holds becomes an entry.
+function commit.read(transaction, part, rows, states, aborting)
+  local lids, free = { nil }, record.free
+  for n = 1, #rows do lids[n] = part.ids[rows[n]] end
+  local records, back, kept, changed = chunked.read(part.q.m, lids), { nil }, { nil }, aborting and { nil, nil }
+  for n = 1, #rows do
+    local text, row, at = records[n], rows[n], #back + 1
+    local kind = text and part.plain[row] and free[string.byte(text, 14)]
+    if kind then
+      back[at], kept[at] = lids[n], text
+      part.named = part.named or kind == "named"
+      if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
+    elseif text then
+      commit.add_entry(transaction, part, row, { lid = lids[n], rec = text, st = message_state.parse(states[row]) })
+    end
+  end
+  if back[1] then part.back, part.records, part.states = back, kept, changed end
+end
+
+function commit.add_entry(transaction, part, row, e)
+  if e.st.owner ~= transaction.id or e.st.kind == "-" then return end
+  local entries, kind = part.entries or { S = {}, R = {}, X = {}, targets = {} }, part.kinds[row]
+  local list = entries[kind]
+  if kind == "M" then
+    local target = tx.target(part.texts[row])
+    entries.targets[target] = entries.targets[target] or {}
+    list = entries.targets[target]
+  elseif kind == "X" then
+    e.why = tx.reason(part.texts[row])
+  end
+  list[#list + 1] = e
+  part.entries = entries
+end
+
+-- Asks for the queues that the ends of these messages leave traces in.
+function commit.plan_entries(part, aborting)
+  local q, entries = part.q, part.entries
+  release.load()
+  if aborting then
+    release.plan(q, entries.R)
+    release.plan(q, entries.X)
+  else
+    trace.load()
+    trace.accepted(q, entries.S, false)
+    trace.expiring(q, entries.S)
+    position.may_leave(q, entries.R, "receive")
+    position.may_leave(q, entries.X, "receive_rejected")
+  end
+  for _, moved in pairs(entries.targets) do release.plan(q, moved) end
+end
+
+-- Marks the first and the last message sent in the transaction (3.1.4.3): {part, id} each, nil if it sent none.
+function commit.mark(first, last)
+  if not first then return end
+  if first.lid == last.lid then return commit.mark_record(first.part, first.lid, 6) end
+  commit.mark_record(first.part, first.lid, 2)
+  commit.mark_record(last.part, last.lid, 4)
+end
+
+-- `bits`: the flag bits 2 (first), 4 (last) or both. The record changes in the store and in what was read of it, since
+-- a trace may be a copy of it.
+function commit.mark_record(part, lid, bits)
+  if not part then return end
+  local back = part.back or {}
+  for _, n in ipairs({ 1, #back }) do
+    if back[n] == lid then
+      part.records[n] = record.mark(part.records[n], bits)
+      store.set_record(part.q, lid, part.records[n])
+      return
+    end
+  end
+  for _, e in ipairs(part.entries and part.entries.S or {}) do
+    if e.lid == lid then
+      if bits ~= 4 then e.rec = record.set_flag(e.rec, 2) end
+      if bits ~= 2 then e.rec = record.set_flag(e.rec, 4) end
+      store.set_record(part.q, lid, e.rec)
+    end
+  end
+end
+
+-- Received messages are gone, sent ones become available, moved ones are in their targets.
+function commit.apply(parts, queues)
+  for n = 1, #parts do
+    local part = parts[n]
+    local q, entries = part.q, part.entries
+    if part.leave then position.drop(q, part.leave, part.bytes) end
+    if part.back then commit.appear(part, {}, part.back) end
+    if entries then
+      for _, e in ipairs(entries.S) do trace.accepted(q, { e }, true) end
+      release.unlock(q, entries.S, false)
+      commit.order(part)
+      position.finish(q, entries.R, "receive")
+      position.finish(q, entries.X, "receive_rejected")
+      for target, moved in pairs(entries.targets) do
+        if queues[target] then
+          transfer.load()
+          transfer.move(q, queues[target], moved)
+        else
+          release.unlock(q, moved, false)
+        end
+      end
+    end
+  end
+end
+
+-- Sent messages were never there, all others are where they were before.
+function commit.abort(parts)
+  for n = 1, #parts do
+    local part = parts[n]
+    local q, entries = part.q, part.entries
+    if part.leave then
+      position.drop(q, part.leave, part.bytes)
+      store.uncount_gone(q, #part.leave)
+    end
+    if part.back then commit.appear(part, part.states, {}) end
+    if entries then
+      position.delete(q, entries.S, "aborted")
+      release.unlock(q, entries.R, true)
+      release.unlock(q, entries.X, true)
+      for _, moved in pairs(entries.targets) do release.unlock(q, moved, false) end
+      commit.order(part)
+    end
+  end
+end
+
+-- The messages of the columns `back` become available. `states` and `stateless` as store.unlock takes them.
+function commit.appear(part, states, stateless)
+  store.unlock(part.q, part.back, states, stateless)
+  position.enter(part.q, part.back, part.records, part.named)
+  context.mark_changed()
+end
+
+-- Rows and entries became available apart; waiting readers are woken in the order of delivery.
+function commit.order(part)
+  if part.back and part.q.arrived then table.sort(part.q.arrived) end
+end

@@ -1,0 +1,31 @@
+--- require "core/context"
+--- require "core/queue"
+-- The queues that a whole transaction works on, as KEYS brings them. Used by commit.lua and move.lua.
+local touched = {}
+
+-- The queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first` and `second`:
+-- what was already read of the first two queues' headers.
+function touched.queues(first, second)
+  local found, gone, subqueues = {}, {}, false
+  for n = 1, (#KEYS - 2) / 8 do
+    local q, key = queue.open(n, 2, n == 1 and first or n == 2 and second or nil), KEYS[n * 8 - 5]
+    if q then
+      found[queue.name(q)] = q
+      subqueues = subqueues or string.find(key, "%3B", 1, true)
+    else
+      gone[string.match(key, ":q:([^:]+):q$")] = true
+    end
+  end
+  if subqueues then
+    for name, q in pairs(found) do
+      local parent = string.match(name, "^(.-)%%3B")
+      if parent then queue.set_parent(q, found[parent]) end
+    end
+  end
+  return found, gone
+end
+
+-- Has a queue with this encoded name been brought, or is it known to be gone? Else the client is asked to bring it.
+function touched.need(name, queues, gone)
+  if name ~= "" and not queues[name] and not gone[name] then context.require(name) end
+end
