@@ -132,7 +132,7 @@ class Short:
                 "straight_locks.all": 3,
                 "straight_locks.settle": 1,
             }
-            | {"straight_tx.send": 6, "straight_tx.receive": 8, "straight_tx.commit": 8}
+            | {"straight_tx.send": 6, "straight_tx.receive": 8}
         )
 
     def plain_wake(self, message: tuple[bytes, bytes | None]) -> None:

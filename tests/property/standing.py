@@ -17,7 +17,7 @@ KEYS = ManagerKeys("straight")
 _META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
 #: The scripts that have a short way, and how many each.
-SHORT = {"send": 3, "send_plain": 1, "receive": 3, "settle": 2, "commit": 1}
+SHORT = {"send": 3, "send_plain": 1, "receive": 3, "settle": 2}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 #: Where the entry scripts call it.
 _ENTRY = re.compile(
