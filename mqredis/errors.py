@@ -273,6 +273,14 @@ class BrokerRefused(MqError, PermissionError):
     status = Status.BROKER_REFUSED
 
 
+class ScriptsNotLoaded(BrokerRefused):
+    """The server lacks a script of this release, and this user may not load it; nothing was done.
+
+    ``mqredis scripts load`` loads all scripts: before the first start of a new release, and on a server before Redis 7
+    after each of its restarts.
+    """
+
+
 class UnsafeServer(MqError):
     """The Redis server is too old, or set up in a way that would lose messages."""
 

@@ -62,6 +62,9 @@ class Settings(BaseModel):
     """Number of replicas that the levels "replica" and "replica-fsync" wait for."""
     durability_seconds: float = Field(default=5.0, gt=0, le=600)
     """Seconds that a call waits for its durability level before it raises DurabilityNotReached."""
+    appendfsync_always: bool = False
+    """The operator's word that the server has ``appendfsync always`` and ``no-appendfsync-on-rewrite no``. It counts
+    only where the client may not read these settings; without it the levels with fsync are refused there."""
     allow_eviction: bool = False
     """Accept a server whose eviction policy may delete messages."""
     allow_volatile: bool = False

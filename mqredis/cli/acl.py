@@ -1,7 +1,15 @@
-"""Minimal ACL rules for Redis, per role and queue manager.
+"""Rules of Redis's access control lists (ACLs) for each role, with the fewest rights that the role needs.
 
-Commands inside a script are checked one by one against the user who runs it, so a role needs what its scripts use.
-Separation is by queue manager: whoever may send may also touch the same keys otherwise.
+Redis checks each command inside a script against the user who called the script, so a role has the commands that its
+scripts run. The unit of separation is the queue manager: a user who may send to one of its queues may also read and
+delete in all of them.
+
+Three rights are in no role of a client, because each reaches beyond the queue manager:
+
+- ``CONFIG GET``: Redis cannot limit it to some settings, and it shows the passwords of the server.
+- ``EVAL``, ``SCRIPT LOAD``, ``FUNCTION LOAD``: Lua of a client's own is the way into the server that most of Redis's
+  advisories are about. The role ``deploy`` loads the scripts, and may touch no key.
+- ``SCAN``, ``KEYS``, ``DBSIZE``, ``FUNCTION LIST``: they show the names of other managers' keys, or other users' code.
 """
 
 from __future__ import annotations
@@ -11,68 +19,82 @@ import secrets
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
 
-#: What the scripts run (a test compares this with lua/), and what a connection needs.
+#: What the scripts run (a test compares this with lua/).
 SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
     "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pexpire", "publish", "pubsub|numsub", "rpush",
     "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zlexcount", "zrange", "zrangebylex", "zrangebyscore",
     "zrank", "zrem", "zremrangebylex", "zremrangebyrank", "zrevrangebylex", "zscore",
 )  # fmt: skip
-CONNECTION = (
-    "evalsha",
-    "script|load",
-    "subscribe",
-    "unsubscribe",
-    "ping",
-    "hello",
-    "auth",
-    "select",
-    "client|setname",
-    "wait",  # durability="replica"; waitaof, which Redis knows since 7.2, is for whoever needs it to add
-)
-#: Who may run these can change what every user of the server calls, whatever the queue manager.
-FUNCTIONS = ("function|load", "function|list", "function|delete")
-#: What the doctor runs besides, and what it reads of the server's settings.
-DOCTOR_COMMANDS = ("zscan", "type", "pttl", "scan", "dbsize", "info", "config|get")
+#: What every connection needs, on a single server and in a cluster.
+CONNECTION = ("ping", "hello", "auth", "select", "client|setname", "info", "role", "cluster|slots")
+#: What a client of the broker sends besides: scripts, subscriptions, durability="replica", a slot that moves.
+CLIENT = ("evalsha", "subscribe", "unsubscribe", "wait", "asking")
+#: What the doctor's script runs besides.
+DOCTOR_COMMANDS = ("zscan", "type", "pttl")
 MONITOR_COMMANDS = ("exists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hstrlen", "time", "type", "zcard", "zrange",
                     "zrangebylex", "zrangebyscore", "zscore")  # fmt: skip
+DEPLOY_COMMANDS = ("script|load", "script|exists")
+#: Since Redis 7. A user who may load functions can change what every user of the server calls.
+DEPLOY_FUNCTIONS = ("function|load", "function|list", "function|delete")
 
 ROLES = {
     "worker": "sends, receives, creates queues: everything but the doctor",
-    "admin": "the same, the doctor, and the settings that it reads",
+    "admin": "does what a worker does, and runs the doctor",
     "monitor": "may read the keys with plain commands; runs no script",
+    "deploy": "loads the scripts of a release (mqredis scripts load) for all managers of the server; touches no key",
 }
 
 
 def rules(
-    role: str, manager: str, database: int = 0, *, preloaded: bool = False, functions: bool = False
+    role: str,
+    manager: str,
+    database: int = 0,
+    *,
+    preloaded: bool = True,
+    functions: bool = True,
+    fsync: bool = False,
 ) -> str:
-    """The rules of ``ACL SETUSER`` behind the user's name and password.
+    """The rules of ``ACL SETUSER``, to stand behind the user's name and password.
 
-    ``preloaded``: somebody with role admin has loaded the scripts, so this user may not load any. ``functions``: users
-    may call the scripts as functions, which is faster, and admins load them (Redis 7, Valkey).
+    Args:
+        role: a key of :data:`ROLES`.
+        manager: the name of the queue manager.
+        database: the number of the database that the user works in; it is part of the channels that wake readers.
+        preloaded: the role ``deploy`` loads the scripts. False: the user loads them, and so can run Lua of its own.
+        functions: the user calls the scripts as functions, which Redis has since 7.0.
+        fsync: the user may run ``WAITAOF``, which Redis has since 7.2, for ``durability="fsync"``.
+
+    Raises:
+        InvalidArgument: the role is unknown, or the name of the manager is not allowed.
     """
     keys = ManagerKeys(manager)
     if role not in ROLES:
         raise InvalidArgument(f"role must be one of {', '.join(ROLES)}, not {role!r:.40}")
+    if role == "deploy":
+        return _join((*CONNECTION, *DEPLOY_COMMANDS, *(DEPLOY_FUNCTIONS if functions else ())))
     if role == "monitor":
-        reads = ("ping", "hello", "auth", "select", *MONITOR_COMMANDS)
-        return _join(("resetkeys", "resetchannels", "-@all"), reads, (f"~{keys.tag}*",))
-    commands: tuple[str, ...] = (*CONNECTION, *SCRIPT_COMMANDS, *(DOCTOR_COMMANDS if role == "admin" else ()))
-    if preloaded:
-        commands = tuple(name for name in commands if name != "script|load")
-    if functions:
-        commands = (*commands, "fcall", *(FUNCTIONS if role == "admin" else ()))
-    channel = f"&__keyspace@{database}__:{keys.tag}bell:*"
-    return _join(("resetkeys", "resetchannels", "-@all"), commands, (f"~{keys.tag}*", channel))
+        return _join((*CONNECTION, *MONITOR_COMMANDS), f"~{keys.tag}*")
+    commands = (
+        *CONNECTION,
+        *CLIENT,
+        *SCRIPT_COMMANDS,
+        *(DOCTOR_COMMANDS if role == "admin" else ()),
+        *(("fcall",) if functions else ()),
+        *(("waitaof",) if fsync else ()),
+        *(() if preloaded else ("script|load",)),
+    )
+    return _join(commands, f"~{keys.tag}*", f"&__keyspace@{database}__:{keys.tag}bell:*")
 
 
-def _join(start: tuple[str, ...], commands: tuple[str, ...], ends: tuple[str, ...]) -> str:
-    return " ".join((*start, *(f"+{name}" for name in dict.fromkeys(commands)), *ends))
+def _join(commands: tuple[str, ...], *patterns: str) -> str:
+    allowed = (f"+{name}" for name in dict.fromkeys(commands))
+    return " ".join(("resetkeys", "resetchannels", "-@all", *allowed, *patterns))
 
 
-def line(role: str, manager: str, database: int, *, preloaded: bool = False, functions: bool = False) -> str:
-    """A whole command with a new password, for redis-cli or a file of users (without its first two words)."""
-    name = f"{ManagerKeys(manager).tag[4:-2]}-{role}"
-    found = rules(role, manager, database, preloaded=preloaded, functions=functions)
-    return f"ACL SETUSER {name} on >{secrets.token_urlsafe(24)} {found}"
+def line(role: str, manager: str, database: int, **how: bool) -> str:
+    """A whole ``ACL SETUSER`` command with a new password; ``how`` as in :func:`rules`."""
+    name = "mqredis" if role == "deploy" else ManagerKeys(manager).tag[4:-2]
+    return (
+        f"ACL SETUSER {name}-{role} on >{secrets.token_urlsafe(24)} {rules(role, manager, database, **how)}"
+    )

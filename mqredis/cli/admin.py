@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mqredis import embedded
 from mqredis.cli import acl
 from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, number, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
+from mqredis.cli.scripts import functions_option
+from mqredis.drivers.urls import parse
 from mqredis.reports import Finding
 from mqredis.settings import Settings
 
@@ -39,14 +40,18 @@ def register(subparsers: Subparsers) -> None:
     )
     rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
     rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")
-    rules.add_argument("--database", type=int, default=0)
     rules.add_argument(
-        "--preloaded", action="store_true", help="the user may not load scripts: an admin does"
+        "--database", type=int, metavar="NUMBER", help="the database of the users (default: that of the URL)"
     )
     rules.add_argument(
-        "--functions",
-        action="store_true",
-        help="Redis 7: users call the scripts as functions; admins load them, for all users of the server",
+        "--preloaded",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the role deploy loads the scripts (default); --no-preloaded: each user does, and can run any Lua",
+    )
+    functions_option(rules)
+    rules.add_argument(
+        "--fsync", action="store_true", help='users may ask for durability="fsync" (WAITAOF, Redis 7.2)'
     )
     broker = command(subparsers, "broker", "run the private server in the foreground", _broker)
     broker.add_argument(
@@ -143,16 +148,27 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
 
 
 def _acl(arguments: Arguments, output: Output) -> Exit:
-    manager = getattr(arguments, "manager", None) or Settings.from_env().manager
+    settings = Settings.from_env()
+    manager = getattr(arguments, "manager", None) or settings.manager
+    database = arguments.database
+    if database is None:
+        url = getattr(arguments, "url", None) or settings.url
+        database = parse(url).database if url else 0
+    how = {name: getattr(arguments, name) for name in ("preloaded", "functions", "fsync")}
     for role in (arguments.role,) if arguments.role else acl.ROLES:
-        how: dict[str, Any] = {
-            "preloaded": arguments.preloaded and role == "worker",
-            "functions": arguments.functions,
-        }
-        text = acl.line(role, manager, arguments.database, **how)
-        rules = acl.rules(role, manager, arguments.database, **how)
+        text = acl.line(role, manager, database, **how)
+        title = f"# {role}: {acl.ROLES[role]}"
+        if role in ("worker", "admin"):
+            title += f"; manager {manager}, database {database}"
+            if not arguments.preloaded:
+                title += "; loads scripts, so it can run Lua of its own: for development"
         output.line(
-            f"# {role}: {acl.ROLES[role]}\n{text}", role=role, manager=manager, rules=rules, command=text
+            f"{title}\n{text}",
+            role=role,
+            manager=manager,
+            database=database,
+            rules=acl.rules(role, manager, database, **how),
+            command=text,
         )
     return Exit.DONE
 

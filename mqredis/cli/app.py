@@ -12,7 +12,19 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from mqredis import __version__
-from mqredis.cli import admin, completion, messages, pipeline, queues, terminal, topics, transfer, watch, work
+from mqredis.cli import (
+    admin,
+    completion,
+    messages,
+    pipeline,
+    queues,
+    scripts,
+    terminal,
+    topics,
+    transfer,
+    watch,
+    work,
+)
 from mqredis.cli.common import Output, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.errors import MqError, complaint
@@ -25,6 +37,7 @@ MODULES: tuple[ModuleType, ...] = (
     transfer,
     work,
     admin,
+    scripts,
     watch,
     pipeline,
     completion,

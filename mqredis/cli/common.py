@@ -186,6 +186,11 @@ class Output:
             task = progress.add_task(about, total=total)
             yield lambda more: progress.advance(task, more)
 
+    def notice(self, text: str) -> None:
+        """Say something to a person, on stderr; machines read the results only."""
+        if not self.json_lines:
+            print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
+
     def failure(self, error: BaseException) -> None:
         """An error, with what can be done about an unknown outcome."""
         text = str(error)

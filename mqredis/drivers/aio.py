@@ -17,14 +17,14 @@ from mqredis.drivers.afirst import AsyncFirst
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
 from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
+from mqredis.drivers.greeting import greet, refusal
+from mqredis.drivers.session import Core, Run
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of
+from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Refused, Wait
+from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Wait
 
 R = TypeVar("R")
 
@@ -204,7 +204,7 @@ class AsyncDriver(AsyncFirst):
             try:
                 return await self.command(*step.args)
             except rx.ResponseError as error:
-                return Refused(redact(error), fault_of(error) is Fault.REFUSED)
+                return refusal(error)
             except REDIS_ERRORS as error:
                 tries -= 1
                 if not tries:
@@ -229,7 +229,8 @@ class AsyncDriver(AsyncFirst):
                         link = await backend.acquire(attempt.deadline, attempt.detour, alone)
                         if attempt.detour is not None:
                             link.run_id = self.core.run_id
-                            await link.command(*self.core.script(attempt.call.script).load)
+                            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+                                await link.command(*self.core.script(attempt.call.script).load)
                             await link.command("ASKING")
                     reply = None
                     step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
@@ -307,42 +308,18 @@ class AsyncDriver(AsyncFirst):
     # ---- session ---------------------------------------------------------------------------------
 
     async def _greet(self, link: AsyncLink) -> str:
-        """A new connection: which server is behind it, and what does it understand? Its run_id."""
-        core = self.core
-        core.reached = True
-        run_id = await self._ask(link, greeted, "INFO", "server")
-        if core.unknown_server(run_id):
-            asked = [await self._ask(link, setting, "CONFIG", "GET", name) for name, _ in KEEPS_NOTHING]
-            core.vetted(run_id, asked == [bad for _, bad in KEEPS_NOTHING])
-        if core.shebang is None:
-            works = await self._shebang_works(link)
-            core.use_shebang(works, works and await self._functions_work(link))
-        link.run_id = run_id
+        """A new connection: learn about the server behind it. Its run_id."""
+        questions, reply = greet(self.core, self.backend.memory), None
+        try:
+            while True:
+                step: Any = questions.send(reply)
+                try:
+                    reply = await link.command(*step.args)
+                except rx.ResponseError as error:
+                    reply = refusal(error)
+        except StopIteration as stop:
+            link.run_id = run_id = str(stop.value)
         return run_id
-
-    async def _ask(self, link: AsyncLink, parse: Callable[[Any], str], *args: str) -> str:
-        try:
-            return parse(await link.command(*args))
-        except rx.ResponseError:
-            return ""  # not allowed or not known here
-
-    async def _shebang_works(self, link: AsyncLink) -> bool:
-        if self.backend.memory:
-            return False
-        try:
-            sha = await link.command("SCRIPT", "LOAD", SHEBANG_PROBE)
-            return bool(await link.command("EVALSHA", sha, "0") == 1)
-        except rx.ResponseError:
-            return False
-
-    async def _functions_work(self, link: AsyncLink) -> bool:
-        if self.settings.functions == "off":
-            return False
-        try:
-            await link.command(*FUNCTION_PROBE)
-        except rx.ResponseError as error:
-            return NO_FUNCTION in str(error)
-        return False
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""

@@ -10,7 +10,7 @@ from mqredis import scripts
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import SIZES, Fault, bulk, fault_of, pack, redirect
+from mqredis.drivers.wire import SIZES, Fault, bulk, fault_of, forbidden, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -18,6 +18,7 @@ from mqredis.errors import (
     InvariantBroken,
     MqError,
     OutcomeUnknown,
+    ScriptsNotLoaded,
 )
 from mqredis.steps import Answer, Call, Payload
 
@@ -247,6 +248,14 @@ class Attempt:
         if fault is Fault.BUG and self.core.shebang:
             self.core.use_shebang(False)  # this server is older than the one that was probed
             return Next.AGAIN
+        if forbidden(error):
+            if self.maybe and self.call.changes:
+                raise self._unknown(redact(error))
+            raise ScriptsNotLoaded(
+                f"{self.where} does not have the script {self.call.script} of this release of mqredis, and this user "
+                "may not load scripts; nothing was done. `mqredis scripts load`, run as a user of the role deploy, "
+                "loads them: before a new release starts, and after each restart of a server before Redis 7"
+            )
         self.sent = False
         self.unloaded = error
         return self.failed(error, now)

@@ -33,7 +33,7 @@ def carry(driver: Driver, step: Durable, run: Run) -> Answer:
 def _way(driver: Driver, level: Durability) -> str:
     known = (driver.core.run_id, level)
     if known not in driver.core.ways:
-        driver.core.ways[known] = driver.ask(way(level))
+        driver.core.ways[known] = driver.ask(way(level, driver.settings.appendfsync_always))
     return driver.core.ways[known]
 
 
@@ -72,7 +72,7 @@ async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> Answer:
 async def _away(driver: AsyncDriver, level: Durability) -> str:
     known = (driver.core.run_id, level)
     if known not in driver.core.ways:
-        driver.core.ways[known] = await driver.ask(way(level))
+        driver.core.ways[known] = await driver.ask(way(level, driver.settings.appendfsync_always))
     return driver.core.ways[known]
 
 

@@ -6,7 +6,6 @@ The drivers do the input and output; what a reply means is decided here and in `
 from __future__ import annotations
 
 import itertools
-import re
 import secrets
 import threading
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from mqredis.errors import (
     InvalidHandle,
     InvariantBroken,
     ManagerNotFound,
-    UnsafeServer,
     error_for,
 )
 from mqredis.keys import KeySet, ManagerKeys
@@ -37,26 +35,6 @@ EXPIRED = int(Status.SESSION_EXPIRED)
 REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
 _TOO_NEW = int(Status.SCHEMA_TOO_NEW)
-
-#: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
-OLDEST = 5
-#: A script that only servers from 7.0 on can run, also while they accept no writes.
-SHEBANG_PROBE = "#!lua flags=no-writes,allow-oom\nreturn 1"
-#: A function that nobody has: what is answered tells whether functions may be called.
-FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
-
-
-def greeted(info: Any) -> str:
-    """run_id out of the text of ``INFO server``. Raises UnsafeServer if the scripts would fail half-way there."""
-    text = as_text(info)
-    version = re.search(r"redis_version:((\d+)[\d.]*)", text)
-    if version and int(version[2]) < OLDEST:
-        raise UnsafeServer(
-            f"Redis {version[1]} is too old: its scripts may not write once they have asked for the time. mqredis "
-            "is made for Redis 6.2 and newer, and Valkey"
-        )
-    found = re.search(r"run_id:(\w+)", text)
-    return found[1] if found else ""
 
 
 def raw(_status: int, payload: Payload) -> Payload:

@@ -16,16 +16,16 @@ from mqredis.drivers import durable
 from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
 from mqredis.drivers.early import Early
 from mqredis.drivers.first import First
+from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.session import FUNCTION_PROBE, SHEBANG_PROBE, Core, Run, greeted
+from mqredis.drivers.session import Core, Run
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import NO_FUNCTION, REDIS_ERRORS, Fault, fault_of, pack_fields
+from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations.safety import KEEPS_NOTHING, setting
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Refused, Wait
+from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Wait
 
 R = TypeVar("R")
 
@@ -198,7 +198,7 @@ class Driver(First):
             try:
                 return self.command(*step.args)
             except rx.ResponseError as error:
-                return Refused(redact(error), fault_of(error) is Fault.REFUSED)
+                return refusal(error)
             except REDIS_ERRORS as error:
                 tries -= 1
                 if not tries:
@@ -222,7 +222,8 @@ class Driver(First):
                         else:
                             link = backend.acquire(attempt.deadline, attempt.detour)
                             link.run_id = self.core.run_id
-                            link.command(*self.core.script(attempt.call.script).load)
+                            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+                                link.command(*self.core.script(attempt.call.script).load)
                             link.command("ASKING")
                         reply = None
                         step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
@@ -298,42 +299,18 @@ class Driver(First):
     # ---- session ---------------------------------------------------------------------------------
 
     def _greet(self, link: Link) -> str:
-        """A new connection: which server is behind it, and what does it understand? Its run_id."""
-        core = self.core
-        core.reached = True
-        run_id = self._ask(link, greeted, "INFO", "server")
-        if core.unknown_server(run_id):
-            asked = [self._ask(link, setting, "CONFIG", "GET", name) for name, _ in KEEPS_NOTHING]
-            core.vetted(run_id, asked == [bad for _, bad in KEEPS_NOTHING])
-        if core.shebang is None:
-            works = self._shebang_works(link)
-            core.use_shebang(works, works and self._functions_work(link))
-        link.run_id = run_id
+        """A new connection: learn about the server behind it. Its run_id."""
+        questions, reply = greet(self.core, self.backend.memory), None
+        try:
+            while True:
+                step: Any = questions.send(reply)
+                try:
+                    reply = link.command(*step.args)
+                except rx.ResponseError as error:
+                    reply = refusal(error)
+        except StopIteration as stop:
+            link.run_id = run_id = str(stop.value)
         return run_id
-
-    def _ask(self, link: Link, parse: Callable[[Any], str], *args: str) -> str:
-        try:
-            return parse(link.command(*args))
-        except rx.ResponseError:
-            return ""  # not allowed or not known here
-
-    def _shebang_works(self, link: Link) -> bool:
-        if self.backend.memory:
-            return False
-        try:
-            sha = link.command("SCRIPT", "LOAD", SHEBANG_PROBE)
-            return bool(link.command("EVALSHA", sha, "0") == 1)
-        except rx.ResponseError:
-            return False
-
-    def _functions_work(self, link: Link) -> bool:
-        if self.settings.functions == "off":
-            return False
-        try:
-            link.command(*FUNCTION_PROBE)
-        except rx.ResponseError as error:
-            return NO_FUNCTION in str(error)
-        return False
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""

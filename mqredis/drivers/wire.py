@@ -284,6 +284,11 @@ def fault_of(error: BaseException) -> Fault:
     return Fault.LOST
 
 
+def forbidden(error: BaseException) -> bool:
+    """Did the server refuse a command because the user has no right to it?"""
+    return isinstance(error, rx.NoPermissionError) or str(error).startswith("NOPERM")
+
+
 # "MOVED 3999 127.0.0.1:6381"; redis-py 6 and above take the first word off.
 _REDIRECT = re.compile(r"^(?:MOVED |ASK )?\d+ (\S*):(\d+)$")
 

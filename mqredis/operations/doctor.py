@@ -27,7 +27,8 @@ def examine(context: Context, repair: bool) -> Operation[Report]:
     facts = yield from serverlint.look()
     lint, server = serverlint.lint(facts), facts.summary()
     lint = [*lint, *(yield from libraries.examine(repair))]
-    reached = yield from levels(facts, context.settings.durability_replicas)
+    settings = context.settings
+    reached = yield from levels(facts, settings.durability_replicas, settings.appendfsync_always)
     try:
         store = yield from snapshot.take(context.keys)
     except (BrokerRefused, BrokerUnavailable):

@@ -13,6 +13,8 @@ from mqredis.steps import Command, Operation, Refused
 #: The reply of a script implies the level: nothing more is sent.
 IMPLIED = "reply"
 _HINT = "nothing was done. A lower durability= needs no such thing"
+#: No role may read it, since CONFIG GET shows passwords, too.
+_HIDDEN = "may not be read by this user (if it is so, set Settings(appendfsync_always=True))"
 _TEXTS = {
     IMPLIED: "appendfsync always: the reply implies it",
     "WAIT": "by WAIT",
@@ -29,22 +31,26 @@ class Way:
     forbidden: bool = False
 
 
-def way(level: Durability) -> Operation[str]:
-    """The command of this server for a level. Raises UnsafeServer, BrokerRefused."""
-    found = yield from seek(level)
+def way(level: Durability, assured: bool = False) -> Operation[str]:
+    """The command of this server for a level.
+
+    ``assured``: the operator says that the server has ``appendfsync always``, which counts where the client may not
+    read the setting. Raises UnsafeServer, BrokerRefused.
+    """
+    found = yield from seek(level, assured)
     if found.command:
         return found.command
     raise (BrokerRefused if found.forbidden else UnsafeServer)(f"durability {level!s}: {found.why}; {_HINT}")
 
 
-def seek(level: Durability) -> Operation[Way]:
-    """Look for it."""
+def seek(level: Durability, assured: bool = False) -> Operation[Way]:
+    """How this server gets to a level; see :func:`way`."""
     if level == Durability.REPLICA:
         reply = yield Command(("WAIT", 0, 1))
         return _refused("wait", reply) if isinstance(reply, Refused) else Way("WAIT")
     reply = yield Command(("WAITAOF", 1, 0, 1))
     if not isinstance(reply, Refused):
-        return (yield from _waits())
+        return (yield from _waits(assured))
     if "unknown command" not in reply.text.lower():
         return _refused("waitaof", reply)
     if level == Durability.REPLICA_FSYNC:
@@ -55,21 +61,27 @@ def seek(level: Durability) -> Operation[Way]:
         ("no-appendfsync-on-rewrite", "no"),
     ):
         found = config_of((yield Command(("CONFIG", "GET", name))))
+        if found is None and assured:
+            continue
         if found != wanted:
-            what = "may not be read" if found is None else f"is {found}"
+            what = _HIDDEN if found is None else f"is {found}"
             return Way("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
+    reply = yield Command(("INFO", "persistence"))
+    if not isinstance(reply, Refused) and facts_of(reply).get("aof_enabled") == "0":
+        return Way("", "the server has no append-only log")
     return Way(IMPLIED)
 
 
-def _waits() -> Operation[Way]:
-    """WAITAOF, unless it is one that does not wait; a server that hides its settings is believed."""
+def _waits(assured: bool) -> Operation[Way]:
+    """WAITAOF, unless it is one that does not wait."""
     reply = yield Command(("INFO", "server"))
     facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
     if facts.syncs_late:
         found = config_of((yield Command(("CONFIG", "GET", "appendfsync"))))
-        if found not in (None, "always"):
+        if found != "always" and not (found is None and assured):
             text = f"WAITAOF of {facts.release} answers before the disk has it ({LATE})"
-            return Way("", f"{text}: it takes `appendfsync always`, which is {found}")
+            what = _HIDDEN if found is None else f"is {found}"
+            return Way("", f"{text}: it takes `appendfsync always`, which {what}")
     return Way("WAITAOF")
 
 
@@ -79,11 +91,14 @@ def _refused(command: str, reply: Refused) -> Way:
     return Way("", f"the server says: {reply.text}")
 
 
-def levels(facts: ServerFacts, wanted: int) -> Operation[tuple[Level, ...]]:
-    """Each level, and whether ``durability=`` reaches it now; ``wanted``: how many replicas the settings ask for."""
+def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Operation[tuple[Level, ...]]:
+    """Each level, and whether ``durability=`` reaches it now.
+
+    ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`way`.
+    """
     out = [Level(name=Durability.MEMORY, reachable=True, text="every call")]
     for level in (Durability.FSYNC, Durability.REPLICA, Durability.REPLICA_FSYNC):
-        found = yield from seek(level)
+        found = yield from seek(level, assured)
         text, short = found.why or _TEXTS[found.command], False
         if found.command and level != Durability.FSYNC:
             there = facts.replicas

@@ -9,7 +9,8 @@ from mqredis import scripts
 from mqredis.reports import Finding
 from mqredis.steps import Command, Operation, Refused
 
-_OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
+#: A library of functions that some release has loaded.
+OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
 
 
 def examine(repair: bool) -> Operation[list[Finding]]:
@@ -18,7 +19,7 @@ def examine(repair: bool) -> Operation[list[Finding]]:
     reply = yield Command(("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"))
     if isinstance(reply, Refused):
         return []  # a server without functions, or not for us to see
-    there = sorted(name for name in map(_name, reply) if _OURS.fullmatch(name))
+    there = sorted(name for name in map(library_name, reply) if OURS.fullmatch(name))
     if not there:
         return []
     known = {scripts.get(name).function().name for name in scripts.names()}
@@ -40,7 +41,7 @@ def examine(repair: bool) -> Operation[list[Finding]]:
     ]  # fmt: skip
 
 
-def _name(library: Any) -> str:
+def library_name(library: Any) -> str:
     """Name in an entry of FUNCTION LIST: a flat list of keys and values, or a mapping in RESP3."""
     pairs = library.items() if isinstance(library, dict) else zip(library[::2], library[1::2], strict=False)
     found = {_text(key): value for key, value in pairs}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 from typing import Any
 
 from mqredis.commands import manager as commands
@@ -11,8 +13,9 @@ from mqredis.operations.serverlint import ServerFacts, config_of, facts_of
 from mqredis.settings import Settings
 from mqredis.steps import Command, Operation, Refused, perform
 
-#: What a server that keeps nothing on disk answers to ``CONFIG GET`` of these: neither a log nor snapshots. One that
-#: hides CONFIG (a managed service) keeps data in a way of its own.
+log = logging.getLogger("mqredis")
+
+#: What a server that keeps nothing on disk answers to ``CONFIG GET`` of these: neither a log nor snapshots.
 KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 
 
@@ -24,14 +27,37 @@ def admit(manager: ManagerKeys, settings: Settings, database: int) -> Operation[
     if refused:
         raise BrokerRefused(
             f"this user may not run {', '.join(refused)} on {manager.tag}*: nothing was written. "
-            f"`mqredis acl --manager {manager.manager}` prints the rules that a user needs"
+            f"`{acl_command(manager.manager, database)}` prints the rules that a user needs"
         )
     if not settings.allow_eviction:
         yield from _evicts_nothing()
 
 
+def acl_command(manager: str, database: int) -> str:
+    """The command that prints the rules for users of this manager."""
+    where = f" --database {database}" if database else ""
+    return f"mqredis acl --manager {shlex.quote(manager)}{where}"
+
+
+def keeps_nothing() -> Operation[bool | None]:
+    """Does the server keep nothing on disk? None: it does not tell, as a managed service, which has ways of its own."""
+    replies = []
+    for name, _ in KEEPS_NOTHING:
+        replies.append(setting((yield Command(("CONFIG", "GET", name)))))
+    if "" not in replies:
+        return replies == [nothing for _, nothing in KEEPS_NOTHING]
+    reply = yield Command(("INFO", "persistence"))
+    info = {} if isinstance(reply, Refused) else facts_of(reply)
+    return False if info.get("aof_enabled") == "1" else None
+
+
 def _evicts_nothing() -> Operation[None]:
     policy = yield from _policy()
+    if not policy:
+        log.warning(
+            "mqredis: cannot check whether this server deletes messages when memory is short, since this user may run "
+            "neither INFO nor CONFIG GET maxmemory-policy"
+        )
     if ServerFacts(config={"maxmemory-policy": policy}).evicts:
         raise UnsafeServer(
             f"the server's eviction policy is {policy}: when memory is short it deletes messages. Set "

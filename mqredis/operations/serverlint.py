@@ -137,7 +137,7 @@ class ServerFacts:
     @property
     def ack_level(self) -> str:
         """What an acknowledged change has survived when the call returns (docs/guarantees.md)."""
-        if not self.append_only:
+        if not self.append_only or (self.append_only == "yes" and "appendfsync" not in self.config):
             return "unknown"
         if self.append_only == "yes" and self.config.get("appendfsync") == "always":
             return "fsync"
@@ -196,7 +196,7 @@ def config_of(reply: Any) -> str | None:
 def look() -> Operation[ServerFacts]:
     """Read what the server tells about itself."""
     reply = yield Command(("INFO",))
-    info = {} if isinstance(reply, Refused) else facts_of(reply)
+    info = (yield from _role()) if isinstance(reply, Refused) else facts_of(reply)
     config: dict[str, str] = {}
     for name in SETTINGS:
         reply = yield Command(("CONFIG", "GET", name))
@@ -206,6 +206,18 @@ def look() -> Operation[ServerFacts]:
         if value is not None:
             config[name] = value
     return ServerFacts(info, config)
+
+
+def _role() -> Operation[dict[str, str]]:
+    """What ROLE tells of the fields of INFO, for a user who may not run that: the role and the replicas in step."""
+    reply = yield Command(("ROLE",))
+    if isinstance(reply, Refused) or not reply:
+        return {}
+    role = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
+    if role != "master":
+        return {"role": role}
+    replicas = {f"slave{n}": "state=online" for n in range(len(reply[2]))}
+    return {"role": role, "connected_slaves": str(len(replicas)), **replicas}
 
 
 Advice = tuple[str, str, str, Severity]
@@ -219,6 +231,7 @@ def lint(facts: ServerFacts) -> list[Finding]:
         _replicas,
         _waking,
         _release,
+        _unchecked,
     )
     return [
         Finding(code=f"server.{code}", severity=severity, where=where, text=text)
@@ -241,7 +254,7 @@ def _memory(facts: ServerFacts) -> Iterator[Advice]:
 
 def _disk(facts: ServerFacts) -> Iterator[Advice]:
     if facts.append_only == "no":
-        snapshots = facts.config.get("save", "")
+        snapshots = facts.config.get("save", "unknown")
         text = "what was sent since the last snapshot is lost" if snapshots else "everything is lost"
         yield "volatile", "appendonly", f"when the server dies, {text}: set appendonly yes", "warning"
     elif facts.append_only == "yes":
@@ -292,6 +305,18 @@ def _release(facts: ServerFacts) -> Iterator[Advice]:
     for name, text in facts.advisories:
         if name != LATE or facts.config.get("appendfsync") != "always":
             yield "advisory", name, f"{facts.release}: {text}{backports}", "notice"
+
+
+def _unchecked(facts: ServerFacts) -> Iterator[Advice]:
+    hidden = [name for name, value in facts.summary().items() if name in SETTINGS and value == "unknown"]
+    if not facts.version:
+        hidden.append("INFO")
+    if hidden:
+        text = (
+            f"this user may not read {', '.join(hidden)}: what depends on them was not checked. Compare the server "
+            "with the checklist for production; no role may run CONFIG GET, which shows passwords, too"
+        )
+        yield "unchecked", "settings", text, "notice"
 
 
 def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:

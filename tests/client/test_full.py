@@ -9,7 +9,7 @@ import redis
 
 import mqredis
 from mqredis import BrokerFull, Settings
-from mqredis.drivers import Driver
+from mqredis.drivers import greeting
 from tests.support.server import RedisServer
 
 
@@ -18,7 +18,7 @@ def test_a_full_server_is_drained(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, flags: bool
 ) -> None:
     if not flags:
-        monkeypatch.setattr(Driver, "_shebang_works", lambda *_: False)
+        monkeypatch.setattr(greeting, "FUNCTION_PROBE", ("NONESUCH",))
     with mqredis.connect(redis_server.url) as qm, redis_server.client() as raw:
         qm.create_queue("q", transactional=True)
         with qm.open("q") as queue, qm.transaction() as unit:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import mqredis
 from mqredis import Settings
+from mqredis.models import Durability
+from mqredis.operations.levels import Way, seek
+from mqredis.operations.serverlint import ServerFacts, facts_of
 from mqredis.reports import Level
+from mqredis.steps import Operation, Refused
 from tests.support.replication import has_waitaof, syncs_on_demand, with_replica
 from tests.support.server import RedisServer
 
@@ -60,22 +65,66 @@ def test_a_server_with_a_replica(start_server: Start) -> None:
     assert two["replica"].text == "by WAIT; replicas attached: 1, needed: 2"
 
 
-@pytest.mark.parametrize("command", ["wait", "config", "info"])
+@pytest.mark.parametrize("command", ["wait", "config", "info", "info -role"])
 def test_what_a_user_may_not_ask(start_server: Start, command: str) -> None:
     server = start_server(aof=True, tcp=True, options={"appendfsync": "always"})
     with server.client() as raw:
         raw.execute_command(
-            "ACL", "SETUSER", "app", "on", ">x", "resetkeys", "~*", "&*", "+@all", f"-{command}"
+            "ACL", "SETUSER", "app", "on", ">x", "resetkeys", "~*", "&*", "+@all", *f"-{command}".split()
         )
     found = levels(server.tcp_url.replace("redis://", "redis://app:x@"))
     if command == "wait":
         assert found["replica"].text == "this user may not run wait"
         assert not found["replica"].reachable
-    elif command == "info":
+    elif command == "info":  # ROLE tells it
+        assert found["replica"].text == "by WAIT; replicas attached: 0, needed: 1"
+    elif command == "info -role":
         assert found["replica"].text == "by WAIT; replicas attached: unknown, needed: 1"
-    elif not has_waitaof(server):
+    elif not syncs_unseen(server):
         assert "which may not be read" in found["fsync"].text
         assert not found["fsync"].reachable
+        assured = levels(server.tcp_url.replace("redis://", "redis://app:x@"), appendfsync_always=True)
+        assert assured["fsync"].reachable
+
+
+def test_the_word_of_the_operator_does_not_outweigh_what_can_be_read(start_server: Start) -> None:
+    server = start_server(aof=True, tcp=True, options={"appendfsync": "everysec"})
+    assert levels(server.url, appendfsync_always=True)["fsync"].reachable == syncs_on_demand(server)
+    without = start_server(tcp=True)
+    with without.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "&*", "+@all", "-config")
+    url = without.tcp_url.replace("redis://", "redis://app:x@")
+    assert not levels(url, appendfsync_always=True)["fsync"].reachable  # INFO tells that there is no log
+
+
+def test_a_late_waitaof_is_believed_only_on_the_word_of_the_operator() -> None:
+    late = {
+        "INFO": b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n",
+        "WAITAOF": [1, 0],
+    }
+    assert "which may not be read" in answered(seek(Durability.FSYNC), late).why
+    assert answered(seek(Durability.FSYNC, assured=True), late).command == "WAITAOF"
+    told = {**late, "CONFIG": [b"appendfsync", b"everysec"]}
+    assert "which is everysec" in answered(seek(Durability.FSYNC, assured=True), told).why
+
+
+def answered(operation: Operation[Way], replies: dict[str, Any]) -> Way:
+    """Run an operation of commands with these replies, by name; every other command is forbidden."""
+    reply: Any = None
+    try:
+        while True:
+            step: Any = operation.send(reply)
+            reply = replies.get(step.args[0], Refused("NOPERM", True))
+    except StopIteration as stop:
+        found: Way = stop.value
+        return found
+
+
+def syncs_unseen(server: RedisServer) -> bool:
+    """Has it a WAITAOF that can be relied on whatever its settings are?"""
+    with server.client() as client:
+        facts = ServerFacts(facts_of(client.info("server")))
+    return has_waitaof(server) and not facts.syncs_late
 
 
 def test_a_fake_gives_memory_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import BrokerRefused, Settings, UnsafeServer
-from mqredis.drivers import aio, session, sync
+from mqredis.drivers import greeting
 from tests.support.server import RedisServer, server_version
 
 Start = Callable[..., RedisServer]
@@ -55,13 +55,12 @@ def test_keys_that_never_expire_survive_the_other_policies(redis_server: RedisSe
 @pytest.fixture
 def ancient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every server says that it is older than it is."""
-    original = session.greeted
+    original = greeting.run_id_of
 
-    def greeted(info: Any) -> str:
+    def run_id_of(info: Any) -> str:
         return original(re.sub(rb"redis_version:[\d.]+", b"redis_version:4.0.14", info))
 
-    for driver in (sync, aio):
-        monkeypatch.setattr(driver, "greeted", greeted)
+    monkeypatch.setattr(greeting, "run_id_of", run_id_of)
 
 
 @pytest.mark.usefixtures("ancient")
@@ -82,12 +81,20 @@ def user(server: RedisServer, *rules: str) -> str:
 
 def test_a_user_that_may_not_write_is_told_what_is_missing(server: RedisServer) -> None:
     url = user(server, "+@all", "-zadd", "-hset", "~mq:{shop}:*", "&*")
-    told = r"may not run hset, zadd on mq:\{shop\}:.*mqredis acl"
+    told = r"may not run hset, zadd on mq:\{shop\}:.*`mqredis acl --manager shop`"
     if server_version() < (7,):  # cannot tell in advance
         told = "executing the script can't run this command.*ACL"
     with pytest.raises(BrokerRefused, match=told):
         mqredis.connect(url, manager="shop")
     assert keys_of(server) == []
+
+
+def test_the_hint_names_the_database(server: RedisServer) -> None:
+    if server_version() < (7,):  # cannot tell in advance
+        return
+    url = user(server, "+@all", "-zadd", "~mq:{shop}:*", "&*").replace("/0", "/11")
+    with pytest.raises(BrokerRefused, match="`mqredis acl --manager shop --database 11`"):
+        mqredis.connect(url, manager="shop")
 
 
 def test_a_user_of_another_manager_is_refused_before_anything_is_written(server: RedisServer) -> None:
@@ -104,13 +111,20 @@ def test_a_user_without_scripts_is_refused(server: RedisServer) -> None:
         mqredis.connect(url, manager="shop")
 
 
-def test_a_server_that_tells_nothing_is_accepted(server: RedisServer) -> None:
-    url = user(server, "+@all", "-config", "-info", "~mq:{shop}:*", "&*")
+def test_a_server_that_tells_nothing_is_accepted(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = user(server, "+@all", "-config", "-info", "-role", "~mq:{shop}:*", "&*")
     with mqredis.connect(url, manager="shop") as qm:
         qm.create_queue("orders")
         report = qm.doctor()
         assert report.healthy
         assert report.server["version"] == report.server["maxmemory-policy"] == "unknown"
+        assert "INFO" in next(item.text for item in report.advice if item.code == "server.unchecked")
+    for what in ("which process", "keeps anything on disk", "deletes messages"):
+        assert (
+            f"cannot check {what}" in caplog.text or f"cannot check whether this server {what}" in caplog.text
+        )
 
 
 def test_a_wrong_password_is_refused_and_not_repeated(server: RedisServer) -> None:

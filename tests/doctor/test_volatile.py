@@ -72,7 +72,9 @@ def test_snapshots_or_a_log_will_do(start_server: Start, options: dict[str, str]
         assert qm.queue_info("q").messages == 1
 
 
-def test_a_server_that_does_not_tell_is_believed(volatile: RedisServer) -> None:
+def test_a_server_that_does_not_tell_is_believed(
+    volatile: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """Managed services hide CONFIG and keep data in ways of their own."""
     with volatile.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
@@ -81,6 +83,18 @@ def test_a_server_that_does_not_tell_is_believed(volatile: RedisServer) -> None:
         with qm.open("q") as q:
             q.send(b"x")
         assert qm.queue_info("q").messages == 1
+        advice = {item.code: item.text for item in qm.doctor().advice}
+    assert "cannot check whether this server keeps anything on disk" in caplog.text
+    assert "may not read" in advice["server.unchecked"]
+    assert "save" in advice["server.unchecked"]
+
+
+def test_a_log_on_disk_is_known_without_config(start_server: Start, caplog: pytest.LogCaptureFixture) -> None:
+    server = start_server(tcp=True, aof=True)
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
+    mqredis.connect(server.tcp_url.replace("redis://", "redis://app:secret@")).close()
+    assert "cannot check" not in caplog.text
 
 
 @pytest.fixture

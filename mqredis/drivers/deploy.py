@@ -1,0 +1,171 @@
+"""The deploy step: load the scripts of this release into a server, as a user who may do nothing else.
+
+Clients whose user may load no scripts depend on it. It opens no session and touches no key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from redis import exceptions as rx
+
+from mqredis import scripts
+from mqredis.drivers.connect import open_backend
+from mqredis.drivers.greeting import FUNCTION_PROBE
+from mqredis.drivers.links import Backend, Link
+from mqredis.drivers.urls import redact
+from mqredis.drivers.wire import REDIS_ERRORS, Fault, as_text, fault_of
+from mqredis.errors import BrokerFull, BrokerRefused, BrokerUnavailable, MqError
+from mqredis.keys import ManagerKeys
+from mqredis.operations.libraries import OURS, library_name
+from mqredis.scripts import Form, Script
+from mqredis.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What was done, or found, on one server."""
+
+    #: The server's address, without secrets.
+    server: str
+    #: "functions" (Redis 7, Valkey) or "scripts".
+    kind: str
+    #: How many of the scripts of this release were loaded, are there, or how many libraries were deleted.
+    count: int
+    #: Names of the scripts that are missing.
+    missing: tuple[str, ...] = ()
+
+
+def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
+    """Load every script of this release; what is there already is loaded again, which changes nothing.
+
+    In a cluster every primary gets them. ``functions=False``: for users who may not call functions.
+
+    Raises:
+        BrokerUnavailable, BrokerRefused, BrokerFull: some scripts may have been loaded; doing it again is safe.
+    """
+
+    def work(link: Link, address: str) -> Server:
+        forms = _forms(link, functions)
+        for form in forms:
+            link.command(*form.load)
+        return Server(address, _kind(forms), len(scripts.names()))
+
+    return _each(where, settings, work)
+
+
+def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
+    """Which scripts of this release does each server have? Errors as in :func:`load`."""
+
+    def work(link: Link, address: str) -> Server:
+        forms = _forms(link, functions)
+        if _kind(forms) == "functions":
+            there = set(_libraries(link))
+            missing = [name for name in scripts.names() if scripts.get(name).function().name not in there]
+        else:
+            found = link.command("SCRIPT", "EXISTS", *[form.name for form in forms])
+            lacking = {form.name for form, known in zip(forms, found, strict=True) if not known}
+            missing = [name for name in scripts.names() if _hashes(scripts.get(name)) & lacking]
+        return Server(address, _kind(forms), len(scripts.names()) - len(missing), tuple(missing))
+
+    return _each(where, settings, work)
+
+
+def clean(where: Any, settings: Settings) -> list[Server]:
+    """Delete the functions that other releases have loaded. Clients of those releases stop working, unless they may
+    load scripts. Errors as in :func:`load`."""
+
+    def work(link: Link, address: str) -> Server:
+        current = {scripts.get(name).function().name for name in scripts.names()}
+        old = [name for name in _libraries(link) if name not in current]
+        for name in old:
+            link.command("FUNCTION", "DELETE", name)
+        return Server(address, "functions", len(old))
+
+    return _each(where, settings, work)
+
+
+def _forms(link: Link, functions: bool) -> list[Form]:
+    """Everything that clients of this server call: functions, or scripts with and without the flags line."""
+    known = _knows_functions(link)
+    if known and functions:
+        return [scripts.get(name).function() for name in scripts.names()]
+    found = [scripts.get(name).form(known) for name in scripts.names()]
+    if not known:  # another form for a full server
+        found += [form for name in scripts.names() if (form := scripts.get(name).draining()) is not None]
+    return found
+
+
+def _kind(forms: list[Form]) -> str:
+    return "functions" if forms[0].verb == "FCALL" else "scripts"
+
+
+def _hashes(script: Script) -> set[str]:
+    draining = script.draining()
+    return {script.variant(False)[1], script.variant(True)[1], *([draining.name] if draining else [])}
+
+
+def _knows_functions(link: Link) -> bool:
+    try:
+        link.command(*FUNCTION_PROBE)
+    except rx.ResponseError as error:
+        return "unknown command" not in str(error).lower()
+    return False
+
+
+def _libraries(link: Link) -> list[str]:
+    """Names of the libraries that releases of mqredis have loaded."""
+    try:
+        reply = link.command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*")
+    except rx.ResponseError as error:
+        if "unknown command" in str(error).lower():
+            return []  # a server before Redis 7
+        raise
+    return [name for name in map(library_name, reply) if OURS.fullmatch(name)]
+
+
+def _each(where: Any, settings: Settings, work: Callable[[Link, str], T]) -> list[T]:
+    """Do the work on the server, in a cluster on each primary."""
+    backend = open_backend(where, settings, ManagerKeys(settings.manager).own[0])
+    try:
+        with _typed(backend):
+            deadline = time.monotonic() + settings.connect_timeout_seconds
+            first = backend.acquire(deadline)
+            if backend.plan.target.kind != "cluster":
+                return [work(first, backend.address)]
+            found = []
+            for node in _primaries(first.command("CLUSTER", "SLOTS")):
+                link = backend.acquire(time.monotonic() + settings.connect_timeout_seconds, node)
+                found.append(work(link, f"{node[0]}:{node[1]}"))
+                backend.discard(link)
+            return found
+    finally:
+        backend.close()
+
+
+def _primaries(slots: Any) -> list[tuple[str, int]]:
+    return list(dict.fromkeys((as_text(primary[0]), int(primary[1])) for _, _, primary, *_ in slots))
+
+
+@contextmanager
+def _typed(backend: Backend) -> Iterator[None]:
+    """Errors of the server as errors of ours."""
+    try:
+        yield
+    except REDIS_ERRORS as error:
+        fault, text = fault_of(error), redact(error, *backend.plan.secrets).rstrip(".")
+        kind: type[MqError] = BrokerUnavailable
+        if fault in (Fault.REFUSED, Fault.BUG):
+            kind = BrokerRefused
+        elif fault is Fault.FULL:
+            kind = BrokerFull
+        raise kind(
+            f"{backend.address}: {text}. Some scripts may have been loaded; it is safe to run the command again. "
+            "`mqredis acl --role deploy` prints the rights that it needs"
+        ) from None

@@ -1,0 +1,94 @@
+"""What a driver asks over a new connection: which server process answers, what it keeps, and how it runs scripts.
+
+The user of the connection may lack the right to ask. Then the driver goes on, and the log says what it cannot check.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from mqredis.drivers.urls import redact
+from mqredis.drivers.wire import NO_FUNCTION, Fault, as_text, fault_of
+from mqredis.errors import UnsafeServer
+from mqredis.operations import safety
+from mqredis.steps import Command, Operation, Refused
+
+if TYPE_CHECKING:
+    from mqredis.drivers.session import Core
+
+log = logging.getLogger("mqredis")
+
+#: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
+OLDEST = 5
+#: A function that no library has: the kind of refusal tells what the server knows and what the user may do.
+FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
+#: A script that no server has.
+SCRIPT_PROBE = ("EVALSHA", "0" * 40, "0")
+
+
+def refusal(error: Exception) -> Refused:
+    """Why a server did not carry out a command, without secrets."""
+    return Refused(redact(error), fault_of(error) is Fault.REFUSED)
+
+
+def greet(core: Core, memory: bool) -> Operation[str]:
+    """Tell the core about the server behind a connection. Answers with the server's run_id, "" if it is hidden.
+
+    ``memory``: the server is a fakeredis in this process.
+
+    Raises:
+        UnsafeServer: the server is too old.
+    """
+    core.reached = True
+    reply = yield Command(("INFO", "server"))
+    run_id = "" if isinstance(reply, Refused) else run_id_of(reply)
+    if core.unknown_server(run_id):
+        nothing = yield from safety.keeps_nothing()
+        core.vetted(run_id, bool(nothing))
+        if nothing is None:
+            log.warning(
+                "mqredis: cannot check whether this server keeps anything on disk: INFO names no append-only log, and "
+                "this user may not read the server's setting `save`"
+            )
+        if not run_id:
+            log.warning(
+                "mqredis: cannot check which process of the server answers, since this user may not run INFO: the "
+                "loss of changes at a restart is noticed later"
+            )
+    if core.shebang is None:
+        core.use_shebang(*(yield from _forms(memory, core.settings.functions != "off")))
+    return run_id
+
+
+def run_id_of(info: Any) -> str:
+    """run_id out of the text of ``INFO server``. Raises UnsafeServer if the scripts would fail half-way there."""
+    text = as_text(info)
+    version = re.search(r"redis_version:((\d+)[\d.]*)", text)
+    if version and int(version[2]) < OLDEST:
+        raise UnsafeServer(
+            f"Redis {version[1]} is too old: its scripts may not write once they have asked for the time. mqredis "
+            "is made for Redis 6.2 and newer, and Valkey"
+        )
+    found = re.search(r"run_id:(\w+)", text)
+    return found[1] if found else ""
+
+
+def _forms(memory: bool, functions: bool) -> Operation[tuple[bool, bool]]:
+    """Does the server understand ``#!lua`` in front of a script (Redis 7, Valkey), and may this user call functions?
+
+    One question tells both, since Redis got both in one release: a server without functions does not know FCALL, and
+    one that has them says that the function is missing or that the user may not call it.
+    """
+    if memory:
+        return False, False
+    reply = yield Command(FUNCTION_PROBE)
+    if not isinstance(reply, Refused):
+        return False, False
+    may_call = NO_FUNCTION in reply.text
+    if may_call and functions:
+        # A function that cannot be loaded is run by EVALSHA, so a user without that right is refused from the start.
+        reply = yield Command(SCRIPT_PROBE)
+        functions = not (isinstance(reply, Refused) and reply.forbidden)
+    return may_call or reply.forbidden, may_call and functions
