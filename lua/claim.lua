@@ -25,18 +25,19 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "core/store"
 --- require "core/due"
---- require "core/position"
 --- require "claims/claim"
 --- require "claims/claim_pages"
---- require "claims/claim_plain"
---- require lazy "claims/claim_fill"
+--- require "claims/fill"
 --- require "waiting/waiters"
---- require "core/store"
+local generation, owner, lineage, seq, wanted = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12], place = ARGV[13] }
+local takes_over = ARGV[10] == "1"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
 due.serve(q, true)
 
@@ -46,48 +47,41 @@ local function finish(answer)
   waiters.ring(q)
   return answer
 end
+local function lost(why) return finish({ status.LOCK_LOST, "", 0, why }) end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local seq = tonumber(ARGV[6])
-local c, taken = claim.open(q, ARGV[4]), false
+local c, taken_over = claim.open(q, owner), false
 if not c then
-  if seq ~= 1 and ARGV[10] ~= "1" then return finish({ status.LOCK_LOST, "", 0, "gap" }) end
-  c = { owner = ARGV[4], lineage = ARGV[5], committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
+  if seq ~= 1 and not takes_over then return lost("gap") end
+  c = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
     bytes = 0, sealed = "1", since = "0" }
-elseif c.lineage ~= ARGV[5] and ARGV[10] == "1" and seq == c.committed + 1 then
-  if claim.alive(c) then return finish({ status.LOCK_LOST, "", 0, "running" }) end
-  if c.sealed == "2" and claim_pages.holds(q, c) then return finish({ status.LOCK_LOST, "", 0, "released" }) end
-  c.lineage, taken = ARGV[5], true
+elseif c.lineage ~= lineage and takes_over and seq == c.committed + 1 then
+  if claim.alive(c) then return lost("running") end
+  if c.sealed == "2" and claim_pages.holds(q, c) then return lost("released") end
+  c.lineage, taken_over = lineage, true
   if c.sealed == "2" then c.sealed = "1" end
 end
-local why = claim.refuses(c, ARGV[5], seq)
+local why = claim.refuses(c, lineage, seq)
 if not why and seq > c.seq then
   why = c.seq > c.committed and "open" or seq ~= c.committed + 1 and "gap" or nil
 end
-if why then return finish({ status.LOCK_LOST, "", 0, why }) end
+if why then return lost(why) end
 if seq > c.seq and queue.has(q, "g") then return finish({ status.GET_INHIBITED }) end
-
 if seq == c.seq and c.sealed ~= "0" then
-  if taken then claim.save(q, c) end
+  if taken_over then claim.save(q, c) end
   return finish({ status.OK, "", 0, c.count, c.bytes })
 end
-if seq > c.seq then
-  c.seq, c.wanted, c.count, c.bytes, c.sealed, c.number = seq, tonumber(ARGV[7]), 0, 0, "0", nil
-  c.since = context.now_text
+local fresh = seq > c.seq
+if fresh then
+  c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, "0", context.now_text
+  c.number = claim.next_number(q)
 end
-local fresh = not c.number
-if fresh then c.number = string.format("%.0f", tonumber(redis.call("HGET", q.q, "claims") or 0) + 1) end
-local most_bytes, place = tonumber(ARGV[8]), ""
-if ARGV[12] ~= "" or not claim_plain.take(q, c, most_bytes, ARGV[11], ARGV[9]) then
-  claim_fill.load()
-  local page = claim_fill.page(q, c, most_bytes, ARGV[11], ARGV[9], ARGV[12], ARGV[13])
-  if not page then return finish(context.missing) end
-  claim_fill.take(q, c, page)
-  place = page.place or ""
-end
+local page = fill.plan(q, c, limits)
+if not page then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-if fresh then redis.call("HSET", q.q, "claims", c.number) end
+fill.apply(q, c, page)
+if fresh then claim.save_number(q, c.number) end
 claim.save(q, c)
-return finish({ c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, place })
+return finish({ c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })

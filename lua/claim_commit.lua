@@ -19,7 +19,7 @@
 --- require "core/queue"
 --- require "core/due"
 --- require "claims/claim"
---- require "claims/claim_drain"
+--- require "claims/drain"
 --- require "waiting/waiters"
 --- require "core/store"
 local reply = context.open()
@@ -55,7 +55,7 @@ begin()
 if not c.draining then return finish(status.OK, 0) end
 
 -- apply ------------------------------------------------------------------------------------------
-local count = claim_drain.page(q, c)
+local count = drain.page(q, c)
 if context.missing then return finish() end
 begin()
 if c.committed > before or not c.draining then claim.save(q, c) end

@@ -21,7 +21,7 @@
 --- require "core/release"
 --- require "claims/claim"
 --- require "claims/claim_pages"
---- require lazy "claims/claim_drain"
+--- require lazy "claims/drain"
 --- require "waiting/waiters"
 --- require "core/store"
 local reply = context.open()
@@ -40,8 +40,8 @@ local function finish(code, count)
   return code
 end
 if c.draining and not context.missing then
-  claim_drain.load()
-  claim_drain.page(q, c)
+  drain.load()
+  drain.page(q, c)
   if not (context.missing or c.draining) then claim.save(q, c) end
   return finish(status.CONTINUE, 0)
 end

@@ -90,9 +90,9 @@ local function at(lid)
     return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.available(q, lid, 1)[1] or nil
   end
   local st = anchor.st
-  -- What is plain and has no state is available, if no pipeline has claimed it.
+  -- A message without a state may have been claimed by a pipeline; else a plain one is available.
+  if not st and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
   local plain = not st and record.free[string.byte(anchor.rec, 14)]
-  if plain and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
   if plain or redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
   if ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.find(st.kind, "^L[^P]*$") then
     anchor.held = true

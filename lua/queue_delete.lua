@@ -17,7 +17,7 @@
 --- require "admin/sweep"
 --- require "claims/claim"
 --- require "claims/claim_pages"
---- require lazy "claims/claim_drain"
+--- require lazy "claims/drain"
 --- require "waiting/waiters"
 --- require "waiting/notify"
 --- require "core/store"
@@ -52,8 +52,8 @@ for n = 1, #going do
   for _, owner in ipairs(q.has_special and claim.owners(q) or {}) do
     local c = claim.open(q, owner)
     if c.draining then
-      claim_drain.load()
-      local count = claim_drain.page(q, c)
+      drain.load()
+      local count = drain.page(q, c)
       if not count then return context.close(context.missing) end
       if not c.draining then claim.save(q, c) end
       return on(q, count)

@@ -9,7 +9,7 @@
 -- equal to committed if none. number: names its pages (claims/claim_pages), and makes the score that those of its messages
 -- have in q.l that are not packed: so they stand there together, beyond every deadline. sealed: 0 still filling,
 -- 1 complete, 2 released by an operator.
--- draining: the number of a committed claim whose messages are not all removed yet (claims/claim_drain); it stands there
+-- draining: the number of a committed claim whose messages are not all removed yet (claims/drain); it stands there
 -- only while there is one.
 -- Its messages are Locked with kind C; their owner and fence are the claim's owner and sequence.
 -- page: messages that one call locks or receives with a look at each; run: without one, some 2 ms.
@@ -31,6 +31,15 @@ function claim.save(q, c)
     string.format("%.0f", c.seq), c.number, string.format("%.0f", c.wanted), string.format("%.0f", c.count),
     string.format("%.0f", c.bytes), c.sealed, c.since, c.draining }, " "))
   context.mark_changed()
+end
+
+-- The number of the next claim on this queue; claim.save_number writes it down once the claim has taken something.
+function claim.next_number(q)
+  return string.format("%.0f", tonumber(redis.call("HGET", q.q, "claims") or 0) + 1)
+end
+
+function claim.save_number(q, number)
+  redis.call("HSET", q.q, "claims", number)
 end
 
 -- The score in q.l of the messages of a claim with this number.

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
+--- require "core/message_state"
 --- require "core/store"
 -- What a claim holds, page by page, in the order in which it is read (docs/decisions/0035).
 --
@@ -202,7 +203,7 @@ end
 
 -- The state of a message of a packed page.
 function claim_pages.told(book, kind, size)
-  return "1 0 0 0 " .. size .. " " .. kind .. " " .. book.owner .. " " .. book.seq
+  return message_state.first(size, kind, book.owner, book.seq)
 end
 
 -- The number of the packed page with the lowest ids; nothing if none is packed, or if these are not before `below`.
@@ -216,19 +217,15 @@ function claim_pages.lowest(q, book, below)
   return lowest
 end
 
--- A packed page of a book becomes a loose one: for everybody its messages are what they were. Kind "CP" says besides
+-- A packed page of a book becomes a loose one: for all scripts its messages are what they were. Kind "CP" says besides
 -- that the queue was purged.
 function claim_pages.unpack(q, book, k, kind)
-  local place, score, states, scores = claim_pages.place(book, k), claim.score(book.number), {}, {}
+  local place, states = claim_pages.place(book, k), { nil, nil }
   local ids = claim_pages.split(claim_pages.text(q, book, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.told(book, kind, redis.call("HSTRLEN", q.m, ids[n]))
-    scores[n * 2 - 1], scores[n * 2] = score, ids[n]
   end
-  if #ids > 0 then
-    redis.call("ZADD", q.l, unpack(scores))
-    redis.call("HSET", q.s, unpack(states))
-  end
+  if ids[1] then store.lock_without_lease(q, ids, states, claim.score(book.number)) end
   local said, count = string.match(redis.call("HGET", q.s, "b" .. place), "^(%x+ %x+ (%d+) %d+)")
   redis.call("HSET", q.s, "b" .. place, said .. " 0")
   claim_pages.shift(book, -count, count)
@@ -279,9 +276,9 @@ function claim_pages.receive(q, book)
     page = redis.call("HMGET", q.s, "c" .. place, "b" .. place)
   end
   local ids, count, bytes = claim_pages.split(page[1]), string.match(page[2] or "", "(%d+) (%d+) 1$")
-  if #ids > 0 then
-    redis.call("HDEL", q.m, unpack(ids))
+  if ids[1] then
     store.count(q, -#ids, -tonumber(bytes))
+    store.remove(q, {}, {}, {}, ids)
   end
   redis.call("HDEL", q.s, "c" .. place, "b" .. place)
   book.from = book.from + 1

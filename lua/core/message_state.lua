@@ -32,6 +32,12 @@ function message_state.first(size, kind, owner, fence)
   return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
 end
 
+-- The state of a message that was locked before and is locked again, which counts as a delivery.
+function message_state.again(text, kind, owner, fence)
+  local deliveries, rest = string.match(text, "^(%d+) (%d+ %d+ %d+ %d+ )")
+  return string.format("%d ", deliveries + 1) .. rest .. kind .. " " .. owner .. " " .. fence
+end
+
 -- The size in bytes, as text, of a message that is locked by a reader under `fence` and whose end needs no look at its
 -- record; false for any other state, or for none.
 function message_state.plain_lock(text, fence)

@@ -57,6 +57,12 @@ end
 
 -- Messages that are in no list are locked until `deadline`, in ms as text, with these pairs of states.
 function store.lock(q, ids, states, deadline)
+  store.lock_without_lease(q, ids, states, deadline)
+  queue.set_timer(q, deadline)
+end
+
+-- Locks messages of a claim, which never lapse: `deadline` is a score behind every moment (claims/claim).
+function store.lock_without_lease(q, ids, states, deadline)
   if #ids == 1 then
     redis.call("ZADD", q.l, deadline, ids[1])
     redis.call("HSET", q.s, ids[1], states[2])
@@ -66,7 +72,6 @@ function store.lock(q, ids, states, deadline)
     chunked.scores(q.l, scores)
     chunked.fields(q.s, states)
   end
-  queue.set_timer(q, deadline)
 end
 
 -- Locked messages are in no list any more. `states`: pairs of those that keep one; `stateless`: ids of the others.

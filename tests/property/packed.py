@@ -17,7 +17,7 @@ from tests.support.backend import Backend
 #: Small pages, so that a few messages make many.
 _SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
 #: Where a page is found to be fit to be packed, or not.
-_OLDS = ("local olds = claim_plain.olds(q, ids)", "local olds = claim_plain.olds(q, ids) or {}")
+_PACKED = ("local packed, members, turns = true,", "local packed, members, turns = false,")
 
 
 class Packed(Store):
@@ -30,8 +30,8 @@ class Packed(Store):
     def text(self, name: str) -> str:
         text = standing.text_of(name, True).replace(*_SIZES)
         if not self.packed:
-            assert name != "claim" or text.count(_OLDS[0]) == 1
-            text = text.replace(*_OLDS)
+            assert name != "claim" or text.count(_PACKED[0]) == 1
+            text = text.replace(*_PACKED)
         return text
 
     def call(self, call: Call[Any], slot: str, sequence: object) -> Any:

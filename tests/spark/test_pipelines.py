@@ -101,7 +101,7 @@ def test_migrate_a_list_a_stream_and_a_celery_queue(qm, fill, redis_server, caps
         message = target.receive(0)
         assert (message.body, message.correlation_id, message.response_queue) == (b"[[1], {}, {}]", "t1", "r")
         assert message.properties == {"task": "add", "id": "t1", "retries": 0}
-        # Its correlation id marks the queue, so that no claim takes its like unseen (lua/claims/claim_plain).
+        # Its correlation id marks the queue, so that no claim takes its like unseen (lua/claims/fill).
         (key,) = client.keys("mq:*:q:target:q")
         assert count(client, key.decode(), "marks") == 1
 

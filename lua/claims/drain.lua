@@ -1,0 +1,69 @@
+--- require "core/context"
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require "core/chunked"
+--- require "core/position"
+--- require "core/queue"
+-- Removes the messages of a claim that is committed. They count as received from the commit on and leave a page in each
+-- call of claim_commit.lua, claim_release.lua or queue_delete.lua.
+local drain = {}
+
+-- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nothing, and has
+-- done nothing, if context.missing names queues that this takes.
+function drain.page(q, c)
+  local book = claim_pages.book(q, c.draining)
+  local count, last
+  if book and book.packed > 0 and not queue.has(q, "j") then
+    count = claim_pages.receive(q, book)
+    local score = claim.score(c.draining)
+    last = (book.packed == 0 or book.from >= book.upto) and redis.call("ZCOUNT", q.l, score, score) == 0
+  else
+    count, last = drain.loose(q, c.draining)
+  end
+  if last then
+    c.draining = nil
+    if book then claim_pages.trim(q, book) end
+  end
+  return count
+end
+
+-- Removes up to claim.run messages that have their own states, and of them up to claim.page that ask for something.
+-- Returns how many, and whether these were the last ones.
+function drain.loose(q, number)
+  local journal = queue.has(q, "j")
+  local most = journal and claim.page or claim.run
+  local ids = claim_pages.front(q, number, most)
+  if #ids == 0 then return 0, true end
+  local states, sizes, leave, others, bytes = chunked.read(q.s, ids), {}, { nil }, { nil }, 0
+  for n = 1, #ids do
+    local state = states[n]
+    local size = not journal and state and (sizes[state] or string.match(state, "^%d+ %d+ %d+ %d+ (%d+) CN "))
+    if size then
+      sizes[state] = size
+      leave[#leave + 1] = ids[n]
+      bytes = bytes + size
+    else
+      others[#others + 1] = ids[n]
+      if #others == claim.page then break end
+    end
+  end
+  if not drain.entries(q, others) then return end
+  if leave[1] then position.drop(q, leave, bytes) end
+  local count = #leave + #others
+  return count, count == #ids and #ids < most
+end
+
+-- Removes messages that ask for something. Those that were purged before the commit leave as purged.
+function drain.entries(q, ids)
+  local entries, received, purged = position.read(q, ids), {}, {}
+  for n = 1, #entries do
+    local to = string.find(entries[n].st.kind, "P", 1, true) and purged or received
+    to[#to + 1] = entries[n]
+  end
+  position.may_leave(q, received, "receive")
+  position.may_leave(q, purged, "queue_purged")
+  if context.missing then return false end
+  if received[1] then position.finish(q, received, "receive") end
+  if purged[1] then position.finish(q, purged, "queue_purged") end
+  return true
+end

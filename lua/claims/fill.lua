@@ -1,0 +1,201 @@
+--- require "claims/claim"
+--- require "claims/claim_pages"
+--- require "core/chunked"
+--- require "core/message_state"
+--- require "core/position"
+--- require "core/queue"
+--- require "core/record"
+--- require "core/seek"
+--- require "core/store"
+--- require lazy "features/group_lock"
+--- require lazy "matching/search"
+-- Fills a claim from the front of its queue, a page in each call of claim.lua: fill.plan decides what the page takes,
+-- fill.apply locks it.
+--
+-- A page is a table with these fields:
+--   ids, records, sizes, states   columns, a row for each message. records: nil if none has to be read; sizes: bytes, nil
+--                                 if the records tell; states: texts of messages that were locked before, nil if none was
+--   entries                       by row: messages that ask for something (core/position)
+--   expired                       entries whose time to live is over; they leave the queue instead
+--   bytes                         of all rows
+--   first                         are these the first messages of the queue
+--   full, place                   is the claim complete with this page; where a search goes on
+local fill = {}
+
+-- `limits`: max_bytes of the claim (nil: none), after and bound (SequentialIDs, "" none), filter ("" none) and the place
+-- where the last call stopped. Nothing if context.missing names queues that this takes.
+function fill.plan(q, c, limits)
+  local page = fill.candidates(q, c, limits)
+  fill.choose(q, c, page, limits.max_bytes)
+  if position.may_leave(q, page.expired, "receive_timeout") then return page end
+end
+
+-- A page of what the claim may take, in delivery order; page.dry: there is no more.
+function fill.candidates(q, c, limits)
+  local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
+    first = false, dry = false, full = false, place = nil }
+  local count, turns = c.wanted - c.count, queue.has(q, "x") and not q.parent
+  if limits.filter ~= "" or turns then
+    fill.search(q, page, math.min(count, claim.page), turns, limits)
+    return page
+  end
+  -- Messages that ask for something take longer, so a call looks at fewer.
+  count = math.min(count, q.has_special and claim.page or claim.run)
+  page.ids, page.first = fill.range(q, count, limits.after, limits.bound)
+  page.dry = #page.ids < count
+  if page.ids[1] then
+    page.sizes = fill.sizes(q, page.ids)
+    page.records = not page.sizes and chunked.read(q.m, page.ids) or nil
+    page.states = fill.states(q, page.ids)
+  end
+  return page
+end
+
+-- Candidates that a filter admits, or whose group has its turn.
+function fill.search(q, page, count, turns, limits)
+  local entries
+  if count > 0 and limits.filter ~= "" then
+    search.load()
+    -- With one active message for each group, a search must not find two of one group.
+    entries, page.place = search.look(q, limits.filter, limits.place, turns and 1 or count, nil, true)
+    page.dry = #entries == 0 and not page.place
+    page.place = page.place or #entries > 0 and entries[#entries].lid or nil
+    entries = claim.between(entries, limits.after, limits.bound)
+  elseif count > 0 then
+    group_lock.load()
+    entries = group_lock.take(q, count)
+    page.dry = #entries < count
+  end
+  page.ids, page.records, page.states = { nil }, { nil }, {}
+  for n = 1, #(entries or "") do
+    local e = entries[n]
+    page.ids[n], page.records[n] = e.lid, e.rec
+    page.states[n] = e.st and message_state.format(e.st) or nil
+  end
+end
+
+-- As claim.ids; and whether these are the first ids of the queue.
+function fill.range(q, count, after, bound)
+  if count == 0 then return {}, false end
+  local ids = redis.call("ZRANGE", q.a, 0, count - 1)
+  if #ids == 0 or (after == "" and bound == "") then return ids, true end
+  local first, last = ids[1], ids[#ids]
+  if string.sub(first, 1, 2) == string.sub(last, 1, 2) and string.sub(first, 3) > after
+    and (bound == "" or string.sub(last, 3) <= bound) then
+    return ids, true
+  end
+  return claim.ids(q, count, after, bound), false
+end
+
+-- The sizes of these messages, where no record has to be read for them: the queue never held a message that asks for
+-- something, and holds no large body. Else nothing.
+function fill.sizes(q, ids)
+  -- Builds before schema 3 left no mark for the broker's own messages, but those are in the index of identifiers.
+  if q.has_special or not (q.indexed == queue.never or redis.call("ZCARD", q.i) == 0) then return end
+  if redis.call("HLEN", q.m) ~= q.messages + 0 then return end
+  local sizes = { nil }
+  for n = 1, #ids do
+    local size = redis.call("HSTRLEN", q.m, ids[n])
+    if size == 0 then return end
+    sizes[n] = size
+  end
+  return sizes
+end
+
+-- The states of those of these messages that were locked before; nothing if none was. Every locked message that is not in
+-- a packed page has a state: if nothing else has one, none of these has.
+function fill.states(q, ids)
+  local _, fields = claim_pages.packed(q)
+  if redis.call("HLEN", q.s) - fields == redis.call("ZCARD", q.l) then return end
+  return chunked.read(q.s, ids)
+end
+
+-- Decides which rows the claim takes; the others are dropped from the columns.
+function fill.choose(q, c, page, max_bytes)
+  local ids, records, sizes, free = page.ids, page.records, page.sizes, record.free
+  local taken, count = 0, #ids
+  page.full = page.dry or c.count + count >= c.wanted
+  for n = 1, count do
+    local text, e = records and records[n], nil
+    if text and not free[string.byte(text, 14)] then
+      local state = page.states and page.states[n]
+      e = { lid = ids[n], rec = text, st = state and message_state.parse(state) or nil, seen = nil, keys = nil }
+    end
+    if e and seek.expired(e) then
+      page.expired[#page.expired + 1] = e
+      page.full, page.first = page.dry, false
+    elseif not (text or sizes) then
+      page.first = false -- a message without a record is left to the doctor
+    else
+      local size = sizes and sizes[n] or e and position.size(q, e) or #text
+      if max_bytes and c.count + taken > 0 and c.bytes + page.bytes + size > max_bytes then
+        page.full = true
+        break
+      end
+      taken = taken + 1
+      page.bytes = page.bytes + size
+      page.entries[taken] = e
+      if taken < n then fill.move_row(page, n, taken) end
+    end
+  end
+  for n = count, taken + 1, -1 do ids[n] = nil end
+end
+
+-- Moves a row of the columns to the front.
+function fill.move_row(page, from, to)
+  page.ids[to] = page.ids[from]
+  if page.records then page.records[to] = page.records[from] end
+  if page.sizes then page.sizes[to] = page.sizes[from] end
+  if page.states then page.states[to] = page.states[from] end
+end
+
+-- Locks the page, and deletes what has expired. The claim is sealed with its last page.
+function fill.apply(q, c, page)
+  if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
+  local ids = page.ids
+  if ids[1] then
+    local texts, paged = {}, claim_pages.fits(q, c)
+    local packed = fill.withdraw(q, c, page, texts) and paged
+    if not packed then store.lock_without_lease(q, ids, fill.states_of(c, page, texts), claim.score(c.number)) end
+    if paged then claim_pages.add(q, c, ids, #ids, page.bytes, packed) end
+  end
+  c.count, c.bytes = c.count + #ids, c.bytes + page.bytes
+  if page.full then c.sealed = "1" end
+end
+
+-- Makes the rows unavailable. Fills `texts` with the new states of those rows that were locked before or ask for something.
+-- True if a packed page can say all that the states of this page would say.
+function fill.withdraw(q, c, page, texts)
+  local ids, records, free, indexed = page.ids, page.records, record.free, q.indexed
+  local packed, members, turns = true, {}, queue.has(q, "x")
+  local owner, seq = c.owner, string.format("%d", c.seq)
+  for n = 1, #ids do
+    local e, text, state = page.entries[n], records and records[n], page.states and page.states[n]
+    if e then
+      local plain = position.begin(q, e, "C", turns)
+      packed = packed and plain
+      if record.flag(e.rec, 1) then position.leave(q, e, true, members, false) end
+      texts[n] = e.seen .. " " .. e.st.size .. (plain and " CN " or " C ") .. owner .. " " .. seq
+    else
+      if state then texts[n] = message_state.again(state, "CN", owner, seq) end
+      if text and ids[n] <= indexed and free[string.byte(text, 14)] == "named" then
+        members[#members + 1] = record.member(text, ids[n])
+      end
+    end
+    packed = packed and not state
+  end
+  chunked.run("ZREM", q.i, members)
+  if page.first then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
+  return packed
+end
+
+-- Pairs of ids and states of the page. `texts` as fill.withdraw has filled it.
+function fill.states_of(c, page, texts)
+  local found, owner, seq = { nil, nil }, c.owner, string.format("%d", c.seq)
+  for n = 1, #page.ids do
+    local size = page.sizes and page.sizes[n] or #page.records[n]
+    found[n * 2 - 1] = page.ids[n]
+    found[n * 2] = texts[n] or message_state.first(size, "CN", owner, seq)
+  end
+  return found
+end
