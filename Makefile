@@ -123,13 +123,13 @@ celery: $(VENV)-celery/.made redis ## Celery's own integration tests (minutes); 
 conformance: $(VENV)/.dev redis ## table: published case, real, fake, sync, async, verdict
 	@$(PY) -m tests.conformance.report $(ARGS)
 
-bench: $(VENV)/.dev redis ## measure beside the peers (13 minutes at most), write docs/bench.md
+bench: $(VENV)/.dev redis ## measure beside the peers and write docs/bench.md (some 40 minutes)
 	@$(PY) -m bench $(ARGS)
 
 bench-spark: $(VENV)/.spark redis ## rows a second through Spark, as ratios to what its API can do
 	@$(PY) -m bench.spark $(ARGS)
 
-bench-quick: $(VENV)/.dev redis ## the same in about a minute: do the benchmarks still run?
+bench-quick: $(VENV)/.dev redis ## one short round of each part of the benchmark
 	@$(PY) -m bench --quick $(ARGS)
 
 reliability: $(VENV)/.dev redis ## every promise under every fault, at a tenth of the full size (some minutes)

@@ -1,60 +1,69 @@
-"""The environments of the peers, apart from ours: their requirements contradict each other."""
+"""The environments of the peers, apart from the project's own: their requirements contradict each other."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 
+from bench.peers import Entry
+
 ROOT = Path(__file__).resolve().parent.parent
-#: Where the environments are made; another place may be named.
-VARIABLE = "MQREDIS_BENCH_ENVS"
+PLACE = Path(os.environ.get("MQREDIS_BENCH_ENVS") or ROOT / ".venv-bench")
 
 
-def place() -> Path:
-    """The folder that holds them."""
-    return Path(os.environ.get(VARIABLE) or ROOT / ".venv-bench")
+def command(entry: Entry) -> list[str]:
+    """The command that starts a peer; the address of the server and the shape follow."""
+    if entry.environment == "node":
+        return ["node", str(ROOT / "bench" / "peers" / entry.module)]
+    return [str(PLACE / entry.environment / "bin" / "python"), "-m", "bench.child", entry.module, entry.cls]
 
 
-def python(name: str) -> Path:
-    """The interpreter of one environment."""
-    return place() / name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+def variables(checkout: Path | None) -> dict[str, str]:
+    """The environment variables of a peer's process. ``checkout``: where its ``mqredis`` comes from."""
+    bench = PLACE / "import"
+    bench.mkdir(parents=True, exist_ok=True)
+    if not (bench / "bench").exists():  # a folder that has the benchmark and no mqredis
+        (bench / "bench").symlink_to(ROOT / "bench")
+    path = os.pathsep.join([str(bench), str(checkout or ROOT)])
+    node = str(PLACE / "node")
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "BENCH_NODE_MODULES": node}
 
 
 def ensure(names: Iterable[str]) -> None:
     """Make the environments that are missing or whose requirements have changed."""
     for name in sorted(set(names)):
-        requirements = ROOT / "bench" / f"requirements-{name}.txt"
-        digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
-        stamp = place() / name / "requirements.sha256"
+        source = ROOT / "bench" / ("package.json" if name == "node" else f"requirements-{name}.txt")
+        digest, stamp = hashlib.sha256(source.read_bytes()).hexdigest(), PLACE / name / "requirements.sha256"
         if stamp.is_file() and stamp.read_text() == digest:
             continue
-        print(f"installing the peers of {requirements.name} ...", file=sys.stderr)
-        uv = shutil.which("uv")
-        if not python(name).exists():
-            make = (
-                [uv, "venv", "--quiet", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
-            )
-            subprocess.run([*make, str(place() / name)], check=True)
-        install = [uv, "pip", "install", "--quiet", "--python", str(python(name))] if uv else [
-            str(python(name)), "-m", "pip", "install", "--quiet"
-        ]  # fmt: skip
-        subprocess.run([*install, "--requirement", str(requirements)], check=True)
+        print(f"installing the peers of {source.name} ...", file=sys.stderr)
+        folder = PLACE / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if name == "node":
+            shutil.copy(source, folder / "package.json")
+            subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=folder, check=True)
+        else:
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+            subprocess.run([*pip, "--requirement", str(source)], check=True)
         stamp.write_text(digest)
 
 
-def versions(name: str) -> dict[str, str]:
-    """What is installed there."""
-    script = (
-        "import json, platform; from importlib.metadata import distributions;"
-        "found = {d.metadata['Name']: d.version for d in distributions()};"
-        "print(json.dumps({**found, 'python': platform.python_version()}))"
-    )
-    output = subprocess.run([str(python(name)), "-c", script], check=True, capture_output=True, text=True)
-    found: dict[str, str] = json.loads(output.stdout)
-    return dict(sorted(found.items()))
+def checkout(commit: str) -> Path:
+    """A folder with the files of another commit of this repository."""
+    folder = ROOT / "build" / "bench" / commit
+    if not folder.is_dir():
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        unfinished = folder.with_name(f"{commit}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with tarfile.open(fileobj=BytesIO(archive)) as files:
+            files.extractall(unfinished, filter="data")
+        unfinished.rename(folder)
+    return folder

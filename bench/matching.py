@@ -22,7 +22,7 @@ from typing import Any
 import redis
 
 import mqredis
-from bench.payload import Properties
+from bench.messages import Properties
 from bench.server import Server
 from mqredis import Match, Outgoing, Settings
 from mqredis.selector import parse

@@ -1,292 +1,180 @@
-"""From rows to ratios: every figure is divided by the raw list's of the same round; then the median."""
+"""The tables of a run, as Markdown."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from bench.adapters import UNIT
+from bench.messages import SHAPES
+from bench.peers import PEERS, UNIT, WORKERS
 
 Row = dict[str, Any]
-Figures = dict[str, list[float]]
-
+#: The title of each work.
 TITLES = {
-    "send": "Send, one at a time",
-    "receive": "Receive and acknowledge, one at a time",
-    "send_batch": "Send, 100 in a call",
-    "receive_batch": "Receive and acknowledge, 100 in a call",
-    "transact": "Receive, send on and acknowledge as one unit of work, one at a time",
-    "transact_batch": "Receive, send on and acknowledge as one unit of work, 100 in a call",
-    "drain": "Workers draining tasks that do nothing, one process",
+    "send": "send",
+    "receive": "lock and settle",
+    "send_batch": "send 100",
+    "receive_batch": "lock and settle 100",
+    "transact": "receive, send, commit",
+    "drain": "worker",
 }
+#: Goals for shape b: rates as ratios to the raw list (docs/decisions/one-path.md).
+GOALS = {
+    ("b", "send"): 0.85,
+    ("b", "receive"): 1.4,
+    ("b", "send_batch"): 0.5,
+    ("b", "receive_batch"): 2.3,
+    ("d", "send"): 0.8,
+    ("d", "receive"): 1.35,
+    ("d", "receive_batch"): 2.0,
+    ("c", "send"): 0.65,
+    ("c", "receive"): 1.25,
+}
+#: The CPU of a shape divided by that of the plainest, at most.
+CLIFFS = {"b": 1.25, "d": 1.25, "c": 1.6, "e": 1.6}
 
 
-def rate(row: Row) -> float:
-    """Messages a second."""
-    return float(row["count"] / row["seconds"])
+def ratio(rows: Sequence[Row], work: str, who: Row, to: Row, figure: str = "rate") -> list[float]:
+    """A figure of ``who`` divided by that of ``to`` in the same round, one for each round."""
+
+    def by_round(which: Row) -> dict[int, float]:
+        return {
+            row["round"]: row[figure]
+            for row in rows
+            if row["work"] == work and figure in row and all(row.get(key) == which[key] for key in which)
+        }
+
+    ours, theirs = by_round(who), by_round(to)
+    return [ours[number] / theirs[number] for number in sorted(ours.keys() & theirs.keys())]
 
 
-def server_cost(row: Row) -> float:
-    """Seconds of the server's processor for one message."""
-    return float(row["server_cpu"] / row["count"])
+def spread(values: Sequence[float]) -> str:
+    """Median, and minimum and maximum in brackets."""
+    return f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})" if values else ""
 
 
-def client_cost(row: Row) -> float:
-    """Seconds of the client's processor for one message."""
-    return float(row["client_cpu"] / row["count"])
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def ratios(rows: Iterable[Row], figure: Callable[[Row], float]) -> Figures:
-    """For each peer its figure over the raw list's of the same round, one for each round."""
-    rounds: dict[int, dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        if "error" not in row:
-            rounds[row["round"]][row["peer"]] = figure(row)
-    found: Figures = defaultdict(list)
-    for figures in rounds.values():
-        unit = figures.get(UNIT)
-        if unit:
-            for peer, value in figures.items():
-                found[peer].append(value / unit)
-    return dict(found)
+def with_cpu(rows: Iterable[Row]) -> list[Row]:
+    """The rows with the CPU of client and server together as ``us``."""
+    return [{**row, "us": row["client_us"] + row["server_us"]} if "rate" in row else row for row in rows]
 
 
-def spread(values: list[float]) -> str:
-    """Median (minimum-maximum)."""
-    middle = median(values)
-    digits = 3 if middle < 0.1 else 2 if middle < 1000 else 0
-    return f"{middle:,.{digits}f} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+def shapes(rows: Sequence[Row]) -> str:
+    """Rates of each shape as ratios to the raw list, and CPU as ratios to shape a."""
+    works = [work for work in TITLES if any(row["work"] == work and row["peer"] == "mqredis" for row in rows)]
+    letters = sorted({row["shape"] for row in rows if row["peer"] == "mqredis" and row["bytes"] == 200})
+    unit = {"peer": UNIT}
 
+    def cell(letter: str, work: str) -> str:
+        values = ratio(rows, work, {"peer": "mqredis", "shape": letter, "bytes": 200}, unit)
+        goal = GOALS.get((letter, work))
+        met = f", goal {goal} {'met' if values and median(values) >= goal else 'missed'}" if goal else ""
+        return spread(values) + met
 
-def percentile(values: list[float], part: int) -> float:
-    """The value below which ``part`` of 100 lie."""
-    return quantiles(values, n=100)[part - 1]
+    def cpu(letter: str, work: str) -> str:
+        who = {"peer": "mqredis", "shape": letter, "bytes": 200}
+        values = ratio(with_cpu(rows), work, who, {"peer": "mqredis", "shape": "a", "bytes": 200}, "us")
+        goal = CLIFFS.get(letter)
+        met = f", at most {goal}: {'met' if values and median(values) <= goal else 'missed'}" if goal else ""
+        return spread(values) + met
 
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A markdown table, its columns lined up for the terminal."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines
+    head = ["shape", *(TITLES[work] for work in works)]
+    rates = table(head, ([f"{x}: {SHAPES[x].about}", *(cell(x, w) for w in works)] for x in letters))
+    costs = table(head, ([x, *(cpu(x, w) for w in works)] for x in letters if x != "a"))
+    return (
+        "Rates as ratios to the raw list (more is better):\n\n"
+        + rates
+        + "\nCPU of client and server as ratios to shape a (less is better):\n\n"
+        + costs
     )
 
 
-def rates(rows: list[Row], work: str) -> str:
-    """One kind of work: rates, processor time, round trips, commands and bytes of each peer."""
-    rows = [row for row in rows if row["work"] == work]
-    by_rate, by_server = ratios(rows, rate), ratios(rows, server_cost)
-    by_client = ratios(rows, client_cost)
-    last = {row["peer"]: row for row in rows if "error" not in row}
-    lines = []
-    for peer in sorted(by_rate, key=lambda name: -median(by_rate[name])):
-        row = last[peer]
-        lines.append(
-            [
-                peer,
-                spread(by_rate[peer]),
-                spread(by_server[peer]),
-                spread(by_client[peer]),
-                f"{row['reads']:.2f}",
-                f"{row['commands']:.1f}",
-                f"{row['bytes_in']:.0f}",
-                f"{row['bytes_out']:.0f}",
-            ]
+def sizes(rows: Sequence[Row]) -> str:
+    """Rates by the size of the body, as ratios to the raw list with bodies of that size."""
+    found = sorted({row["bytes"] for row in rows})
+    works = [work for work in TITLES if any(row["work"] == work for row in rows)]
+
+    def cell(size: int, work: str) -> str:
+        return spread(ratio(rows, work, {"peer": "mqredis", "bytes": size}, {"peer": UNIT, "bytes": size}))
+
+    return table(
+        ["bytes", *(TITLES[w] for w in works)], ([f"{s:,}", *(cell(s, w) for w in works)] for s in found)
+    )
+
+
+def beside(rows: Sequence[Row], commit: str) -> str:
+    """Rates of this tree divided by those of another commit."""
+    letters = sorted({row["shape"] for row in rows if row["peer"] == commit})
+    works = [work for work in TITLES if any(row["work"] == work and row["peer"] == commit for row in rows)]
+
+    def cell(letter: str, work: str) -> str:
+        return spread(
+            ratio(rows, work, {"peer": "mqredis", "shape": letter}, {"peer": commit, "shape": letter})
         )
-    head = ["peer", "rate x", "server CPU x", "client CPU x", "round trips", "commands", "B in", "B out"]
-    return table(head, lines)
+
+    return table(["shape", *(TITLES[w] for w in works)], ([x, *(cell(x, w) for w in works)] for x in letters))
 
 
-def whole(rows: Iterable[Row], works: tuple[str, ...], figure: Callable[[Row], float]) -> Figures:
-    """Ratios of a figure summed over several works, for those peers that did all of them."""
-    sums: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for row in rows:
-        if row["work"] in works and "error" not in row:
-            sums[row["round"], row["peer"]].append(figure(row))
-    complete = [
-        {"round": number, "peer": peer, "sum": sum(values)}
-        for (number, peer), values in sums.items()
-        if len(values) == len(works)
-    ]
-    return ratios(complete, lambda row: float(row["sum"]))
+def peers(rows: Sequence[Row]) -> str:
+    """Rates of all peers as ratios to the raw list, everything read on both sides."""
+    entries = {**PEERS, **WORKERS}
+    names = list(dict.fromkeys(row["peer"] for row in rows))
+    works = [work for work in TITLES if any(row["work"] == work for row in rows)]
 
-
-def life(rows: list[Row], works: tuple[str, str]) -> str:
-    """Send, receive and acknowledge together: time and processor time of a message's whole life."""
-    times = whole(rows, works, lambda row: 1 / rate(row))
-    server = whole(rows, works, server_cost)
-    both = whole(rows, works, lambda row: server_cost(row) + client_cost(row))
-    lines = [
-        [peer, spread(times[peer]), spread(server[peer]), spread(both[peer])]
-        for peer in sorted(times, key=lambda name: median(times[name]))
-    ]
-    return table(["peer", "time x", "server CPU x", "CPU of both x"], lines)
-
-
-def memory(rows: list[Row]) -> str:
-    """Bytes of the server's memory for each queued message."""
-    rows = [row for row in rows if row["work"] == "memory"]
-    found = ratios(rows, lambda row: float(row["bytes"]))
-    last = {row["peer"]: row["bytes"] for row in rows if "error" not in row}
-    lines = [
-        [p, f"{last[p]:.0f}", spread(found[p])] for p in sorted(found, key=lambda name: median(found[name]))
-    ]
-    return table(["peer", "bytes", "x"], lines)
-
-
-def grown(rows: list[Row], axis: str) -> dict[str, dict[int, list[float]]]:
-    """Time of each operation at each size over that at the smallest of the same round, one figure for each round."""
-    times: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
-    for row in rows:
-        if row["axis"] == axis and "error" not in row and row["work"] != "settle":
-            times[row["work"], row["round"]][row["size"]] = row["seconds"]
-    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (work, _), by_size in times.items():
-        least = by_size.get(min(by_size))
-        for size, seconds in by_size.items():
-            found[work][size].append(seconds / least if least else 0.0)
-    return {work: dict(by_size) for work, by_size in found.items()}
-
-
-def growth(rows: list[Row]) -> str:
-    """One table for each thing that grows."""
-    tables = []
-    for axis in dict.fromkeys(row["axis"] for row in rows):
-        errors = {row["error"] for row in rows if row["axis"] == axis and "error" in row}
-        ratios_of = grown(rows, axis)
-        if not ratios_of:
-            tables.append(f"{AXES[axis]}: {'; '.join(errors)}")
-            continue
-        sizes = sorted({size for by_size in ratios_of.values() for size in by_size})
-        least: dict[str, list[float]] = defaultdict(list)
-        for row in rows:
-            if row.get("axis") == axis and row.get("size") == sizes[0]:
-                least[row["work"]].append(row["seconds"] * 1e6)
-        lines = [
-            [work, f"{median(least[work]):.0f}", *(spread(by_size[size]) for size in sizes[1:])]
-            for work, by_size in ratios_of.items()
-        ]
-        tables.append(table([AXES[axis], f"us at {sizes[0]:,}", *(f"{size:,}" for size in sizes[1:])], lines))
-    return "\n\n".join(tables)
-
-
-AXES = {
-    "backlog": "backlog",
-    "queues": "queues",
-    "transactions": "open transactions",
-    "bytes": "bytes of body",
-}
-
-
-def wakes(rows: list[Row]) -> str:
-    """From a send to the arrival at a waiting reader, all rounds together."""
-    lines = []
-    for peer, waiters in dict.fromkeys((row["peer"], row["waiters"]) for row in rows):
-        mine = [row for row in rows if (row["peer"], row["waiters"]) == (peer, waiters)]
-        good = [row for row in mine if "waits" in row]
-        if not good:
-            lines.append([peer, str(waiters), mine[0]["error"], "", "", "", "", ""])
-            continue
-        waits = [wait for row in good for wait in row["waits"]]
-        each = [percentile(row["waits"], 50) for row in good]
-        lines.append(
-            [
-                peer,
-                str(waiters),
-                f"{percentile(waits, 50):.2f} ({min(each):.2f}-{max(each):.2f})",
-                f"{percentile(waits, 99):.2f}",
-                f"{max(waits):.2f}",
-                *(f"{median(row[name] for row in good):.{n}f}" for name, n in _WAKES),
-            ]
+    def line(name: str) -> list[str]:
+        entry = entries[name]
+        about = ", ".join(
+            filter(None, [entry.settings, "" if entry.acknowledges else "a crash loses messages"])
         )
-    head = ["peer", "waiting", "p50 ms", "p99 ms", "max ms", "scripts", "commands", "server us"]
-    return table(head, lines)
+        failed = [row["error"] for row in rows if row["peer"] == name and row["work"] == "start"]
+        cells = [spread(ratio(rows, work, {"peer": name}, {"peer": UNIT})) for work in works]
+        return [name + (f" ({about})" if about else "") + (f": {failed[0]}" if failed else ""), *cells]
+
+    return table(["peer", *(TITLES[w] for w in works)], map(line, names))
 
 
-_WAKES = (("scripts", 2), ("commands", 1), ("server_us", 0))
+def ahead(rows: Sequence[Row]) -> str:
+    """Names each row of the table of peers in which a peer is ahead of mqredis."""
+    found = defaultdict(list)
+    for work in dict.fromkeys(row["work"] for row in rows if "rate" in row):
+        ours = ratio(rows, work, {"peer": "mqredis"}, {"peer": UNIT})
+        for name in dict.fromkeys(row["peer"] for row in rows):
+            theirs = ratio(rows, work, {"peer": name}, {"peer": UNIT})
+            if not name.startswith(("mqredis", "raw")) and ours and theirs and median(theirs) > median(ours):
+                found[name].append(f"{TITLES[work]} ({median(theirs):.2f} against {median(ours):.2f})")
+    return (
+        "\n".join(f"- {name} is ahead in: {', '.join(where)}" for name, where in found.items())
+        or "No peer is ahead."
+    )
 
 
-def idle(rows: list[Row]) -> str:
-    """What readers cost who wait in vain."""
-    lines = [[r["peer"], str(r["waiters"]), f"{r['commands']:.1f}", f"{r['server']:.2%}"] for r in rows]
-    return table(["peer", "waiting", "commands/s", "server CPU"], lines)
+def delays(rows: Sequence[Row]) -> str:
+    """Percentiles of the delay of waiting readers."""
+    by_peer: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if "ms" in row:
+            by_peer[row["peer"]].append(row["ms"])
+    if UNIT not in by_peer:
+        return "The raw list did not run.\n"
+    cut = {name: quantiles(values, n=100) for name, values in by_peer.items()}
+
+    def line(name: str) -> list[str]:
+        p50, p99 = cut[name][49], cut[name][98]
+        unit50, unit99 = cut[UNIT][49], cut[UNIT][98]
+        return [name, f"{p50:.2f}", f"{p99:.2f}", f"{p50 / unit50:.2f}", f"{p99 / unit99:.2f}"]
+
+    return table(["reader", "p50 ms", "p99 ms", "p50 ratio", "p99 ratio"], map(line, cut))
 
 
-def crowd(rows: list[Row]) -> str:
-    """Many processes on one server, or on several."""
-    lines = []
-    kinds = dict.fromkeys((r["peer"], r["processes"], r["servers"], r["size"]) for r in rows)
-    for kind in kinds:
-        mine = [r for r in rows if (r["peer"], r["processes"], r["servers"], r["size"]) == kind]
-        good = [row for row in mine if "lives" in row]
-        peer, processes, servers, size = kind
-        cells = [mine[0].get("error", ""), *[""] * (2 + len(_CROWD))]
-        if good:
-            shares = map(median, zip(*(row["shares"] for row in good), strict=True))
-            cells = [
-                spread([row["lives"] for row in good]),
-                " ".join(f"{share:.0%}" for share in shares),
-                *(f"{median(row[name] for row in good):.0f}" for name in _CROWD),
-                f"{good[0]['first_ms']:.0f}",
-            ]
-        lines.append([peer, str(processes), str(servers), str(size), *cells])
-    head = ["peer", "processes", "servers", "batch", "lives/s", "server CPU", *_CROWD.values()]
-    # What a process does once it does in its first turn.
-    head.append("first calls, client ms")
-    return table(head, lines)
-
-
-#: CPU of a life. The first calls of a process are not counted with it.
-_CROWD = {
-    "server_us": "server us a life",
-    "client_us": "client us a life",
-}
-
-
-COMPANY = (
-    ("wakes", "From a send to a waiting reader, in another process", wakes),
-    ("idle", "Readers that wait in vain", idle),
-    (
-        "crowd",
-        "Whole lives a second, many processes on one server, while all are at work (absolute; cores not pinned)",
-        crowd,
-    ),
-    ("shards", "Queue managers as shards: one node and three nodes of a cluster on this machine", crowd),
-    (
-        "growth",
-        "Growth: time of an operation over its time at the smallest size, median (min-max) of the rounds",
-        growth,
-    ),
-)
-
-
-def report(document: dict[str, Any]) -> str:
-    """All tables but that of the goals, in markdown."""
-    rows: list[Row] = document["rows"]
-    lines: list[str] = []
-    for place in dict.fromkeys(row["place"] for row in rows if row["work"] in TITLES):
-        here = [row for row in rows if row["place"] == place and row["work"] != "memory"]
-        for work, title in TITLES.items():
-            if any(row["work"] == work and "error" not in row for row in here):
-                lines += [f"## {title} ({place})", "", rates(here, work), ""]
-        for works, title in (
-            (("send", "receive"), "singly"),
-            (("send_batch", "receive_batch"), "in batches"),
-        ):
-            if all(any(row["work"] == work for row in here) for work in works):
-                lines += [f"## Whole life of a message, {title} ({place})", "", life(here, works), ""]
-    if any(row["work"] == "memory" for row in rows):
-        lines += ["## Memory of a queued message", "", memory(rows), ""]
-    for key, title, tabulate in COMPANY:
-        if document["company"].get(key):
-            lines += [f"## {title}", "", tabulate(document["company"][key]), ""]
-    lines += ["## Settings", ""]
-    for peer, facts in document["peers"].items():
-        durable = "" if facts.get("acknowledges", True) else "; no acknowledgement"
-        lines.append(f"- {peer}: {facts.get('settings') or 'as it comes'}{durable}")
-    lines += ["", "## Versions", ""]
-    for environment, found in document["versions"].items():
-        lines.append(f"- {environment}: " + ", ".join(f"{name} {version}" for name, version in found.items()))
-    return "\n".join(lines) + "\n"
+def memory(rows: Sequence[Row]) -> str:
+    """Bytes of a queued message, as ratios to an entry of the raw list."""
+    unit = next(row["memory"] for row in rows if row["peer"] == UNIT)
+    lines = ([f"{r['peer']} {r['shape']}", f"{r['memory']:.0f}", f"{r['memory'] / unit:.2f}"] for r in rows)
+    return table(["peer and shape", "bytes", "ratio"], lines)

@@ -1,4 +1,4 @@
-"""Runs the peers in turn, round by round, so that whatever the machine does meets all of them alike."""
+"""Measures peers in turn, round by round, so that changes of the machine's speed meet all of them alike."""
 
 from __future__ import annotations
 
@@ -8,99 +8,87 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 from bench import envs
-from bench.adapters import PARTS, PEERS
-from bench.server import Server
+from bench.peers import Entry
+from bench.server import Server, pin
 
-#: The cores of server and client.
-PLACES = {"one core": (0, 0), "two cores": (0, 1)}
-
-One = TypeVar("One")
+#: Seconds after which a peer that does not answer is ended.
+PATIENCE = 120.0
+#: Messages before those that count.
+WARM = 300
+BATCH = 100
 _START = time.monotonic()
-#: A measurement that takes longer than so many seconds is given up: one peer must not hold up all.
-PATIENCE = 90.0
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Section:
-    """Some peers, some kinds of work, some rounds."""
+class Candidate:
+    """A peer in one shape, perhaps from another checkout."""
 
-    title: str
-    peers: tuple[str, ...]
-    works: tuple[str, ...]
-    rounds: int
-    count: int
-    place: str = "one core"
-    size: int = 100
-    warm: int = 300
-    #: No further round is begun after so many seconds.
-    seconds: float = 120.0
+    name: str
+    entry: Entry
+    shape: str = "b"
+    size: int = 200
+    """Bytes of the body."""
+    checkout: Path | None = None
+    """A folder whose ``mqredis`` is measured instead of this one's."""
 
 
 @dataclass
-class Results:
-    """Everything measured: one row for each peer, work and round."""
+class Plan:
+    """What is measured: candidates, rounds, and messages for each work of a round."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    peers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    candidates: Sequence[Candidate]
+    rounds: int
+    count: int
+    rows: list[Row] = field(default_factory=list)
 
 
-class Child:
-    """The process of one peer."""
+def tell(text: str) -> None:
+    """Show progress on standard error."""
+    print(f"[{time.monotonic() - _START:5.0f} s] {text}", file=sys.stderr, flush=True)
 
-    def __init__(self, peer: str, url: str) -> None:
-        entry = PEERS.get(peer) or PARTS[peer]
-        environment = {**os.environ, "PYTHONPATH": str(envs.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+class Process:
+    """The process of one candidate."""
+
+    def __init__(self, candidate: Candidate, url: str, core: int) -> None:
+        arguments = [url, candidate.shape, str(candidate.size)]
         self.process = subprocess.Popen(
-            [str(envs.python(entry.environment)), "-m", "bench.child", entry.module, entry.cls, url],
+            [*envs.command(candidate.entry), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("MQREDIS_BENCH_DEBUG") else subprocess.DEVNULL,
-            cwd=envs.ROOT,
-            env=environment,
+            env=envs.variables(candidate.checkout),
             text=True,
         )
-        self._hello: dict[str, Any] | None = None
+        pin(self.process.pid, {core})
 
-    @property
-    def hello(self) -> dict[str, Any]:
-        """What the peer says of itself; the first look waits until it has started."""
-        if self._hello is None:
-            self._hello = self.answer()
-        return self._hello
-
-    def order(self, patience: float = PATIENCE, **order: Any) -> dict[str, Any]:
-        """Have one thing measured."""
-        self.begin(**order)
-        return self.answer(patience)
-
-    def begin(self, **order: Any) -> None:
-        """Order something without waiting for its end."""
-        assert self.hello
+    def order(self, work: str, **arguments: Any) -> Row:
+        """Have one thing done and return its measurement, or ``{"error": ...}``."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the answer will say that it has ended
-            self.process.stdin.write(json.dumps(order) + "\n")
-            self.process.stdin.flush()
-
-    def answer(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        """The next answer; a process that gives none for too long is ended."""
         assert self.process.stdout is not None
-        patience = threading.Timer(seconds, self.process.kill)
+        with suppress(BrokenPipeError):  # the missing answer tells
+            self.process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
+            self.process.stdin.flush()
+        patience = threading.Timer(PATIENCE, self.process.kill)
         patience.start()
         try:
             line = self.process.stdout.readline()
         finally:
             patience.cancel()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "the process has ended"}
+        answer: Row = json.loads(line) if line else {"error": "the process has ended"}
         return answer
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -112,70 +100,77 @@ class Child:
 
 
 @contextmanager
-def children(peers: Iterable[str], url: str) -> Iterator[dict[str, Child]]:
-    """Fresh processes, one for each peer."""
-    running: dict[str, Child] = {}
+def opened(candidate: Candidate, server: Server, core: int) -> Iterator[Process]:
+    """A process of the candidate that is connected to an empty server. Raises RuntimeError if it cannot start."""
+    server.wire.flush()
+    process = Process(candidate, server.url, core)
     try:
-        for peer in peers:
-            running[peer] = Child(peer, url)
-        yield running
+        if error := process.order("open").get("error"):
+            raise RuntimeError(f"{candidate.name} does not start: {error}")
+        yield process
+        process.order("close")
     finally:
-        for child in running.values():
-            child.close()
+        process.close()
 
 
-def room(passed: float, done: int, seconds: float) -> bool:
-    """Is there time for another round like those that are done? For the first there is."""
-    return not done or passed / done * (done + 1) <= seconds
+def run(server: Server, plan: Plan, *, cores: tuple[int, int] = (0, 0)) -> list[Row]:
+    """Measure all candidates; one row for each candidate, work and round.
+
+    ``cores``: those of the server and of the client. On one core the rate is the cost of the code on both sides.
+    """
+    available = os.cpu_count() or 1
+    server.pin({cores[0] % available})
+    rows: list[Row] = []
+    for number in range(plan.rounds):
+        tell(f"round {number + 1} of {plan.rounds}")
+        place = number * max(1, len(plan.candidates) // plan.rounds) % len(plan.candidates)
+        for candidate in (*plan.candidates[place:], *plan.candidates[:place]):
+            who = {"round": number, "peer": candidate.name, "shape": candidate.shape, "bytes": candidate.size}
+            try:
+                with opened(candidate, server, cores[1] % available) as process:
+                    rows += [{**who, **row} for row in _works(server, process, candidate, plan.count)]
+            except RuntimeError as error:
+                rows.append({**who, "work": "start", "error": str(error)})
+    plan.rows += rows
+    return rows
 
 
-def turned(some: Sequence[One], number: int) -> tuple[One, ...]:
-    """The same, begun with another one in each round."""
-    place = number % len(some)
-    return (*some[place:], *some[:place])
+def _works(server: Server, process: Process, candidate: Candidate, count: int) -> Iterator[Row]:
+    count = max(BATCH, int(count * candidate.entry.share) // BATCH * BATCH)
+    warm = WARM if candidate.entry.share == 1 else BATCH
+    for work in candidate.entry.works:
+        batch = {"size": BATCH} if work.endswith("_batch") else {}
+        sends, drains = work.startswith("send"), work == "drain"
+        if not sends:
+            fill = "fill_source" if work == "transact" and candidate.entry.module == "mqredis" else "fill"
+            process.order(fill, first=0, count=count + warm)
+        if not drains:
+            process.order(work, **({"first": 0} if sends else {}), count=warm, **batch)
+        before = server.wire.counters()
+        first = {"first": warm} if sends else {}
+        answer = process.order(work, **first, count=count + warm if drains else count, **batch)
+        used = server.wire.counters() - before
+        if "error" in answer:
+            yield {"work": work, "error": answer["error"]}
+            continue
+        if drains:  # the worker's start does not count
+            times, every = answer["times"], count + warm
+            seconds = times[-1] - times[warm - 1]
+            cpu = (answer["cpu"] / every, used.cpu / every)
+        else:
+            seconds, cpu = answer["seconds"], (answer["cpu"] / count, used.cpu / count)
+        yield {"work": work, "rate": count / seconds, "client_us": cpu[0] * 1e6, "server_us": cpu[1] * 1e6}
 
 
-def run(server: Server, section: Section, results: Results) -> None:
-    """Measure a section."""
-    start = time.monotonic()
-    for number in range(section.rounds):
-        if not room(time.monotonic() - start, number, section.seconds):
-            tell(f"{section.title}: stops after {number} rounds")
-            break
-        tell(f"{section.title}: round {number + 1} of {section.rounds}")
-        _round(server, section, number, results)
-
-
-def tell(what: str) -> None:
-    """Show progress."""
-    print(f"[{time.monotonic() - _START:4.0f} s] {what}", file=sys.stderr, flush=True)
-
-
-def _round(server: Server, section: Section, number: int, results: Results) -> None:
-    order = turned(section.peers, number * max(1, len(section.peers) // max(1, section.rounds)))
-    cores = os.cpu_count() or 1
-    for_server, for_client = (core % cores for core in PLACES[section.place])
-    server.pin({for_server})
-    with children(order, server.url) as running:
-        for peer, child in running.items():
-            results.peers.setdefault(peer, child.hello)
-        for peer, child in running.items():
-            if "error" in child.hello:
-                tell(f"{peer} does not start: {child.hello['error']}")
-                row = {"section": section.title, "place": section.place, "round": number, "work": "start"}
-                results.rows.append({**row, "peer": peer, "error": child.hello["error"]})
-        for work in section.works:
-            for peer in order:
-                if work not in (*running[peer].hello.get("works", ()), "memory"):
-                    continue
-                answer = running[peer].order(
-                    work=work,
-                    count=int(section.count * PEERS[peer].share),
-                    warm=section.warm if PEERS[peer].share == 1 else section.warm // 4,
-                    size=section.size,
-                    cores=[for_client],
-                )
-                row = {"section": section.title, "place": section.place, "round": number, "work": work}
-                results.rows.append({**row, "peer": peer, **answer})
-                if "error" in answer:
-                    print(f"       {peer}, {work}: {answer['error']}", file=sys.stderr)
+def memory(server: Server, candidates: Sequence[Candidate], count: int) -> list[Row]:
+    """Bytes of the server's memory for each queued message."""
+    rows = []
+    for candidate in candidates:
+        many = int(count * candidate.entry.share)
+        with opened(candidate, server, 0) as process:
+            process.order("fill", first=0, count=1_000)
+            before = server.wire.counters().memory
+            process.order("fill", first=1_000, count=many)
+            used = (server.wire.counters().memory - before) / many
+        rows.append({"peer": candidate.name, "shape": candidate.shape, "memory": used})
+    return rows
