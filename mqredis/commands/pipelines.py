@@ -22,16 +22,22 @@ def _check(status: int, payload: Payload) -> None:
 
 
 WHY = {
-    "foreign": "another checkpoint has taken this owner over",
-    "running": "another query with this consumerName is running",
-    "released": "an operator released this claim; start with a new checkpoint once the release has come to its end",
-    "stale": "this batch was received already: the checkpoint is older than the queue's state",
-    "fenced": "the owner has claimed a later batch: two queries share one checkpoint or consumerName",
-    "open": "an earlier batch of this owner is not received yet",
-    "gap": "the queue does not know the batch before: its data or the checkpoint are from another time",
+    "foreign": "a query with another checkpoint has taken over this consumerName. Nothing was taken by this query. "
+    "Stop one of the two queries; a query that is to go on needs a new checkpoint",
+    "running": "another query with this consumerName is running. Stop that query, or choose another name",
+    "released": "an operator released this claim (mqredis.spark.release). Start with a new checkpoint once the release "
+    "has come to its end",
+    "stale": "this batch was received already: the checkpoint is older than the state of the queue, as after a restore "
+    "from a copy. Start with a new checkpoint; the messages of this batch are no longer in the queue",
+    "fenced": "a later batch of this reader is claimed: two queries use one checkpoint or one consumerName. Stop one "
+    "of them",
+    "open": "an earlier batch of this reader is not received yet",
+    "gap": "the queue does not know the batch before this one: the queue was restored or deleted, or the checkpoint is "
+    "from another queue. Nothing was taken. Start with a new checkpoint, and write by the column batch_id",
     "closed": "the job was aborted; this task is late",
     "identity": "another query has written under this txnAppId; choose another, or continue its checkpoint",
-    "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds",
+    "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds. Nothing was published. "
+    "Run the job again, with a longer stageTtlSeconds if it needs more time",
 }
 
 

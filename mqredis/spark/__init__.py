@@ -16,12 +16,14 @@ except ImportError as error:
     ) from error
 
 from mqredis.spark.admin import ClaimInfo, claims, recover, release
+from mqredis.spark.batch_id import batch_numbers
 from mqredis.spark.json_columns import json_columns
 from mqredis.spark.schema import SCHEMA, ddl
 from mqredis.spark.source import DefaultSource
 
 __all__ = [
-    "SCHEMA", "ClaimInfo", "DefaultSource", "claims", "ddl", "json_columns", "recover", "register", "release",
+    "SCHEMA", "ClaimInfo", "DefaultSource", "batch_numbers", "claims", "ddl", "json_columns", "recover", "register",
+    "release",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ too.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,10 +31,11 @@ from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, pieces
+from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import address, command, look, manager_of, planned, told
 from mqredis.spark.fetch import Place, Reader, part
-from mqredis.spark.offsets import browse_json, browse_parse, sequential, share
+from mqredis.spark.offsets import BrowseOffset, sequential, share
 from mqredis.spark.options import Options
 from mqredis.spark.watch import Idle
 
@@ -46,6 +48,7 @@ class Span(InputPartition):
     after: int
     upto: int
     now_ms: int
+    batch_id: str
 
 
 class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,7 +57,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = columns.selected(schema)
-        self.initial: dict[str, int] | None = None
+        self.initial: BrowseOffset | None = None
         self.bounds: dict[str, int] | None = None
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
@@ -67,10 +70,10 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The options startingPosition and startingTimestamp."""
         with told():
             if self.initial is None:
-                self.initial = {
-                    key: self._first(name, path) for key, (name, path) in planned(self.options).items()
-                }
-            return browse_json(self.initial)
+                queues = planned(self.options)
+                positions = {key: self._first(name, path) for key, (name, path) in queues.items()}
+                self.initial = BrowseOffset(uuid.uuid4().hex, positions)
+            return self.initial.json()
 
     def _first(self, name: str, path: str) -> int:
         manager = manager_of(self.options.address, name)
@@ -92,7 +95,8 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset; waits a while if nothing new was sent."""
         with told():
-            begun = browse_parse(start)
+            offset = BrowseOffset.parse(start)
+            begun = offset.positions
             queues = planned(self.options, begun)
             seen = self._look(begun, queues)
             if (
@@ -119,7 +123,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 else:
                     manager = manager_of(self.options.address, name)
                     positions[key] = nth(manager, path, after, upto, shares[key])
-            return browse_json(positions)
+            return BrowseOffset(offset.lineage, positions).json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """How much is still to be shown, and the age of the oldest of it, for the progress of the query."""
@@ -128,20 +132,21 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Ranges of SequentialIDs."""
         with told():
-            begun, ending = browse_parse(start), browse_parse(end)
+            begun, ending = BrowseOffset.parse(start), BrowseOffset.parse(end)
             found: list[InputPartition] = []
-            for key, upto in ending.items():
-                after = begun.get(key, 0)
+            for key, upto in ending.positions.items():
+                after = begun.positions.get(key, 0)
                 if upto <= after:
                     continue
-                name, _, path = key.partition("/")
+                name, path = split_key(key)
                 seen = look(
                     manager_of(self.options.address, name), path, "", sequential(upto), sequential(after)
                 )
                 place = Place(self.options.address, name, path, seen.generation)
                 parts = min(pieces(self.options, seen.available), upto - after)
                 cuts = [after + n * (upto - after) // parts for n in range(parts)] + [upto] if parts else []
-                found += [Span(place, a, b, seen.now_ms) for a, b in pairwise(cuts)]
+                identity = batch_id(name, path, ending.lineage, upto)
+                found += [Span(place, a, b, seen.now_ms, identity) for a, b in pairwise(cuts)]
             return found or [NOTHING]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -157,7 +162,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
             manager = manager_of(partition.place.url, partition.place.manager)
             builder = Builder(columns.arrow(self.schema))
-            reader = Reader(manager, partition.place, builder, self.selector)
+            reader = Reader(manager, partition.place, builder, self.selector, partition.batch_id)
             for band in range(8):
                 for ids in band_pages(manager, partition, band, self.options.fetchSize):
                     batch = reader.batch(ids, "available", strict=False, now_ms=partition.now_ms)

@@ -28,7 +28,7 @@ HEAD_COLUMNS = frozenset(
     }
 )  # fmt: skip
 #: Columns that need nothing but the id.
-ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager"})
+ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager", "batch_id"})
 
 Head = dict[str, str]
 
@@ -51,6 +51,7 @@ class Rows:
     manager: str
     queue: str
     state: str
+    batch_id: str | None = None
 
 
 def needs_record(columns: Collection[str]) -> bool:
@@ -133,9 +134,9 @@ class Builder:
             self._states(rows, columns)
         if "lookup_id" in self.names:
             columns["lookup_id"] = pa.array(numbers(rows.ids))
-        for name, value in (("state", rows.state), ("queue", rows.queue), ("manager", rows.manager)):
+        for name in ("state", "queue", "manager", "batch_id"):
             if name in self.names:
-                columns[name] = pa.repeat(pa.scalar(value), count)
+                columns[name] = pa.repeat(pa.scalar(getattr(rows, name), pa.string()), count)
         arrays = [_fit(columns[field.name], field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -17,11 +17,14 @@ from mqredis.commands.pipelines import Backlog
 from mqredis.errors import InvalidArgument, MqError, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.context import Context
+from mqredis.spark.batch_id import queue_key
 from mqredis.spark.options import Options, listed, path_of, split
 from mqredis.steps import Operation
 
 R = TypeVar("R")
 
+#: The page that errors name.
+DOCS = "docs/spark.md"
 #: Seconds for which a job waits for an answer, or for the server to come back.
 PATIENCE = 60.0
 
@@ -133,10 +136,10 @@ def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[st
     QueueNotFound, SourceError if the options name others.
     """
     lenient = bool(known) and not options.failOnDataLoss
-    wanted = {f"{name}/{path}": (name, path) for name, path in targets(options, lenient)}
+    wanted = {queue_key(name, path): (name, path) for name, path in targets(options, lenient)}
     gone, new = set(known) - set(wanted), set(wanted) - set(known)
     if gone and lenient:
-        gone &= {f"{name}/{path}" for name, paths in existing(options).items() for path in paths}
+        gone &= {queue_key(name, path) for name, paths in existing(options).items() for path in paths}
     if known and (gone or (new and not options.queuePattern)):
         changes = [
             f"without {', '.join(sorted(gone))}" if gone else "",

@@ -45,12 +45,18 @@ class Reader:
     """Reads messages of one queue into record batches."""
 
     def __init__(
-        self, manager: QueueManager, place: Place, builder: Builder, selector: Selector | None = None
+        self,
+        manager: QueueManager,
+        place: Place,
+        builder: Builder,
+        selector: Selector | None = None,
+        batch_id: str | None = None,
     ) -> None:
         self.manager = manager
         self.selector = selector
         self.place = place
         self.builder = builder
+        self.batch_id = batch_id
         self._messages = part(manager, place.path, "m")
         self._states = part(manager, place.path, "s")
 
@@ -89,7 +95,10 @@ class Reader:
                 some = apart[at : at + 64]
                 bodies = fields(self.manager, self._messages, [b"^" + lid for lid in some])
                 large.update((lid, body) for lid, body in zip(some, bodies, strict=True) if body is not None)
-        return builder.build(Rows(ids, records, states, large, self.place.manager, self.place.path, state))
+        place = self.place
+        return builder.build(
+            Rows(ids, records, states, large, place.manager, place.path, state, self.batch_id)
+        )
 
     def _selected(
         self, ids: Sequence[bytes], records: Sequence[bytes]

@@ -1,8 +1,9 @@
 """Offsets of a streaming read, as Spark keeps them in its checkpoint.
 
-A receiving query's offset names the owner and its lineage (which checkpoint), and for each queue the sequence
-of its last claim with what was planned for it, so that a restarted driver asks for the very same claim. A
-browsing query's offset is the last SequentialID of each queue.
+An offset of a receiving query names the query (``owner``: ``consumerName``, or the id of the checkpoint), the id of
+the checkpoint (``lineage``), and for each queue the sequence of the last claim with what was planned for that claim,
+so that a restarted driver asks for the same claim. An offset of a browsing query holds the last SequentialID of each
+queue.
 """
 
 from __future__ import annotations
@@ -96,15 +97,24 @@ def share(available: dict[str, int], limit: int) -> dict[str, int]:
     return shares
 
 
-def browse_json(positions: dict[str, int]) -> dict[str, Any]:
-    """The offset of a browsing query."""
-    return {"v": VERSION, "mode": "browse", "queues": dict(sorted(positions.items()))}
+@dataclass
+class BrowseOffset:
+    """An offset of a browsing query: the last SequentialID of each queue that the query has shown."""
 
+    lineage: str
+    positions: dict[str, int]
 
-def browse_parse(value: dict[str, Any]) -> dict[str, int]:
-    """Positions of a browsing query."""
-    _check(value, "browse")
-    return {key: int(position) for key, position in value["queues"].items()}
+    def json(self) -> dict[str, Any]:
+        """For the offset log."""
+        queues = dict(sorted(self.positions.items()))
+        return {"v": VERSION, "mode": "browse", "lineage": self.lineage, "queues": queues}
+
+    @classmethod
+    def parse(cls, value: dict[str, Any]) -> BrowseOffset:
+        """From the offset log."""
+        _check(value, "browse")
+        positions = {key: int(position) for key, position in value["queues"].items()}
+        return cls(str(value["lineage"]), positions)
 
 
 def _check(value: dict[str, Any], mode: str) -> None:

@@ -36,8 +36,10 @@ from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, address_of, pieces
+from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import (
+    DOCS,
     SourceError,
     address,
     look,
@@ -65,6 +67,7 @@ class ClaimSlice(InputPartition):
     sequence: int
     offset: int
     count: int
+    batch_id: str
 
 
 class Tools:
@@ -88,6 +91,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         hints = chosen.index_hints if chosen else ()
         self.match = Filter(programs=[chosen.program], hints=hints).text() if chosen else b""
         self.turns: dict[str, bool] = {}  # do groups take turns in this queue?
+        self.claimed: dict[str, int] = {}  # sequence of the last claim of each queue that is known to exist
         self._open: Tools | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,7 +114,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first(self, name: str, path: str, owner: str) -> Plan:
         manager = manager_of(self.options.address, name)
         seen = look(manager, path, owner)
-        done = seen.claim.committed if seen.claim else 0
+        done = starting.sequence(seen)
         after = starting.position(manager, path, self.options, seen.last)
         if after and manager.queue_info(path).group_exclusive:
             raise InvalidArgument(
@@ -141,6 +145,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun = Offset.parse(start)
             queues = planned(self.options, begun.queues)
             self._hold(begun)
+            self._check_claimed(begun, queues)
             self._begin_receiving(begun)
             seen = self._look(begun, queues)
             if not _any(begun, seen) and self._tools().receiving.beside.settle():
@@ -178,8 +183,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             claim = backlog.claim
             if claim and claim.lineage != begun.lineage and backlog.alive:
                 raise ClaimLost(commands.WHY["running"], why="running")
-            if key not in begun.queues and claim:
-                old = Plan(claim.committed, claim.committed)
+            if key not in begun.queues:
+                first = starting.sequence(backlog)
+                old = Plan(first, first)
             new = replace(
                 old,
                 sequence=old.sequence + 1,
@@ -221,17 +227,19 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hold(ending)
             beside = self._tools().receiving.beside
             beside.begun()
+            # A driver that starts again in the first batch asks for a new initial offset, which says nothing of it.
+            same = begun.lineage == ending.lineage
+            done = {key: plan.sequence for key, plan in begun.queues.items()} if same else {}
             found: list[InputPartition] = []
             with beside.urgent():
                 for key, plan in ending.queues.items():
-                    before = begun.queues.get(key)
-                    if plan.sequence > (before.sequence if before else plan.first):
+                    if plan.sequence > done.get(key, plan.first):
                         found += self._claim(ending, key, plan)
             point("after-claim")
             return found or [NOTHING]
 
     def _claim(self, offset: Offset, key: str, plan: Plan) -> list[InputPartition]:
-        name, _, path = key.partition("/")
+        name, path = split_key(key)
         manager = manager_of(self.options.address, name)
         self._tools().receiving.receive(offset, key, plan, plan.sequence - 1)
         point("before-claim")
@@ -251,13 +259,12 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self.options.failOnDataLoss:
                 raise
             return []
+        self.claimed[key] = plan.sequence
         place = Place(self.options.address, name, path, plan.generation)
+        identity = batch_id(name, path, offset.owner, plan.sequence)
         parts = pieces(self.options, claimed.count)
         cuts = [n * claimed.count // parts for n in range(parts)] + [claimed.count]
-        return [
-            ClaimSlice(place, offset.owner, offset.lineage, plan.sequence, low, high - low)
-            for low, high in pairwise(cuts)
-        ]
+        return [ClaimSlice(place, *who, low, high - low, identity) for low, high in pairwise(cuts)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Receive everything up to this offset, or move it to the journal where the queue keeps one. What
@@ -269,9 +276,11 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             point("after-commit")
 
     def stop(self) -> None:
-        """Remove what is received. Spark rarely calls it, and a claim outlives the process by design."""
+        """Remove what is received, and let another query use the name. Spark rarely calls it, and a claim outlives
+        the process by design."""
         with told():
             self._tools().receiving.beside.settle()
+            self._tools().beacon.close()
 
     # ---- executors -------------------------------------------------------------------------------
 
@@ -283,7 +292,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place = partition.place
             manager, queue = manager_of(place.url, place.manager), address_of(place)
             builder = Builder(columns.arrow(self.schema))
-            reader = Reader(manager, place, builder)
+            reader = Reader(manager, place, builder, batch_id=partition.batch_id)
             point("before-read")
             done = 0
             while done < partition.count:
@@ -313,6 +322,30 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self.turns.get(key, True):
                 receiving.receive(begun, key, plan)
         receiving.begin(begun)
+
+    def _check_claimed(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> None:
+        """Refuse to go on behind a batch that Spark calls done, but whose messages were never claimed.
+
+        Spark asks for partitions only when something reads the rows. A file sink that has a batch of this number
+        from an earlier checkpoint in its output folder does not read them, and neither does a function for
+        foreachBatch that returns at once.
+        """
+        if not self.options.failOnDataLoss:
+            return
+        for key, (name, path) in queues.items():
+            plan = begun.queues.get(key) or Plan()
+            if plan.sequence == plan.first or self.claimed.get(key) == plan.sequence:
+                continue
+            claim = look(manager_of(self.options.address, name), path, begun.owner).claim
+            if claim is None or claim.sequence < plan.sequence:
+                raise SourceError(
+                    f"mqredis: the sink has skipped batch {batch_id(name, path, begun.owner, plan.sequence)}: "
+                    "Spark reports the batch as done, but nothing has read its messages, so they stay in the queue. "
+                    "The output folder of a file sink knows a batch of this number from an earlier checkpoint. Start "
+                    "with a new checkpoint and a new output folder, or write by the column batch_id "
+                    f"({DOCS}, A lost checkpoint)"
+                )
+            self.claimed[key] = plan.sequence
 
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mqredis.errors import QueueNotAvailable
 from mqredis.operations import pipelines
+from mqredis.spark.batch_id import split_key
 from mqredis.spark.connection import address, manager_of, run
 from mqredis.spark.crash import point
 from mqredis.spark.offsets import Offset, Plan
@@ -85,7 +86,7 @@ class Receiving:
         between: Callable[[], None],
     ) -> R:
         """One of the two operations that commit a claim: what it answers; 0 if the queue is gone and may be."""
-        name, _, path = key.partition("/")
+        name, path = split_key(key)
         manager = manager_of(self.options.address, name)
         queue = address(manager, path, plan.generation)
         try:

@@ -48,6 +48,7 @@ SCHEMA = StructType(
         StructField("app_tag", _LONG),
         StructField("queue", _STRING),
         StructField("manager", _STRING),
+        StructField("batch_id", _STRING),
     ]
 )
 FIELDS = {field.name: field for field in SCHEMA.fields}

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from mqredis.client import QueueManager
+from mqredis.commands.pipelines import Backlog
 from mqredis.spark.connection import command
 from mqredis.spark.fetch import part
 from mqredis.spark.options import Options, milliseconds
 
 #: Messages that are received under a search are passed over; after so many it begins further in front.
 _TRIES = 16
+
+
+def sequence(seen: Backlog) -> int:
+    """The sequence before the first claim of a query: the last one that this reader has received.
+
+    A reader that the queue does not know begins at the server's time in milliseconds. So a sequence is never used
+    again for other messages, also not when the queue was deleted, or the reader was forgotten by
+    ``release(forget=True)``.
+    """
+    return seen.claim.committed if seen.claim else seen.now_ms
 
 
 def position(manager: QueueManager, path: str, options: Options, last: str) -> int:

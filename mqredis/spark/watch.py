@@ -49,6 +49,11 @@ class Beacon:
         except REDIS_ERRORS:
             self._held.pop(key, None)
 
+    def close(self) -> None:
+        """End the subscriptions."""
+        while self._held:
+            self._held.popitem()[1].disconnect()
+
 
 class Idle:
     """Waits until any queue of any manager holds a message, with one waiting reader for each manager."""

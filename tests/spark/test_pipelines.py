@@ -1,18 +1,15 @@
-"""The ready pipelines, and the recipe for other sinks."""
+"""The ready pipelines."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from mqredis.models import RetryPolicy
 from mqredis.spark.pipelines import analyse, archive, migrate, replay
 from mqredis.spark.pipelines.command import main, parser
-from tests.spark.test_stream import drain, stream
 from tests.support.counts import count
 
 pytestmark = pytest.mark.spark
@@ -109,51 +106,3 @@ def test_migrate_a_list_a_stream_and_a_celery_queue(qm, fill, redis_server, caps
 def test_every_pipeline_has_a_command():
     for line in ("archive p", "analyse", "replay p n --rate 5", "migrate celery k q --source-url redis://x"):
         assert parser().parse_args(line.split()).pipeline == line.split()[0]
-
-
-def to_parquet(table: str) -> Callable[[Any, int], None]:
-    """One folder for each batch, overwritten."""
-
-    def write(frame: Any, batch: int) -> None:
-        frame.write.mode("overwrite").parquet(f"{table}/batch={batch}")
-
-    return write
-
-
-def to_delta(table: str) -> Callable[[Any, int], None]:
-    """A Delta table that remembers the last batch of this query."""
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
-    def write(frame: Any, batch: int) -> None:
-        known = DeltaTable(table).transaction_version("orders") if DeltaTable.is_deltatable(table) else None
-        if known is not None and known >= batch:
-            return
-        once = CommitProperties(app_transactions=[Transaction("orders", batch)])
-        write_deltalake(table, frame.toArrow(), mode="append", commit_properties=once)
-
-    return write
-
-
-@pytest.mark.parametrize("recipe", [to_parquet, to_delta])
-def test_the_recipes_for_other_sinks(spark, options, fill, tmp_path, recipe):
-    """foreachBatch with a sink that is idempotent by batch id, where a batch is written twice."""
-    fill(count=100)
-    table = str(tmp_path / "table")
-    write, failures = recipe(table), iter([True, False])
-
-    def twice(frame: Any, batch: int) -> None:
-        write(frame, batch)
-        if batch == 1 and next(failures):
-            raise RuntimeError("after the write, before Spark has logged the batch")
-
-    frame = stream(spark, options, queue="orders", maxMessagesPerTrigger="40").select("body", "lookup_id")
-    with pytest.raises(Exception, match="before Spark has logged"):
-        drain(frame, tmp_path / "checkpoint", twice)
-    drain(frame, tmp_path / "checkpoint", twice)
-    if recipe is to_delta:
-        from deltalake import DeltaTable
-
-        bodies = DeltaTable(table).to_pyarrow_table()["body"].to_pylist()
-    else:
-        bodies = [bytes(row.body) for row in spark.read.parquet(table).collect()]
-    assert sorted(int(body) for body in bodies) == list(range(100))

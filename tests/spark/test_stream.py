@@ -78,7 +78,7 @@ def test_a_failed_batch_is_read_again_identically(spark, qm, options, fill, tmp_
     with pytest.raises(Exception, match="the sink is down"):
         drain(stream(spark, options, queue="orders", maxMessagesPerTrigger="20"), tmp_path, fail)
     (claim,) = claims(qm, "orders")
-    assert (claim.messages, claim.sequence, claim.released) == (20, 1, False)
+    assert (claim.messages, claim.released) == (20, False)
     queue.send(b"urgent", priority=7)
     sink = Collected()
     drain(
@@ -149,6 +149,7 @@ def test_a_named_consumer_survives_the_loss_of_its_checkpoint(spark, qm, options
     fill(count=100)
 
     def fail(frame: Any, batch: int) -> None:
+        frame.count()
         if batch == 1:
             raise RuntimeError("down")
 
@@ -161,7 +162,7 @@ def test_a_named_consumer_survives_the_loss_of_its_checkpoint(spark, qm, options
     assert sink.all == [str(n) for n in range(40, 100)]
     assert qm.queue_info("orders").messages == 0
     fill(count=1)
-    with pytest.raises(Exception, match="taken this owner over"):
+    with pytest.raises(Exception, match="has taken over this consumerName"):
         drain(stream(spark, options, **named), tmp_path / "lost", sink)
 
 
