@@ -144,6 +144,11 @@ class ManagerKeys:
         stem = f"{self.tag}q:{encode(name)}:"
         return tuple(stem + part for part in QUEUE_PARTS)
 
+    def path_of(self, keys: KeySet) -> str:
+        """The name of the first queue of a call."""
+        key = keys.keys[MESSAGE_SCRIPT_PARTS]
+        return decode(key.removeprefix(f"{self.tag}q:").removesuffix(f":{QUEUE_PARTS[0]}"))
+
     def call(self, *queues: str) -> KeySet:
         """KEYS of a script that works on the messages of these queues."""
         found = self._calls.get(queues)

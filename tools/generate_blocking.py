@@ -31,8 +31,6 @@ RULES = [
         (r"\bStopAsyncIteration\b", "StopIteration"),
         (r"\bAsyncIterator\b", "Iterator"),
         (r"\bCoroutine\[Any, Any, (\w+)\]", r"\1"),
-        # The first attempt of a lock has nothing to clean up after: a blocking caller is not cancelled.
-        (r"\bself\._look\(", "self._manager._driver.straight(*"),
         (r"\bmqredis\.asyncio\.connect\b", "mqredis.connect"),
         (r"\bmqredis\.asyncio\b", "mqredis.client"),
         (r"\bmqredis\.drivers\.aio\b", "mqredis.drivers.sync"),

@@ -109,8 +109,13 @@ class QueueManager:
         return self._driver.unknown
 
     async def resolve(self, token: str) -> Resolution:
-        """What became of the call behind ``OutcomeUnknown.token``. Raises SessionExpired if nobody knows any more."""
-        resolution = await self._run(manager.resolve(self._context, token))
+        """What became of the call behind ``OutcomeUnknown.token``, or behind a token of ``unknown``.
+
+        The messages that a call of this client took are in ``Resolution.messages``. Raises SessionExpired if the
+        broker has forgotten the session of the call, SealBroken as the call does.
+        """
+        call = self._driver.unfinished(token)
+        resolution = await self._run(manager.resolve(self._context, token, call))
         self._driver.resolved(token)
         return resolution
 

@@ -147,6 +147,9 @@ class Queue:
         """Take the first available message (Dequeue Message, 3.1.7.1.10); with ``match`` or ``selector`` the first
         that agrees (IBM MQ MQGET); ``grouping`` tells what groups and segments mean.
 
+        A call that is cancelled or interrupted on its way may have taken the message, and then ``resolve`` of its token
+        (``QueueManager.unknown``) returns it. Where that can happen use ``lock`` or a transaction, which give it back.
+
         MatchOptionsError: a bad match (2247), or one that leaves the group that is read in logical order; a read by
         token that waits (2331). GroupInconsistent: a group partly read in a transaction. SelectorSyntaxError.
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
@@ -426,9 +429,8 @@ class Queue:
         # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
 
-    # begin asyncio only
     async def _look(self, ask: straight.Ask) -> Answer | None:
-        """The first look of a lock. One that is cut off may have locked something; what cleans up is tried once."""
+        """The first call of a lock. If the caller is interrupted in the middle of it, what it locked is given back."""
         driver = self._manager._driver
         try:
             return await driver.straight(*ask)
@@ -437,6 +439,7 @@ class Queue:
                 await driver.run(operation, time.monotonic())
             raise
 
+    # begin asyncio only
     def _gather(self) -> Gathering:
         found = self._gathering
         if found is None or found.loop is not asyncio.get_running_loop():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mqredis.client.manager import QueueManager
     from mqredis.client.transaction import Transaction
+    from mqredis.steps import Answer
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis")
@@ -134,6 +135,9 @@ class Queue:
     ) -> Message:
         """Take the first available message (Dequeue Message, 3.1.7.1.10); with ``match`` or ``selector`` the first
         that agrees (IBM MQ MQGET); ``grouping`` tells what groups and segments mean.
+
+        A call that is cancelled or interrupted on its way may have taken the message, and then ``resolve`` of its token
+        (``QueueManager.unknown``) returns it. Where that can happen use ``lock`` or a transaction, which give it back.
 
         MatchOptionsError: a bad match (2247), or one that leaves the group that is read in logical order; a read by
         token that waits (2331). GroupInconsistent: a group partly read in a transaction. SelectorSyntaxError.
@@ -269,7 +273,7 @@ class Queue:
         handle, asked = self._handle, None
         if lease is None and tag is None and match is None and selector is None:
             ask = straight.locking(handle, 1, timeout, ())
-            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+            if ask is not None and (answer := self._look(ask)) is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, ())) is not None:
                     return LockedMessage._one(self, now, one)
@@ -297,7 +301,7 @@ class Queue:
             # The caller's list may change while the call is made.
             settle = tuple(settle) if type(settle) is list else settle
             ask = straight.locking(handle, max, timeout, settle)
-            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
+            if ask is not None and (answer := self._look(ask)) is not None:
                 now = time.monotonic()
                 if (one := straight.locked(handle, answer, settle)) is not None:
                     return [LockedMessage._one(self, now, one)]
@@ -405,6 +409,16 @@ class Queue:
     def _run(self, operation: Operation[R]) -> R:
         # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
+
+    def _look(self, ask: straight.Ask) -> Answer | None:
+        """The first call of a lock. If the caller is interrupted in the middle of it, what it locked is given back."""
+        driver = self._manager._driver
+        try:
+            return driver.straight(*ask)
+        except BaseException as error:
+            if (operation := straight.cut(self._handle, ask, error)) is not None:
+                driver.run(operation, time.monotonic())
+            raise
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mqredis.commands.common import Address, check, number, text
 from mqredis.errors import InvalidArgument, InvariantBroken, SessionExpired
 from mqredis.keys import KeySet, ManagerKeys
-from mqredis.models import ManagerInfo
+from mqredis.models import ManagerInfo, Message
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -26,14 +26,19 @@ _NOTHING_DONE = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
 class Resolution:
     """What became of a call whose reply was lost.
 
-    ``outcome``: "done" (with its ``status`` and what it answered), "never" (it did not run and never will) or
-    "superseded" (a later call used the slot, which happens only after somebody read the answer).
+    ``outcome`` is "done" (with its ``status`` and what it answered), "never" (it did not run and never will) or
+    "superseded" (a later call used the slot, which happens only after the client has read the answer).
     """
 
     outcome: str
+    #: Status of the call, of MSMQ's numbers.
     status: int = 0
+    #: Lookup ids of the messages that it sent, took or locked, as 16 hex digits each.
     lookup_ids: tuple[str, ...] = ()
+    #: What it answered besides, as the script spells it; empty where ``messages`` says it.
     payload: tuple[bytes, ...] = ()
+    #: The messages that it took, outside of a transaction, if the client that asks has made the call.
+    messages: tuple[Message, ...] = ()
 
 
 def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:

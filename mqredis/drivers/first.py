@@ -14,7 +14,7 @@ from mqredis.drivers.links import Backend
 from mqredis.drivers.session import Run
 from mqredis.drivers.wire import pack_way
 from mqredis.errors import MqError
-from mqredis.steps import Answer, Call, Way
+from mqredis.steps import CUT_OFF, Answer, Call, Way
 
 
 class First(Known):
@@ -64,17 +64,23 @@ class First(Known):
         except MqError:
             session.give(slot)
             raise
-        except BaseException:
+        except BaseException as raised:
             run = Run(slot)
             interrupted(core, way.call(differing), run, link.used, backend.address)
             run.slot.session.give(run.slot)  # its own stays away: this is what an operation would go on with
+            # For the caller of this method, since no operation is there that could clean up.
+            vars(raised)[CUT_OFF] = run.unknown
             raise
         return self._again(way.call(differing), Run(slot), spent)
 
     def _again(self, call: Call[Any], run: Run, spent: Spent | None) -> Answer:
-        """What is left of a call that nobody holds a slot for."""
+        """The tries that are left of a call that is made without an operation."""
         try:
             return self._tries(call, run, early=spent)
+        except BaseException as raised:
+            if not isinstance(raised, Exception):
+                vars(raised)[CUT_OFF] = run.unknown
+            raise
         finally:
             run.slot.session.give(run.slot)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.drivers.session import Core
+from mqredis.steps import Call
 
 
 class Known:
@@ -59,6 +60,10 @@ class Known:
     def ring_all(self) -> None:
         """Let every wait look again."""
         self._hub.ring_all()
+
+    def unfinished(self, token: str) -> Call[Any] | None:
+        """The call with this token, if its outcome is unknown and it reads messages."""
+        return self.core.unread.get(token)
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""

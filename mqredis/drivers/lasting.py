@@ -20,9 +20,9 @@ R = TypeVar("R")
 class DurableDriver(Driver):
     """The blocking one. A class of its own, so that the plain one asks nothing."""
 
-    def run(self, operation: Operation[R]) -> R:
+    def run(self, operation: Operation[R], deadline: float | None = None) -> R:
         """Run an operation to its end in this thread. Raises DurabilityNotReached too."""
-        return super().run(durably(operation, self.settings.durability))
+        return super().run(durably(operation, self.settings.durability), deadline)
 
     def straight(self, _way: Way[Any], _differing: Sequence[bytes]) -> None:
         """Every lasting change is an operation's."""

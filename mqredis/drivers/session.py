@@ -26,7 +26,7 @@ from mqredis.models import Durability
 from mqredis.operations.context import Standing
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Answer, Arg, Payload, Way
+from mqredis.steps import Answer, Arg, Call, Payload, Way
 
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
@@ -139,7 +139,9 @@ class Core:
         self.run_id = ""
         #: Has any connection ever worked? Until then a dead address fails at once.
         self.reached = False
+        #: Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
+        self.unread: dict[str, Call[Any]] = {}
         self.shebang: bool | None = None
         self.functions = False
         #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
@@ -159,7 +161,7 @@ class Core:
         """In a child: the parent's session stays the parent's."""
         self._lock = threading.Lock()
         self.session = None
-        self.unknown = []
+        self.unknown, self.unread = [], {}
 
     # ---- scripts ---------------------------------------------------------------------------------
 
@@ -286,15 +288,20 @@ class Core:
             if self.session is session:
                 self.session = None
 
-    def remember(self, token: str) -> None:
-        """Keep a token of unknown outcome for ``resolve``."""
+    def remember(self, token: str, call: Call[Any] | None = None) -> None:
+        """Keep a token of unknown outcome for ``resolve``; ``call``: if its reply holds messages."""
         with self._lock:
             self.unknown.append(token)
+            if call is not None:
+                self.unread[token] = call
+            for old in self.unknown[:-MAX_UNKNOWN]:
+                self.unread.pop(old, None)
             del self.unknown[:-MAX_UNKNOWN]
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""
         with self._lock:
+            self.unread.pop(token, None)
             if token in self.unknown:
                 self.unknown.remove(token)
 

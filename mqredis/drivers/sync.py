@@ -100,13 +100,13 @@ class Driver(First):
             result: R = stop.value
             return result
 
-    def run(self, operation: Operation[R]) -> R:
-        """Run an operation to its end in this thread."""
+    def run(self, operation: Operation[R], deadline: float | None = None) -> R:
+        """Run an operation to its end in this thread. ``deadline``: when its calls are to be through."""
         try:
             while (session := self.core.session) is None:
-                self.open()
+                self.open(deadline)
             slot = session.take()
-            run = slot.run or Run(slot)
+            run = Run(slot, deadline) if slot.run is None or deadline is not None else slot.run
             answer: Any
             try:
                 step = operation.send(None)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from mqredis import keys
 from mqredis.commands import features, queues, transactions
 from mqredis.commands import manager as commands
-from mqredis.commands.common import Address
+from mqredis.commands.common import OK, Address
 from mqredis.commands.manager import Resolution
+from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import ManagerInfo
 from mqredis.operations import queue
 from mqredis.operations.checks import seconds
 from mqredis.operations.context import Context
-from mqredis.steps import Operation, perform
+from mqredis.steps import Call, Operation, perform, understand
 
 
 def info(context: Context) -> Operation[ManagerInfo]:
@@ -49,11 +50,22 @@ def advance_clock(context: Context, by: object) -> Operation[None]:
     yield from perform(commands.update(context.keys, "clock", str(ms)))
 
 
-def resolve(context: Context, token: object) -> Operation[Resolution]:
-    """What became of a call whose outcome is unknown."""
+def resolve(context: Context, token: object, call: Call[Found] | None = None) -> Operation[Resolution]:
+    """Ask what became of a call whose outcome is unknown; ``call``: the call itself, if it reads messages.
+
+    A call that took messages keeps them in its reply, since they are nowhere else. Messages that are locked or belong
+    to a transaction are still in their queue, and the reply names them by their ids.
+    """
     if not isinstance(token, str):
         raise InvalidArgument(f"token must be a str, not {type(token).__name__}")
-    return (yield from perform(commands.resolve(context.keys, token)))
+    resolution = yield from perform(commands.resolve(context.keys, token))
+    done = resolution.outcome == "done" and resolution.status == OK
+    if done and call is not None and call.args[1] == "take":
+        found = understand(call, OK, list(resolution.payload))
+        path = context.keys.path_of(call.keys)
+        resolution.messages = tuple(context.messages(path, found.messages, taken=True))
+        resolution.payload = ()
+    return resolution
 
 
 def maintain(context: Context) -> Operation[int]:

@@ -1,0 +1,208 @@
+"""A read whose caller is cancelled or interrupted: ``resolve`` returns what it took, and a lock is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Message, Settings
+from mqredis.sealing import AesGcm
+from tests.support.faults import Hold, Request, Rule
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
+from tests.together.kit import turns
+
+#: No lease ends within a test.
+SETTINGS = Settings(lease_seconds=1000, reply_timeout_seconds=60)
+
+
+class Interrupt(BaseException):
+    """Like KeyboardInterrupt, which pytest would take for the user's."""
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        qm.create_queue("t", transactional=True)
+        # Every script is loaded, so that the one call of a test is the read.
+        with qm.open("q") as queue, qm.open("t") as other, qm.transaction() as unit:
+            for read in READS.values():
+                queue.send("warm", correlation_id="c")
+                read(queue, queue.peek(0))
+            queue.send("warm")
+            queue.lock(0).abort()
+            queue.receive(0)
+            other.send("warm", transaction=unit)
+        with qm.open("t") as other, qm.transaction() as unit:
+            other.receive(0, transaction=unit)
+    with Proxy(redis_server.socket_path) as made:
+        yield made
+
+
+@contextmanager
+def interrupted(proxy: Proxy) -> Iterator[None]:
+    """Interrupt this thread when the server has carried out its read and the reply is on its way."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    def strike(rule: Rule) -> None:
+        if rule.wait(60):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    main, before = threading.get_ident(), signal.signal(signal.SIGUSR1, interrupt)
+    rule = proxy.add(Hold(reply=True), where=is_script)
+    thread = threading.Thread(target=strike, args=(rule,))
+    thread.start()
+    try:
+        with pytest.raises(Interrupt):
+            yield
+    finally:
+        thread.join()
+        rule.release()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def is_script(request: Request) -> bool:
+    return request.command in ("FCALL", "EVALSHA")
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "match": {"match": mqredis.Match(correlation_id="c")},
+    "lease": {"lease": 500},
+}
+READS: dict[str, Callable[[Any, Message], Any]] = {
+    "receive": lambda queue, _: queue.receive(0),
+    "receive-match": lambda queue, _: queue.receive(0, match=mqredis.Match(correlation_id="c")),
+    "receive-many": lambda queue, _: queue.receive_many(10, 0),
+    "by-lookup-id": lambda queue, message: queue.receive_by_lookup_id(message.lookup_id),
+}
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW.keys())
+def test_a_blocking_lock_that_is_interrupted_is_given_back(proxy: Proxy, how: dict[str, Any]) -> None:
+    with mqredis.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        for _ in range(3):
+            queue.send("body", correlation_id="c")
+            with interrupted(proxy):
+                queue.lock(0, **how)
+            info = qm.queue_info("q")
+            assert (info.ready, info.locked) == (1, 0)
+            assert qm.unknown == []
+            lock = queue.lock(0)
+            assert lock.message.text == "body"
+            lock.commit()
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+def test_resolve_returns_what_an_interrupted_receive_took(
+    proxy: Proxy, read: Callable[[Any, Message], Any]
+) -> None:
+    with mqredis.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        queue.send("body", label="l", correlation_id="c", properties={"n": 1})
+        message = queue.peek(0)
+        with interrupted(proxy):
+            read(queue, message)
+        (token,) = qm.unknown
+        resolution = qm.resolve(token)
+        assert (resolution.outcome, resolution.status) == ("done", 0)
+        (found,) = resolution.messages
+        assert found == message.model_copy(update={"delivery_count": found.delivery_count})
+        assert resolution.payload == ()
+        assert (qm.unknown, qm.queue_info("q").messages) == ([], 0)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+async def test_resolve_returns_what_a_cancelled_receive_took(
+    proxy: Proxy, read: Callable[[Any, Message], Any]
+) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        await queue.send("body", label="l", correlation_id="c", properties={"n": 1})
+        message = await queue.peek(0)
+        rule = proxy.add(Hold(reply=True), where=is_script)
+        task = asyncio.create_task(read(queue, message))
+        assert await asyncio.to_thread(rule.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        rule.release()
+        (token,) = qm.unknown
+        resolution = await qm.resolve(token)
+        assert (resolution.outcome, resolution.status) == ("done", 0)
+        (found,) = resolution.messages
+        assert found == message.model_copy(update={"delivery_count": found.delivery_count})
+        assert (qm.unknown, (await qm.queue_info("q")).messages) == ([], 0)
+
+
+async def test_what_a_cancelled_receive_took_in_a_transaction_is_back_after_its_abort(proxy: Proxy) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        async with await qm.transaction() as unit:
+            sent = (await queue.send_many(["first", "body"], transaction=unit))[1]
+        unit = await qm.transaction()
+        await queue.receive(0, transaction=unit)
+        rule = proxy.add(Hold(reply=True), where=is_script)
+        task = asyncio.create_task(queue.receive(0, transaction=unit))
+        assert await asyncio.to_thread(rule.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        rule.release()
+        (token,) = qm.unknown
+        resolution = await qm.resolve(token)
+        assert (resolution.outcome, resolution.messages) == ("done", ())
+        assert [int(lookup_id, 16) for lookup_id in resolution.lookup_ids] == [sent.lookup_id]
+        await unit.abort()
+        async with await qm.transaction() as unit:
+            found = await queue.receive_many(2, 0, transaction=unit)
+            assert [message.text for message in found] == ["first", "body"]
+
+
+async def test_a_message_that_was_sealed_is_opened(proxy: Proxy) -> None:
+    sealer = AesGcm({"k": b"k" * 32}, "k")
+    async with (
+        mqredis.asyncio.connect(proxy.url(), settings=SETTINGS, sealer=sealer) as qm,
+        qm.open("q") as queue,
+    ):
+        await queue.send("secret")
+        rule = proxy.add(Hold(reply=True), where=is_script)
+        task = asyncio.create_task(queue.receive(0))
+        assert await asyncio.to_thread(rule.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        rule.release()
+        (token,) = qm.unknown
+        (found,) = (await qm.resolve(token)).messages
+        assert found.text == "secret"
+
+
+async def test_no_message_is_lost_at_whatever_moment_a_receive_is_cancelled(url: str) -> None:
+    settings = SETTINGS.model_copy(update={"allow_volatile": True})
+    async with mqredis.asyncio.connect(url, settings=settings) as qm:
+        await qm.create_queue("q")
+        async with qm.open("q") as queue:
+            for after in range(24):
+                task = asyncio.create_task(queue.receive(None))
+                while not (await qm.queue_info("q")).waiters:
+                    await turns()
+                await queue.send(f"{after}")
+                await turns(after)
+                task.cancel()
+                (found,) = await asyncio.gather(task, return_exceptions=True)
+                got = [found] if isinstance(found, Message) else []
+                for token in qm.unknown:
+                    got += (await qm.resolve(token)).messages
+                if not got:
+                    got = [await queue.receive(0)]
+                assert [message.text for message in got] == [f"{after}"]
+                assert (await qm.queue_info("q")).messages == 0
