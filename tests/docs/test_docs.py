@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codeop
 import pkgutil
 import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -22,7 +24,7 @@ PROGRAMS = [
     "docs/index.md",
     "docs/howto.md",
     "docs/settings.md",
-    *(f"docs/learn/{name}.md" for name in ("first-queue", "worker", "asyncio", "transactions", "testing")),
+    *(f"docs/learn/{name}.md" for name in ("first-queue", "worker", "asyncio", "transactions")),
     *(str(page.relative_to(ROOT)) for page in PAGES if page.parent.name == "guides" and page.stem != "index"),
 ]
 
@@ -53,8 +55,51 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     for block in blocks:
         exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     told = re.findall(r"# -> (.*)", "".join(blocks))
-    assert told or name.endswith("testing.md"), "an example shows what it prints"
+    assert told, "an example shows what it prints"
     assert capsys.readouterr().out.splitlines() == told
+
+
+@pytest.mark.parametrize("page", ["testing.md", "learn/testing.md"])
+def test_a_page_contains_the_module_that_its_tests_test(page: str, tmp_path: Path) -> None:
+    files = dict(
+        re.findall(r'```python title="(.*?)"\n(.*?)```', (ROOT / "docs" / page).read_text(), re.DOTALL)
+    )
+    assert set(files) == {"shop.py", "test_shop.py"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    tests = files["test_shop.py"].count("\ndef test_")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "error",
+            "-p",
+            "no:asyncio",
+            "-p",
+            "no:cacheprovider",
+            "test_shop.py",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"{tests} passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_code_blocks_can_be_pasted_into_a_prompt(page: Path) -> None:
+    """Line by line, as the interactive prompt takes them: a block ends with a blank line, and has none inside."""
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        given: list[str] = []
+        for line in [*block.splitlines(), ""]:
+            given.append(line)
+            if codeop.compile_command("\n".join(given), f"{page.name}: {line}", "single") is not None:
+                given = []
+        assert not "".join(given).strip(), f"{page.name}: an unfinished statement: {given}"
 
 
 def test_files_that_pages_show_are_there_and_their_markers_whole() -> None:
