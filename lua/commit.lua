@@ -6,6 +6,8 @@
 -- ARGV[3] transaction  id
 -- ARGV[4] fence  of the transaction
 -- ARGV[5] outcome  commit | abort | prepare
+-- ARGV[6?] given  how an abort gives back what was received (release.given); "" as "a"
+-- ARGV[7+] verdict  lookup id and how that message is given back, in turn: a commit gives it back, too
 -- RETURNS OK
 -- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open; one whose lease is over was aborted
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
@@ -34,7 +36,8 @@ if outcome == "prepare" and not late then return context.close({ status.OK }) en
 local aborting = outcome == "abort" or late
 -- A late prepare ends the transaction but leaves its messages to their queues (core/lapse).
 if outcome == "prepare" then parts = {} end
-if not commit.plan({ id = id, fence = fence }, parts, aborting) then return context.close(context.missing) end
+local planned = commit.plan(commit.transaction(id, fence, late), parts, aborting)
+if not planned then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 if aborting then

@@ -33,7 +33,7 @@ local entries = position.read(q, { unpack(ARGV, 5) })
 local targets = {}
 trace.load()
 for n = 1, #entries do
-  local origin = record.field(entries[n].rec, "O")
+  local origin = copy.origin(q, entries[n])
   local name = ARGV[4] ~= "" and ARGV[4] or origin and other_queues.encode(string.match(origin, "^[^;]*"))
   targets[n] = name and redis.call("ZSCORE", q.a, entries[n].lid) and other_queues.find(name)
   if targets[n] then -- one that expires at once leaves traces there
@@ -55,7 +55,7 @@ for n = 1, #entries do
   if to and to ~= q and not queue.has(to, "p") and not queue.has(to, "f") then
     -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that of
     -- its parent, too.
-    local size, home = position.size(q, entries[n]), q.parent == to and to or {}
+    local size, home = position.size(q, entries[n]), q.parent == to and not q.apart and to or {}
     if home == to then queue.read_subqueue_totals(to) end
     context.messages, context.bytes = context.messages - 1, context.bytes - size
     home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size

@@ -6,7 +6,7 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] lease  of a renewal, ms
--- ARGV[5+] settlement  three for each run: action (c commit, a abort, j and the reason: reject, x extend), fence, ids
+-- ARGV[5+] settlement  three for each run: action, fence, ids (core/settle)
 -- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by somebody else, "g" gone) of each lost lock
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well

@@ -60,6 +60,8 @@ class QueueFields(TypedDict, total=False):
     journaling: bool
     journal_quota_bytes: int | None
     journal_quota_messages: int | None
+    poison_quota_bytes: int | None
+    poison_quota_messages: int | None
     base_priority: int
     type_id: str
     put_inhibited: bool

@@ -24,7 +24,7 @@ TRANSACTIONAL_DEAD_LETTER = "system$;deadxact"
 SYSTEM_JOURNAL = "system$;journal"
 _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL})
 #: Subqueues that the broker fills by itself.
-_KEPT = frozenset({"journal", "retry", "poison"})
+_KEPT = frozenset({"journal", "retry", "poison", "lapsed"})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -94,7 +94,7 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
 
 
 def kept(path: str) -> bool:
-    """Does the broker create this queue by itself: a queue of the system, a journal, ;retry or ;poison?"""
+    """Does the broker create this queue by itself: a queue of the system, or a subqueue of :data:`_KEPT`?"""
     name, _, sub = path.partition(";")
     return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT
 
@@ -103,6 +103,11 @@ def own_quota(path: str) -> bool:
     """Is this a journal or a queue of the system, which counts in no other queue and takes no message but copies?"""
     name, _, sub = path.partition(";")
     return name == SYSTEM or sub == "journal"
+
+
+def counts_apart(path: str) -> bool:
+    """Does this queue count in no other queue's quota? So it is with :func:`own_quota` and with ``;poison``."""
+    return own_quota(path) or path.endswith(";poison")
 
 
 class KeySet:

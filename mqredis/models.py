@@ -6,6 +6,7 @@ attributes of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelli
 
 from __future__ import annotations
 
+import warnings
 from datetime import datetime
 from enum import STRICT, Enum, IntEnum, IntFlag, StrEnum
 from typing import Any, Literal
@@ -239,26 +240,39 @@ class Sent(Lazy, _Model):
 
 
 class RetryPolicy(_Model):
-    """What the broker does with a message that its readers give back or let lapse, by how often it was delivered.
+    """What the broker does with a message that its readers give back, or whose lease lapses, by its attempts.
 
-    A message is delivered ``1 + immediate`` times in a row, rests in the subqueue ``retry``, and so on for ``cycles``
-    rests; after ``(1 + immediate) * (1 + cycles)`` deliveries the ``final`` fate is due.
+    Every delivery is an attempt, unless the reader gives the message back in order, as a worker that shuts down does.
+    After each ``1 + immediate`` attempts in a row the message rests in the subqueue ``;retry``; after ``cycles`` rests,
+    and so after ``(1 + immediate) * (1 + cycles)`` attempts, ``final`` says what becomes of it.
     """
 
     immediate: int = Field(default=2, ge=0, le=1000, strict=True)
-    cycles: int = Field(default=0, ge=0, le=1000, strict=True)
+    cycles: int = Field(default=0, ge=0, le=1_000_000_000, strict=True)
     #: How long the first rest lasts, in seconds; each further one is ``factor`` times as long, up to ``max_delay``.
     delay: float = Field(default=10.0, ge=0, le=31_536_000)
     factor: float = Field(default=2.0, ge=1, le=100)
     max_delay: float = Field(default=3600.0, ge=0, le=31_536_000)
-    #: poison: to the subqueue ``poison``. dead_letter: to the dead-letter queue of the message or of the system.
-    #: reject: as if its reader had rejected it. drop: gone without a trace.
+    #: poison: to the subqueue ``;poison``. dead_letter: to ``dead_letter_queue``, or if that is None to the dead-letter
+    #: queue of the message or of the system. reject: as if its reader had rejected it. drop: it is deleted.
     final: Literal["poison", "dead_letter", "reject", "drop"] = "poison"
+    #: Each rest is longer by up to this part of it, so that messages that fail together do not come back together.
+    jitter: float = Field(default=0.0, ge=0, le=1)
+    #: A message whose lease lapsed returns to the subqueue ``;lapsed``, from which each worker takes one at a time.
+    isolate: bool = Field(default=False, strict=True)
+    #: Queue of the dead letters, if ``final`` is "dead_letter".
+    dead_letter_queue: str | None = Field(default=None, max_length=124)
+
+    @property
+    def attempts(self) -> int:
+        """After how many attempts ``final`` is due."""
+        return (1 + self.immediate) * (1 + self.cycles)
 
     @property
     def deliveries(self) -> int:
-        """After how many deliveries the final fate is due."""
-        return (1 + self.immediate) * (1 + self.cycles)
+        """The former name of ``attempts``."""
+        warnings.warn("RetryPolicy.deliveries is now RetryPolicy.attempts", DeprecationWarning, stacklevel=2)
+        return self.attempts
 
 
 class QueueProperties(_Model):
@@ -273,6 +287,10 @@ class QueueProperties(_Model):
     journaling: bool = Field(default=False, strict=True)
     journal_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
     journal_quota_messages: int | None = Field(default=None, ge=0, strict=True)
+    #: Of the subqueue ``;poison``, which does not count in the quota of its queue. While it is full, failed messages
+    #: rest in ``;retry``.
+    poison_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    poison_quota_messages: int | None = Field(default=None, ge=0, strict=True)
     base_priority: int = Field(default=0, ge=-32768, le=32767, strict=True)
     type_id: str = Field(default="", max_length=64)
     put_inhibited: bool = Field(default=False, strict=True)

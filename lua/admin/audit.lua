@@ -15,7 +15,7 @@
 --                            Deadline and state of one in a packed page of a claim as if it were unpacked
 --   B key id size            a large body without a record of its own
 --   X key member            an element that the index lacks
---   T key member score       timers of policies: "b"id back from ;retry, "k"key a dedup key
+--   T key member score       timers of policies: those of features/retry, "k"key a dedup key
 --   S key member score       an element of a or i that is not at 0: reads go by the order of equal scores
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
@@ -99,7 +99,7 @@ end
 function audit.element(out, at, part, member, value)
   local base = at - (string.find(audit.order, part, 1, true) - 1)
   local fine
-  if part == "t" and string.find(member, "^[bk]") then
+  if part == "t" and string.find(member, "^[bswk]") then
     audit.row(out, "T", KEYS[at], member, value)
     fine = true
   elseif part == "i" then

@@ -29,15 +29,17 @@ function lapse.locks(q, ids)
       locked[#locked + 1] = e
     end
   end
+  for n = 1, #entries do entries[n].lapsed = true end
   if not (release.plan(q, locked) and release.plan(q, received)) then return end
   release.unlock(q, locked, false)
   release.unlock(q, received, true)
   position.delete(q, sent, "aborted")
 end
 
--- Kinds of timers: "e" expiry and "d" delay of a message; "b" back from ;retry; "k" the window of a dedup key.
+-- Kinds of timers: "e" expiry and "d" delay of a message; "b", "s" and "w" those of features/retry; "k" the window of a
+-- dedup key.
 function lapse.timers(q, timers)
-  local kinds, gone = { e = {}, d = {}, b = {}, k = {} }, {}
+  local kinds, gone = { e = {}, d = {}, b = {}, s = {}, w = {}, k = {} }, {}
   for n = 1, #timers do
     if string.sub(timers[n], 1, 1) == "e" then gone[string.sub(timers[n], 2)] = true end
   end
@@ -52,17 +54,26 @@ function lapse.timers(q, timers)
     trace.load()
     trace.expiring(q, ready)
   end
-  local rested = {}
-  if #kinds.b > 0 then
+  local rested, lapsed, waited = {}, {}, {}
+  if #kinds.b + #kinds.s + #kinds.w > 0 then
     retry.load()
     trace.load()
-    rested = retry.rested(q, kinds.b)
+    if #kinds.b > 0 then rested = retry.rested(q, kinds.b, "retry") end
+    if #kinds.w > 0 then waited = retry.rested(q, kinds.w, "lapsed") end
+    if #kinds.s > 0 then
+      lapsed = retry.rested(q, kinds.s, "retry")
+      retry.target(q, "lapsed")
+    end
     trace.expiring(q, rested)
+    trace.expiring(q, lapsed)
+    trace.expiring(q, waited)
   end
   if context.missing then return end
   redis.call("ZREM", q.t, unpack(timers))
   context.mark_changed()
   position.delete(q, expired, "receive_timeout")
   position.arrive(q, ready)
-  if #rested > 0 then retry.back(q, rested) end
+  if #rested > 0 then retry.back(q, rested, "retry") end
+  if #waited > 0 then retry.back(q, waited, "lapsed") end
+  if #lapsed > 0 then retry.isolate(q, lapsed) end
 end

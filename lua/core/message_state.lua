@@ -1,23 +1,30 @@
 -- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
 -- locked it and everything with it (core/packed_locks). Python reads it in mqredis/operations/invariants.py.
 --
---   "deliveries aborts moves last_move_ms size kind owner fence"
+--   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
 --   kind   - not locked; L locked by a reader, R received, S sent or M moved in a transaction, C claimed by a pipeline;
 --          then V visible to peeks, N its end needs no look at what the record asks for, P purge pending
 --   owner  the reader's slot, the transaction's id or the claim's owner; "-" if not locked
 --   fence  the number of the call that locked it; 0 if not locked
+--   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
 local message_state = {}
 
 function message_state.parse(text)
-  local deliveries, aborts, moves, moved, size, kind, owner, fence =
-    string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$")
+  local deliveries, aborts, moves, moved, size, kind, owner, fence, uncounted =
+    string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")
   return { deliveries = tonumber(deliveries), aborts = tonumber(aborts), moves = tonumber(moves), moved = moved,
-    size = tonumber(size), kind = kind, owner = owner, fence = fence }
+    size = tonumber(size), kind = kind, owner = owner, fence = fence, uncounted = tonumber(uncounted) or 0 }
 end
 
 function message_state.format(st)
   return message_state.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
+    .. message_state.uncounted(st)
+end
+
+-- What stands behind the fence.
+function message_state.uncounted(st)
+  return (st.uncounted or 0) > 0 and " " .. st.uncounted or ""
 end
 
 -- The part of it that a reader is told.

@@ -212,7 +212,7 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
     ids[n] = e.lid
     states[n * 2 - 1] = e.lid
-    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail
+    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail .. message_state.uncounted(e.st)
     if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
   position.hold(q, ids, states, named, deadline)
@@ -278,7 +278,7 @@ end
 
 -- One more delivery of an entry in its state. Does its end need no look at the record?
 function position.begin(q, e, kind, turns)
-  local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+  local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e), uncounted = 0 }
   if kind ~= "M" then st.deliveries = st.deliveries + 1 end
   e.seen = e.st and message_state.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
   e.st = st

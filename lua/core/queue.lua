@@ -162,10 +162,12 @@ function queue.name(q)
   return string.sub(q.q, #KEYS[1] - 1, -3)
 end
 
--- A subqueue shares its parent's flags and limits, and counts in its quota; a journal has its own.
+-- A subqueue shares its parent's flags and limits, and counts in its quota, but for ;poison (q.apart), which has a quota
+-- of its own: failed messages do not keep senders from the queue. A journal has limits of its own.
 function queue.set_parent(q, parent)
   if not parent or string.find(q.q, "%3Bjournal:q", -13, true) then return end
   q.parent, q.flags, q.max_bytes = parent, parent.flags, parent.max_bytes
+  q.apart = string.find(q.q, "%3Bpoison:q", -12, true) ~= nil
 end
 
 -- The parent of a subqueue stands right behind it in KEYS; other queues there are none of its family.

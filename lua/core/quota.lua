@@ -1,8 +1,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/store"
--- Quotas: every message in a queue counts, whatever its state. A subqueue counts for itself and in its parent (q.parent).
--- core/store counts.
+-- Quotas: every message in a queue counts, whatever its state. A subqueue counts for itself and in its parent (q.parent),
+-- unless it stands apart (queue.set_parent). core/store counts.
 local quota = {}
 
 -- Would `count` more messages of `bytes` bytes in all exceed a quota? Returns a status or nothing.

@@ -8,9 +8,26 @@
 -- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
 local release = {}
 
--- Does a retry policy decide about this entry? It does about what a reader of the main queue had.
+-- How a reader gave an entry back: "a" after a failed attempt; "b" in order, which is no attempt; "e" after a failure for
+-- good, so that the retry policy ends at once. Behind "b" the message's rest in ms, or nothing; behind the others why, and
+-- properties that tell of the failure, as a head has them.
+function release.given(e, text)
+  e.verdict = string.sub(text, 1, 1)
+  if e.verdict == "b" then
+    e.st.uncounted = e.st.uncounted + 1
+    e.rest = tonumber(string.sub(text, 2))
+  else
+    local why, report = string.match(text, "^.([^\1]*)(.*)$")
+    e.why, e.report = why ~= "" and why or nil, report ~= "" and report or nil
+  end
+end
+
+-- Does the retry policy decide about this entry? It does about what a reader of the queue, or of its subqueue ;lapsed, had;
+-- elsewhere only about what must not come back at once.
 function release.judged(q, e)
-  return string.find(q.flags, "r", 1, true) and not q.parent and string.find(e.st.kind, "^[LR]")
+  if not string.find(e.st.kind, "^[LR]") then return false end
+  if e.verdict == "e" or e.rest then return true end
+  return string.find(q.flags, "r", 1, true) and (not q.parent or string.find(q.q, "%3Blapsed:q", -12, true))
 end
 
 -- Decide: may these entries be unlocked? Else context.missing names the queues that it takes.

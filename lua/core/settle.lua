@@ -9,8 +9,8 @@
 local settle = {}
 
 -- Settles the locks written in ARGV from `at` on in `count` runs, three elements each: action, fence, ids (16 digits
--- each, nothing between them). Actions: c commit, a abort (back in its place), j reject (what follows the letter is the
--- reason), x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if the message is available
+-- each, nothing between them). Actions: c commit; a, b and e back (release.given); j reject (what follows the letter is
+-- the reason); x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if the message is available
 -- again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone. Returns nothing, and has done
 -- nothing, if context.missing names queues that it takes.
 function settle.all(q, at, count, lease)
@@ -93,7 +93,12 @@ function settle.others(q, others, plain, lost, lease)
     local e = held[lid]
     if e and e.st and string.byte(e.st.kind) == 76 and e.st.fence == fence
       and not (overdue and settle.lapsed(q, lid)) then
-      if not done[action] then
+      local kind = string.sub(action, 1, 1)
+      if string.find(kind, "[abe]") then
+        release.load()
+        release.given(e, action)
+        action = "a"
+      elseif not done[action] then
         e.why = string.sub(action, 2)
         action = "j"
       end

@@ -108,7 +108,7 @@ function store.count(q, count, bytes)
   q.changed = true
   context.messages = context.messages + count
   context.bytes = context.bytes + bytes
-  if q.parent then
+  if q.parent and not q.apart then
     queue.read_subqueue_totals(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count
     q.parent.sub_bytes = q.parent.sub_bytes + bytes

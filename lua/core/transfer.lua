@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/record"
+--- require lazy "features/failure"
 --- require lazy "features/special"
 --- require "core/store"
 --- require "core/message_state"
@@ -8,12 +9,22 @@
 local transfer = {}
 
 -- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
--- of the source any more when this returns, and available in the target.
+-- of the source any more when this returns, and available in the target. An entry's `report` (features/failure) goes with
+-- it; a message that leaves ;poison leaves its report there, and its attempts begin anew.
 function transfer.move(q, target, entries)
-  local ids, recs, larges, states, drop, bytes = {}, {}, nil, {}, {}, 0
+  local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
+  local poison = string.find(q.q, "%3Bpoison:q", -12, true)
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    left = left + st.size
+    if e.report or poison then
+      local rec = e.rec
+      failure.load()
+      e.rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
+      st.size = st.size + #e.rec - #rec
+      st.uncounted = poison and st.deliveries or st.uncounted
+    end
     st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
     st.kind, st.owner, st.fence = "-", "-", 0
     e.st = st
@@ -33,7 +44,7 @@ function transfer.move(q, target, entries)
       special.leave(q, e.lid, e.rec, false, position.keys(e))
     end
   end
-  store.count(q, -#ids, -bytes)
+  store.count(q, -#ids, -left)
   store.remove(q, ids, ids, ids, drop)
   store.add(target, ids, recs, larges, bytes)
   store.set_states(target, states)

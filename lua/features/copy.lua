@@ -4,6 +4,7 @@
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "core/position"
+--- require lazy "features/failure"
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
@@ -16,11 +17,12 @@ function copy.identity(e)
 end
 
 -- Puts a record into a queue, unless its quota forbids. In queues of the system and in transactional ones the order is
--- that of arrival; elsewhere the message's priority counts. Returns the id or nothing.
-function copy.insert(to, head, body, large, flag, st)
+-- that of arrival; elsewhere the message's priority counts. Returns the id or nothing. `must`: the caller has made sure that
+-- there is room.
+function copy.insert(to, head, body, large, flag, st, must)
   local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large
-  if not quota.fits(to, 1, size) then return end
+  if not must and not quota.fits(to, 1, size) then return end
   context.seq = context.seq + 1
   local flat = string.find(to.flags, "[ts]") and 0 or 7 - tonumber(record.field(rec, "p") or 3)
   local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
@@ -40,8 +42,13 @@ end
 -- copy ("~" before the field's key), so nothing acts on it.
 function copy.put(q, to, e, class, reason)
   if string.find(to.q, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
-  local stop = string.find(e.rec, "\0", 15, true)
-  local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
+  local rec = e.rec
+  if e.report then
+    failure.load()
+    rec = failure.remove(rec)
+  end
+  local stop = string.find(rec, "\0", 15, true)
+  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
   -- Of a copy of a copy: it tells where it was last.
   head = string.gsub(head, "\3[SOIRB][^\1\3]*", "")
   local arrived = tonumber(string.sub(e.rec, 1, 13))
@@ -54,6 +61,7 @@ function copy.put(q, to, e, class, reason)
   -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
   head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
     .. string.format("\3B%.0f\3S%013.0f", arrived, context.now - sent)
+  head = (e.report or "") .. head
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
   local st = e.st
@@ -62,7 +70,8 @@ function copy.put(q, to, e, class, reason)
     st = { deliveries = (st and st.deliveries or 0) + 1, aborts = st and st.aborts or 0, moves = st and st.moves or 0,
       moved = st and st.moved or 0 }
   end
-  local lid = copy.insert(to, head, string.sub(e.rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st)
+  local lid = copy.insert(to, head, string.sub(rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st,
+    reason == "poison") -- features/retry asks for room before it chooses this end
   if lid and class > 0 then redis.call("HINCRBY", (q.parent or q).q, "dead", 1) end
   return lid
 end
@@ -95,18 +104,39 @@ function copy.acknowledge(q, to, e, class)
   return copy.insert(to, head, "\0", large, 9)
 end
 
+-- The queue that a failed message came from: that of which it is a copy; that whose ;poison it is in; or, of a copy that a
+-- worker of the release before made, what its property says. Nothing if the message does not tell.
+function copy.origin(q, e)
+  local origin = record.field(e.rec, "O")
+  if origin then return origin end
+  local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
+  if name then return other_queues.decode(name) end
+  local head = string.sub(e.rec, 15, string.find(e.rec, "\0", 15, true) - 1)
+  return string.match(head, "\1dead_letter_queue\2s([^\1\3]+)")
+end
+
+-- What a worker of the release before added to its copies; read for one release.
+copy.former = { "reason", "queue", "message_id", "deliveries" }
+
 -- The message of which e is a copy, as a new one for `to`, without its body: the marks of the copy go, what slept in it
 -- wakes up.
 function copy.awake(to, e)
-  local stop = string.find(e.rec, "\0", 15, true)
-  local head = string.gsub(string.sub(e.rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
+  failure.load()
+  local rec = failure.remove(e.rec)
+  local stop = string.find(rec, "\0", 15, true)
+  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
   head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
+  if string.find(head, "\1dead_letter_queue\2", 1, true) then
+    for n = 1, #copy.former do
+      head = string.gsub(head, "\1dead_letter_" .. copy.former[n] .. "\2[^\1\3]*", "")
+    end
+  end
   if not queue.has(to, "t") then
     head = string.gsub(head, "\3T[^\1\3]*", "")
   elseif not record.field(e.rec, "T") then
     head = head .. "\3Tredrive"
   end
-  return head, string.sub(e.rec, stop)
+  return head, string.sub(rec, stop)
 end
 
 function copy.revive(q, to, e)

@@ -3,45 +3,132 @@
 --- require lazy "core/record"
 --- require lazy "core/position"
 --- require lazy "features/other_queues"
+--- require lazy "features/failure"
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
--- The retry policy of a queue: what becomes of a message that its reader gave back or let lapse, decided by how often
--- it was handed out. A round is one delivery and the immediate retries; between rounds it rests in ;retry.
--- Kept in the queue's field "retry": immediate cycles delay_ms factor max_ms final.
-local retry = { reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" } }
+-- The retry policy of a queue: what happens to a message that a reader gave back, or whose lease lapsed.
+-- The policy compares its limit with the message's attempts (docs/decisions/0050-attempts.md). A round is one attempt
+-- and the immediate retries; between two rounds the message rests in the subqueue ;retry. If the policy isolates, a
+-- message whose lease lapsed returns to the subqueue ;lapsed instead of its queue: workers take one at a time there.
+--
+-- Stored in the queue's field "retry", separated by spaces: immediate cycles delay_ms factor max_ms final, and since
+-- this release jitter, isolate (0 or 1), encoded name of the policy's dead letter queue ("-" for none).
+--
+-- Timers in the queue's t: "b"id back from ;retry; "s"id from ;retry to ;lapsed; "w"id from ;lapsed, where no worker
+-- took the message for `patience` ms, back to the queue.
+local retry = {
+  reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
+  patience = 600000,
+  -- Bytes by which a copy among the dead letters may be larger than its message, without its report.
+  margin = 1024,
+  default = "0 0 0 1 0 poison",
+}
 
-function retry.policy(q)
-  if not q.retry then
-    local immediate, cycles, delay, factor, most, final =
-      string.match(redis.call("HGET", q.q, "retry") or "0 0 0 1 0 drop", "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+)$")
-    q.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
-      factor = tonumber(factor), most = tonumber(most), final = final }
-  end
-  return q.retry
+-- The queue whose policy counts for messages of q: a subqueue follows that of its parent.
+function retry.home(q)
+  return q.parent or q
 end
 
--- "again" at once, "cycle" through ;retry, or the policy's end: poison, dead_letter, reject, drop.
+function retry.policy(q)
+  local home = retry.home(q)
+  if not home.retry then
+    local found = redis.call("HMGET", home.q, "retry", "poison_quota_messages", "poison_quota_bytes")
+    local text = found[1] and found[1] ~= "" and found[1] or retry.default
+    local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
+      string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) ?(%S*) ?(%d?) ?(%S*)$")
+    home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
+      factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter) or 0,
+      isolate = isolate == "1", letters = letters ~= "" and letters ~= "-" and letters or nil,
+      messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or "") }
+  end
+  return home.retry
+end
+
+-- How many attempts were made: deliveries but for those that a reader gave back in order.
+function retry.attempts(e)
+  return e.st.deliveries - e.st.uncounted
+end
+
+-- Where the message goes: "again" to its old place, "retry" or "lapsed" after a rest, or where the policy ends: "poison",
+-- "dead_letter", "reject", "drop". The entry's fields verdict, rest and lapsed are those of core/release.
 function retry.fate(q, e)
-  local p, count = retry.policy(q), e.st.deliveries
+  local policy, attempts = retry.policy(q), retry.attempts(e)
   local expires = record.flag(e.rec, 1) and record.expires(e.rec)
   if expires and expires <= context.now then return "again" end
-  if count >= p.round * (p.cycles + 1) then return p.final end
-  return count % p.round == 0 and "cycle" or "again"
+  if e.verdict == "b" then return e.rest and "retry" or "again" end
+  if e.verdict == "e" or attempts >= policy.round * (policy.cycles + 1) then return retry.final(q, e) end
+  if e.lapsed and policy.isolate then return "lapsed" end
+  return attempts % policy.round == 0 and "retry" or "again"
+end
+
+-- The policy's end. A message for which there is no room among the dead letters becomes poison; one for which there is
+-- no room in ;poison goes on resting: neither is lost.
+function retry.final(q, e)
+  local policy = retry.policy(q)
+  local final = policy.final
+  if final == "dead_letter" then
+    local letters = retry.letters(q, e)
+    if not letters or retry.full(letters, position.size(q, e) + retry.margin + #(e.report or "")) then
+      final = "poison"
+    end
+  end
+  if final == "poison" then
+    local poison = retry.target(q, "poison")
+    if poison == q then return "again" end
+    if poison and retry.full(poison, position.size(q, e) + retry.margin + #(e.report or "")) then
+      e.rest = math.max(policy.most, 1000)
+      return "retry"
+    end
+  end
+  return final
+end
+
+-- Has a queue for failed messages no room in its own quota? That of the manager does not keep them from it.
+function retry.full(to, bytes)
+  return to.quota_messages and to.messages + 1 > to.quota_messages
+    or to.quota_bytes and to.bytes + bytes > to.quota_bytes
+end
+
+-- The queue of the dead letter; nothing if it does not exist, or is a topic.
+function retry.letters(q, e)
+  trace.load()
+  other_queues.load()
+  e.letters = retry.policy(q).letters
+  local name, make = trace.letters(e)
+  local to = other_queues.find(name, make)
+  return to and not queue.has(to, "f") and to or nil
 end
 
 function retry.target(q, name)
   other_queues.load()
-  local to = other_queues.find(queue.name(q) .. "%3B" .. name, true)
-  if to then queue.set_parent(to, q) end
+  local home = retry.home(q)
+  local to = other_queues.find(queue.name(home) .. "%3B" .. name, true)
+  if to then
+    queue.set_parent(to, home)
+    if name == "poison" then
+      to.quota_messages, to.quota_bytes = retry.policy(q).messages, retry.policy(q).bytes
+    end
+  end
   return to
 end
 
--- Decide: are the queues at hand?
+-- Decide: are the queues at hand? Where one has a quota, also the one that a message goes to when it is full.
 function retry.plan(q, entries)
   for n = 1, #entries do
     local fate = retry.fate(q, entries[n])
-    if fate == "cycle" or fate == "poison" then
-      retry.target(q, fate == "cycle" and "retry" or "poison")
+    if fate == "dead_letter" then
+      local letters = retry.letters(q, entries[n])
+      if letters.quota_messages or letters.quota_bytes then fate = "poison" end
+    end
+    if fate == "poison" then
+      local poison = retry.target(q, "poison")
+      if poison and (poison.quota_messages or poison.quota_bytes) then fate = "retry" end
+    end
+    if fate == "retry" then
+      retry.target(q, "retry")
+    elseif fate == "lapsed" then
+      retry.target(q, "retry")
+      retry.target(q, "lapsed")
     elseif fate == "dead_letter" or fate == "reject" then
       trace.load()
       trace.plan(q, { entries[n] }, retry.reason[fate])
@@ -56,30 +143,57 @@ function retry.judge(q, entries)
     local fate = retry.fate(q, e)
     if fate == "again" then
       position.arrive(q, { e })
+      if string.find(q.q, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
     elseif retry.reason[fate] then
+      failure.load()
+      failure.report(e, retry.attempts(e))
       position.delete(q, { e }, retry.reason[fate])
-    else
+    elseif fate == "poison" then
+      failure.load()
+      failure.report(e, retry.attempts(e), "poison")
       transfer.load()
-      transfer.move(q, retry.target(q, fate == "cycle" and "retry" or "poison"), { e })
-      if fate == "cycle" then
-        local over = context.now + retry.rest(q, e)
-        redis.call("ZADD", q.t, string.format("%.0f", over), "b" .. e.lid)
-        queue.set_timer(q, over)
-        q.has_special, q.changed = true, true -- a purge must look at what the queue's timers are for
-      end
+      transfer.move(q, retry.target(q, "poison"), { e })
+      redis.call("HINCRBY", retry.home(q).q, "n_poison", 1)
+    else
+      retry.rests(q, e, fate)
     end
   end
 end
 
--- How long it rests before the next round, in ms.
-function retry.rest(q, e)
-  local p = retry.policy(q)
-  return math.min(p.most, math.floor(p.delay * p.factor ^ (e.st.deliveries / p.round - 1)))
+-- It rests in ;retry, and goes on to `fate` from there. A message that lapsed and need not rest goes there at once.
+function retry.rests(q, e, fate)
+  local rest = e.rest or retry.rest(q, e)
+  e.report = nil
+  transfer.load()
+  if fate == "lapsed" and rest == 0 then
+    transfer.move(q, retry.target(q, "lapsed"), { e })
+    return retry.timer(q, "w", e, context.now + retry.patience)
+  end
+  transfer.move(q, retry.target(q, "retry"), { e })
+  retry.timer(q, fate == "lapsed" and "s" or "b", e, context.now + rest)
 end
 
--- Of these ids, whose rest is over, those that nobody took from ;retry meanwhile.
-function retry.rested(q, ids)
-  local from, free = retry.target(q, "retry"), {}
+-- Sets one of the policy's timers for a message, in place of any other.
+function retry.timer(q, kind, e, at)
+  local home = retry.home(q)
+  redis.call("ZREM", home.t, "b" .. e.lid, "s" .. e.lid, "w" .. e.lid)
+  redis.call("ZADD", home.t, string.format("%.0f", at), kind .. e.lid)
+  queue.set_timer(home, at)
+  home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
+end
+
+-- How long it rests before the next round, in ms. Messages that fail together do not come back together: each rest is
+-- longer by a part of it that its id decides, up to the policy's jitter.
+function retry.rest(q, e)
+  local p = retry.policy(q)
+  local rest = math.min(p.most, math.floor(p.delay * p.factor ^ (math.max(retry.attempts(e) / p.round, 1) - 1)))
+  local part = tonumber(string.sub(e.lid, -4), 16) * 40503 % 65536 / 65536
+  return math.floor(rest * (1 + p.jitter * part))
+end
+
+-- Of these ids, whose rest is over, those that no reader took from there meanwhile.
+function retry.rested(q, ids, name)
+  local from, free = retry.target(q, name), {}
   if not from then return free end
   local entries = position.read(from, ids)
   for n = 1, #entries do
@@ -89,7 +203,14 @@ function retry.rested(q, ids)
 end
 
 -- Back to their places.
-function retry.back(q, entries)
+function retry.back(q, entries, from)
   transfer.load()
-  transfer.move(retry.target(q, "retry"), q, entries)
+  transfer.move(retry.target(q, from), q, entries)
+end
+
+-- Their rest is over; now a worker may take them one at a time.
+function retry.isolate(q, entries)
+  transfer.load()
+  transfer.move(retry.target(q, "retry"), retry.target(q, "lapsed"), entries)
+  for n = 1, #entries do retry.timer(q, "w", entries[n], context.now + retry.patience) end
 end

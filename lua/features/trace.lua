@@ -29,14 +29,19 @@ function trace.of(q, e, reason)
   if not class then
     if own and source >= 2 then add("system%24%3Bjournal", "copy", 0, true) end
   elseif reason == "poison" or (source % 2 == 1 and trace.dead(reason, own)) then
-    local letters = record.field(rec, "Q")
-    if letters then
-      add(other_queues.encode(letters), "copy", class)
-    else
-      add(own and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", "copy", class, true)
-    end
+    local letters, make = trace.letters(e)
+    add(letters, "copy", class, make)
   end
   return found
+end
+
+-- The queue that a dead letter of this entry goes to, and whether the broker creates it: the retry policy's (e.letters), the
+-- one that the sender named, or that of the system.
+function trace.letters(e)
+  if e.letters then return e.letters end
+  local named = record.field(e.rec, "Q")
+  if named then return other_queues.encode(named) end
+  return record.field(e.rec, "T") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
 end
 
 -- Does this reason make a dead letter? Of a message sent in a transaction every failure does; purge and deletion do

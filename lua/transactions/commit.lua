@@ -21,7 +21,8 @@
 --   leave, bytes          columns of ids that are removed, and how many bytes they hold
 --   back, records, named  columns of messages that become available; does the index have to know one of them?
 --   states                pairs of id and new state of those that come back after an abort
---   entries               messages that ask for something beside, by the kind of their operation; of moves by target
+--   entries               messages that ask for something beside, by the kind of their operation; of moves by target;
+--                         in `back` those that a commit gives back
 local commit = {}
 
 -- The parts of a transaction (tx.read) in the order of their first operations; then the first and the last operation that
@@ -63,6 +64,18 @@ function commit.part(name, queues, gone)
     records = nil, named = false, states = nil, entries = nil }
 end
 
+-- The transaction as a table {id, fence, late, given, verdicts}. `given` and `verdicts`, by lookup id, say how its messages
+-- are given back (ARGV[6] and ARGV[7+] of commit.lua); nil if the caller does not. If the lease is over (`late`), all
+-- messages are given back as lapsed.
+function commit.transaction(id, fence, late)
+  local verdicts
+  if ARGV[6] and not late then
+    verdicts = {}
+    for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
+  end
+  return { id = id, fence = fence, late = late, given = verdicts and ARGV[6], verdicts = verdicts }
+end
+
 -- Decides whether the transaction may commit, or abort. False if context.missing names queues that this takes.
 function commit.plan(transaction, parts, aborting)
   for n = 1, #parts do
@@ -80,7 +93,7 @@ end
 function commit.sort(transaction, part, states, aborting)
   local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
   -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
-  local plain = q.flags == "t" or not string.find(q.flags, aborting and "[rx]" or "[jx]")
+  local plain = not transaction.verdicts and (q.flags == "t" or not string.find(q.flags, aborting and "[rx]" or "[jx]"))
   local leaving = aborting and "S" or "R"
   local suffix = "N " .. transaction.id .. " " .. transaction.fence
   local from, seen, sizes, leave, rows = -#suffix - 1, #ids > 1 and {}, {}, nil, nil
@@ -121,15 +134,16 @@ function commit.read(transaction, part, rows, states, aborting)
       part.named = part.named or kind == "named"
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then
-      commit.add_entry(transaction, part, row, { lid = lids[n], rec = text, st = message_state.parse(states[row]) })
+      local e = { lid = lids[n], rec = text, st = message_state.parse(states[row]), lapsed = transaction.late }
+      commit.add_entry(transaction, part, row, e, aborting)
     end
   end
   if back[1] then part.back, part.records, part.states = back, kept, changed end
 end
 
-function commit.add_entry(transaction, part, row, e)
+function commit.add_entry(transaction, part, row, e, aborting)
   if e.st.owner ~= transaction.id or e.st.kind == "-" then return end
-  local entries, kind = part.entries or { S = {}, R = {}, X = {}, targets = {} }, part.kinds[row]
+  local entries, kind = part.entries or { S = {}, R = {}, X = {}, back = {}, targets = {} }, part.kinds[row]
   local list = entries[kind]
   if kind == "M" then
     local target = tx.target(part.texts[row])
@@ -137,6 +151,14 @@ function commit.add_entry(transaction, part, row, e)
     list = entries.targets[target]
   elseif kind == "X" then
     e.why = tx.reason(part.texts[row])
+  end
+  if transaction.verdicts and (kind == "R" or kind == "X") then
+    local given = transaction.verdicts[e.lid] or aborting and transaction.given
+    if given then
+      release.load()
+      release.given(e, given ~= "" and given or "a")
+      if not aborting then list = entries.back end
+    end
   end
   list[#list + 1] = e
   part.entries = entries
@@ -155,6 +177,7 @@ function commit.plan_entries(part, aborting)
     trace.expiring(q, entries.S)
     position.may_leave(q, entries.R, "receive")
     position.may_leave(q, entries.X, "receive_rejected")
+    release.plan(q, entries.back)
   end
   for _, moved in pairs(entries.targets) do release.plan(q, moved) end
 end
@@ -201,6 +224,7 @@ function commit.apply(parts, queues)
       commit.order(part)
       position.finish(q, entries.R, "receive")
       position.finish(q, entries.X, "receive_rejected")
+      release.unlock(q, entries.back, false)
       for target, moved in pairs(entries.targets) do
         if queues[target] then
           transfer.load()

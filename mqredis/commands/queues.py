@@ -31,6 +31,8 @@ FIELDS = {
     "max_message_bytes": "max_bytes",
     "journal_quota_bytes": "journal_quota_bytes",
     "journal_quota_messages": "journal_quota_messages",
+    "poison_quota_bytes": "poison_quota_bytes",
+    "poison_quota_messages": "poison_quota_messages",
     "base_priority": "base_priority",
     "type_id": "type_id",
 }
@@ -53,13 +55,18 @@ def _policy(policy: RetryPolicy | None) -> str:
     if policy is None:
         return ""
     delay, most = milliseconds(policy.delay), milliseconds(policy.max_delay)
-    return f"{policy.immediate} {policy.cycles} {delay} {policy.factor!r} {most} {policy.final}"
+    letters = keys.encode(policy.dead_letter_queue) if policy.dead_letter_queue else "-"
+    return (
+        f"{policy.immediate} {policy.cycles} {delay} {policy.factor!r} {most} {policy.final} "
+        f"{policy.jitter!r} {int(policy.isolate)} {letters}"
+    )
 
 
 def _parse_policy(text_: str) -> RetryPolicy | None:
     if not text_:
         return None
-    immediate, cycles, delay, factor, most, final = text_.split()
+    immediate, cycles, delay, factor, most, final, *rest = text_.split()
+    jitter, isolate, letters = rest or ("0", "0", "-")
     return RetryPolicy(
         immediate=int(immediate),
         cycles=int(cycles),
@@ -67,6 +74,9 @@ def _parse_policy(text_: str) -> RetryPolicy | None:
         factor=float(factor),
         max_delay=int(most) / 1000,
         final=final,  # type: ignore[arg-type]  # pydantic checks it
+        jitter=float(jitter),
+        isolate=isolate == "1",
+        dead_letter_queue=None if letters == "-" else keys.decode(letters),
     )
 
 

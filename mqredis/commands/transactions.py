@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mqredis import keys
@@ -32,10 +32,25 @@ def begin(manager: ManagerKeys, transaction: str, lease_ms: int) -> Call[Granted
 
 
 def end(
-    manager: ManagerKeys, transaction: str, fence: str, outcome: str, paths: Iterable[str]
+    manager: ManagerKeys,
+    transaction: str,
+    fence: str,
+    outcome: str,
+    paths: Iterable[str],
+    given: str = "",
+    verdicts: Mapping[str, str] | None = None,
 ) -> Call[list[str]]:
-    """Commit, abort or prepare. Answers the paths of queues that have to be named as well; empty when done."""
-    return Call("commit", manager.call(*paths), [transaction, fence, outcome], _missing)
+    """Commit, abort or prepare. Answers the paths of queues that have to be named as well; empty when done.
+
+    ``given``: how an abort gives back what was received. ``verdicts``: by lookup id, how single messages are given
+    back, also by a commit. Both as ``release.given`` in lua/core/release.lua reads them.
+    """
+    args = [transaction, fence, outcome]
+    if given or verdicts:
+        args.append(given)
+        for lookup_id, verdict in (verdicts or {}).items():
+            args += [lookup_id, verdict]
+    return Call("commit", manager.call(*paths), args, _missing)
 
 
 def _missing(status: int, payload: Payload) -> list[str]:

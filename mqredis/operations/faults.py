@@ -10,7 +10,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.operations.snapshot import QueueView, Record
 from mqredis.reports import Severity
 
-_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])(P?)(V?)N?(P?) (\S+) (\d+)")
+_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])(P?)(V?)N?(P?) (\S+) (\d+)(?: \d+)?")
 _NUMBER = re.compile(r"\d{1,16}")
 
 

@@ -16,8 +16,11 @@ from mqredis.operations.snapshot import Store
 #: end of their window.
 HELD = 9_000_000_000_000_000
 _POLICY = re.compile(
-    r"\d{1,9} \d{1,9} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
+    r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
+    r"( \d+(\.\d+)?(e[+-]?\d+)? [01] \S+)?"
 )
+#: Timers of messages that rest (lua/features/retry).
+_RESTS = frozenset((b"b", b"s", b"w"))
 _ID = re.compile(rb"[0-9a-f]{16}")
 _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
 
@@ -69,7 +72,7 @@ def retries(store: Store) -> Faults:
             edit = Edit("hset", view.keys["q"], "flags", flags.replace("r", ""))
             yield Fault("retry.flag", view.path, "follows a retry policy that it does not have", (edit,))
         for member in view.policies:
-            if member[:1] == b"b" and not _ID.fullmatch(member[1:]):
+            if member[:1] in _RESTS and not _ID.fullmatch(member[1:]):
                 edit = Edit("zrem", view.keys["t"], member)
                 yield Fault(
                     "retry.timer", f"{view.path}: {shown(member[1:])}", "rests and is no message", (edit,)

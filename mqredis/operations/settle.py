@@ -171,7 +171,7 @@ def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
         del locks[lookup_id]
         if handle.parts or handle.getting.log:
             handle.parts.pop(lookup_id, None)
-            if action == "a":
+            if action[0] in "abe":
                 handle.getting.back((lookup_id, fence))
             else:
                 handle.getting.settle((lookup_id, fence))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from mqredis import keys
 from mqredis.commands import transactions as commands
@@ -56,8 +57,17 @@ def commit(unit: UnitOfWork, retaining: object, asked: Asked | None = None) -> O
     return end(unit, "commit", asked)
 
 
-def end(unit: UnitOfWork, outcome: str, asked: Asked | None = None) -> Operation[None]:
-    """Commit, abort or prepare. ``asked``: the call that does, for who has made it."""
+def end(
+    unit: UnitOfWork,
+    outcome: str,
+    asked: Asked | None = None,
+    given: str = "",
+    verdicts: Mapping[str, str] | None = None,
+) -> Operation[None]:
+    """Commit, abort or prepare. ``asked``: the call that does, for who has made it.
+
+    ``given`` and ``verdicts``: how messages are given back (:mod:`mqredis.operations.giveback`).
+    """
     grant = unit.grant() if asked is None else unit.fence
     if not unit.fence:
         # Nothing was done in it, so the broker has never heard of it.
@@ -65,14 +75,16 @@ def end(unit: UnitOfWork, outcome: str, asked: Asked | None = None) -> Operation
         return
     try:
         if asked is None:
-            call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths)
+            call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths, given, verdicts)
             missing = understand(call, *(yield call))  # as perform does: a generator less
         else:
             missing = understand(asked[0], *asked[1])
         while missing:
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))
-            missing = yield from perform(commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths))
+            missing = yield from perform(
+                commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths, given, verdicts)
+            )
     except TransactionSequence:
         unit.finished = "rolled back"
         unit.rolled_back()

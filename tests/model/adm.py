@@ -66,6 +66,31 @@ REQUESTS = {
 DEDUP = {"dedup_key", "dedup_window"}
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What a message tells of the failure that ended its attempts."""
+
+    attempts: int
+    time: float
+    why: str
+    #: Its reason, if it went to ``;poison`` and had none.
+    reason: str = ""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return {
+            "failure_attempts": self.attempts,
+            "failure_time": self.time,
+            "failure_reason": self.why,
+        }
+
+    @property
+    def size(self) -> int:
+        names = sum(len(name) + 3 for name in self.properties)
+        real = len("1700000000.000")  # this clock begins at 0
+        return names + len(str(self.attempts)) + real + len(self.why) + (2 + len(self.reason) if self.reason else 0)
+
+
 @dataclass(eq=False)
 class Stored:
     """Message (3.1.1.12), with the counters of the wire format (MQRR 2.2.5.3)."""
@@ -89,6 +114,15 @@ class Stored:
     message_class: int = MessageClass.NORMAL
     #: On copies: original queue, lookup id and arrival, and the reason.
     origin: dict[str, Any] = field(default_factory=dict)
+    #: Deliveries that are not attempts.
+    uncounted: int = 0
+    failure: Failure | None = None
+
+    def forgive(self) -> None:
+        """A failed message begins anew, or fails again: what it told of its failure is forgotten."""
+        if self.failure is not None and str(self.origin.get("reason", "")).startswith("poison"):
+            del self.origin["reason"]
+        self.failure = None
 
     @property
     def asks(self) -> Outgoing:
@@ -106,6 +140,8 @@ class Stored:
         total = len(text) + 12 + len(large or b"")
         head = text[: text.index(b"\0")].decode()
         total += sum(f"\x03{key}" in head for name in self.asleep for key in KEYS[name])
+        if self.failure is not None:
+            total += self.failure.size
         if self.message_class:
             total += 2 + len(str(int(self.message_class)))
         for name, length in (("original_lookup_id", 16), ("original_arrived_at", 13 + 2 + 13)):
@@ -218,8 +254,9 @@ class Queue:
         return self.parent or self
 
     def family(self) -> list[Queue]:
-        """The main queue and its subqueues: what shares one quota."""
-        return [self.main, *(q for q in self.store.queues.values() if q.parent is self.main)]
+        """The main queue and its subqueues but ``;poison``: what shares one quota."""
+        below = (q for q in self.store.queues.values() if q.parent is self.main)
+        return [self.main, *(q for q in below if not q.name.endswith(";poison"))]
 
     @property
     def ordered_by_priority(self) -> bool:
@@ -295,6 +332,10 @@ def as_message(position: Position) -> Message:
         }
     )  # fmt: skip
     store = position.queue.store
+    if stored.failure is not None:
+        given["properties"] = stored.failure.properties | given["properties"]
+        if stored.failure.reason:
+            given["reason"] = stored.failure.reason
     return Message(
         **(given | stored.origin),
         lookup_id=stored.lookup_id,

@@ -21,7 +21,8 @@ def redrive(
             break
         if position.state is not State.AVAILABLE or not position.ready or not wanted(position):
             continue
-        origin = position.stored.origin.get("original_queue", "")
+        home = source.main.name if source.name.endswith(";poison") else ""
+        origin = position.stored.origin.get("original_queue", home)
         target = store.queues.get(to or origin.partition(";")[0])
         if target is None or target is source or target.properties.put_inhibited or target.properties.topic:
             continue

@@ -1,7 +1,7 @@
 """The retry policy of a queue: what becomes of a message that its reader gave back or let lapse.
 
-Decided by how often it was delivered. A round is one delivery and the immediate retries; between rounds the message
-rests in the subqueue ``retry``; after the last round the policy's end is due.
+Decided by its attempts. A round is one attempt and the immediate retries; between rounds the message rests in the
+subqueue ``retry``; after the last round the policy's end is due.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tests.model.adm import Position, Queue, Reason, State, UnitOfWork
+from tests.model.adm import Failure, Position, Queue, Reason, State, Stored, UnitOfWork
 
 if TYPE_CHECKING:
     from tests.model.store import Store
+
+#: By so many bytes a dead letter may be larger than its message.
+MARGIN = 1024
 
 
 def judges(position: Position) -> bool:
@@ -30,21 +33,66 @@ def fate(store: Store, position: Position) -> str:
     """again, rest, or the end of the policy."""
     policy = position.queue.own.retry
     assert policy is not None
-    count = position.stored.deliveries
+    count = attempts(position.stored)
     if store.expired(position):
         return "again"  # and it leaves as expired
-    if count >= policy.deliveries:
-        return policy.final
+    if count >= policy.attempts:
+        return final(store, position)
     return "rest" if count % (1 + policy.immediate) == 0 else "again"
 
 
-def judge(store: Store, position: Position) -> None:
+def attempts(stored: Stored) -> int:
+    """Deliveries since it left ``;poison``."""
+    return stored.deliveries - stored.uncounted
+
+
+def final(store: Store, position: Position) -> str:
+    """The policy's end. What finds no room among the dead letters is poison, what finds none there goes on resting."""
+    queue, policy = position.queue, position.queue.own.retry
+    assert policy is not None
+    if policy.final == "dead_letter":
+        stored = position.stored
+        system = "system$;deadletter" if stored.transaction_id is None else "system$;deadxact"
+        name = stored.asks.dead_letter_queue or system
+        target = store.find(name, make=";" in name)
+        if target is not None and not target.properties.topic and not full(target, position, *target.quota):
+            return "dead_letter"
+    elif policy.final != "poison":
+        return policy.final
+    poison = store.find(f"{queue.name};poison", make=True)
+    assert poison is not None
+    if full(poison, position, queue.own.poison_quota_messages, queue.own.poison_quota_bytes):
+        return "rest"
+    return "poison"
+
+
+def full(to: Queue, position: Position, messages: int | None, octets: int | None) -> bool:
+    """Has a queue for failed messages no room for one more, which may grow by so many bytes?"""
+    held = [p.stored.size for p in to.positions.values()]
+    return (messages is not None and len(held) + 1 > messages) or (
+        octets is not None and sum(held) + position.stored.size + MARGIN > octets
+    )
+
+
+def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> None:
+    """Its attempts are over: from now on it tells why."""
+    stored = position.stored
+    stored.forgive()
+    why = "the lease lapsed" if lapsed else "given back"
+    reason = ""
+    if poison and "reason" not in stored.origin:
+        reason = "poison: the lease lapsed" if lapsed else "poison"
+    stored.failure = Failure(attempts(stored), store.now(), why, reason)
+
+
+def judge(store: Store, position: Position, lapsed: bool) -> None:
     """The message is in nobody's hand any more: where does it go?"""
     queue, due = position.queue, fate(store, position)
     position.state, position.holder, position.allow_peek = State.AVAILABLE, None, False
     if due == "again":
         store.available([position])
     elif due == "dead_letter":
+        fail(store, position, lapsed, poison=False)
         store.deleted([position], Reason.POISON)
     elif due == "reject":
         store.deleted([position], Reason.REJECTED)
@@ -53,6 +101,9 @@ def judge(store: Store, position: Position) -> None:
     else:
         target = store.find(f"{queue.name};{'retry' if due == 'rest' else 'poison'}", make=True)
         assert target is not None
+        if due == "poison":
+            fail(store, position, lapsed, poison=True)
+            queue.reasons[Reason.POISON] += 1
         store.relocate([position], target)
         if due == "rest":
             queue.resting[position.lookup_id] = store.now() + rest(position)
@@ -62,7 +113,10 @@ def rest(position: Position) -> float:
     """How long it rests before the next round, in seconds."""
     policy = position.queue.own.retry
     assert policy is not None
-    rounds = position.stored.deliveries / (1 + policy.immediate)
+    count = attempts(position.stored)
+    if count >= policy.attempts:
+        return max(policy.max_delay, 1.0)  # there was no room for it in ;poison
+    rounds = count / (1 + policy.immediate)
     long = math.floor(policy.delay * 1000 * policy.factor ** (rounds - 1)) / 1000
     return min(policy.max_delay, long)
 

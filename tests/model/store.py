@@ -276,7 +276,9 @@ class Store:
         self.deleted([p for p in positions if p.state is State.LOCKED], reason)
         self.deleted([p for p in positions if p.state is State.PURGE_PENDING], Reason.PURGED)
 
-    def unlock(self, positions: Sequence[Position], *, aborted: bool = False) -> None:
+    def unlock(
+        self, positions: Sequence[Position], *, aborted: bool = False, lapsed: bool = False
+    ) -> None:
         """Back into their places, unless the queue was purged meanwhile or its retry policy says otherwise."""
         held = [p for p in positions if p.state is State.LOCKED]
         purged = [p for p in positions if p.state is State.PURGE_PENDING]
@@ -285,7 +287,7 @@ class Store:
             position.stored.aborts += aborted
         self.available([p for p in held if p not in judged])
         for position in judged:
-            retry.judge(self, position)
+            retry.judge(self, position, lapsed)
         self.deleted(purged, Reason.PURGED)
 
     # ---- moves, purge, delete ---------------------------------------------------------------------------
@@ -297,6 +299,9 @@ class Store:
             self.drop(position)
             position.queue.left += 1
             stored = position.stored
+            if position.queue.name.endswith(";poison"):
+                stored.forgive()
+                stored.uncounted = stored.deliveries
             stored.moves += 1
             stored.aborts = 0
             stored.last_moved = self.now()

@@ -60,8 +60,8 @@ def leases(store: Store, positions: list[Position]) -> None:
     }
     received = [p for p in positions if p in operations and operations[p].kind == "dequeue"]
     sent = [p for p in positions if p.sending]
-    store.unlock([p for p in positions if p not in received and p not in sent])
-    store.unlock(received, aborted=True)
+    store.unlock([p for p in positions if p not in received and p not in sent], lapsed=True)
+    store.unlock(received, aborted=True, lapsed=True)
     store.deleted(sent, Reason.ABORTED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqredis.errors import MessageTimedOut, MqError, QueueQuotaExceeded, TransactionUsage
@@ -115,8 +116,9 @@ def copy(store: Store, name: str, queue: Queue, stored: Stored, reason: Reason) 
         last=stored.last,
         message_class=CLASSES.get(reason, stored.message_class),
         origin=marks,
+        failure=None if stored.failure is None else replace(stored.failure, reason=""),
     )
-    return insert(store, store.find(name), made)
+    return insert(store, store.find(name), made, must=reason is Reason.POISON)
 
 
 def acknowledge(store: Store, queue: Queue, stored: Stored, number: MessageClass) -> None:
@@ -140,9 +142,14 @@ def acknowledge(store: Store, queue: Queue, stored: Stored, number: MessageClass
     insert(store, target, made)
 
 
-def insert(store: Store, target: Queue | None, stored: Stored) -> bool:
-    """Into a queue beside, unless a quota forbids. What comes there has left elsewhere: flow control does not."""
-    if target is None or target.properties.topic or store.full([stored]) or target.full([stored]):
+def insert(store: Store, target: Queue | None, stored: Stored, *, must: bool = False) -> bool:
+    """Into a queue beside, unless a quota forbids. What comes there has left elsewhere: flow control does not.
+
+    ``must``: its room was asked for before (:func:`tests.model.retry.final`).
+    """
+    if target is None or target.properties.topic:
+        return False
+    if not must and (store.full([stored]) or target.full([stored])):
         return False
     store.number(stored, 7 - stored.out.priority if target.ordered_by_priority else 0)
     position = Position(stored, target)

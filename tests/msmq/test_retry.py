@@ -26,7 +26,9 @@ def fail(queue, times):
 def test_policy_is_a_property(qm):
     policy = RetryPolicy(immediate=1, cycles=2, delay=0.5, factor=1.5, max_delay=60, final="drop")
     assert qm.create_queue("q", retry=policy).retry == policy
-    assert policy.deliveries == 6
+    assert policy.attempts == 6
+    with pytest.warns(DeprecationWarning, match="attempts"):
+        assert policy.deliveries == 6
     assert qm.update_queue("q", label="x").retry == policy
     assert qm.update_queue("q", retry=None).retry is None
     assert qm.update_queue("q", retry=RetryPolicy()).retry == RetryPolicy()
@@ -187,14 +189,27 @@ def test_purge_leaves_the_resting_to_return(qm):
     assert [m.body for m in drain(qm, "q")] == [b"a"]
 
 
-def test_poison_counts_in_the_quota_of_its_queue(qm):
+def test_poison_does_not_count_in_the_quota_of_its_queue(qm):
     q = make(qm, quota_messages=1, retry=RetryPolicy(immediate=0))
     q.send(b"a")
     fail(q, 1)
-    with pytest.raises(QueueQuotaExceeded):
-        q.send(b"b")
-    drain(qm, "q;poison")
     q.send(b"b")
+    with pytest.raises(QueueQuotaExceeded):
+        q.send(b"c")
+    assert [m.body for m in drain(qm, "q;poison")] == [b"a"]
+
+
+@pytest.mark.parametrize("limit", [{"poison_quota_messages": 1}, {"poison_quota_bytes": 2000}])
+def test_what_finds_no_room_in_poison_goes_on_resting(qm, limit):
+    q = make(qm, retry=RetryPolicy(immediate=0, max_delay=60), **limit)
+    q.send_many([b"a" * 900, b"b" * 900])
+    fail(q, 2)
+    assert [m.body[:1] for m in qm.open("q;poison").browse()] == [b"a"]
+    assert qm.statistics("q").retry_messages == 1
+    drain(qm, "q;poison")
+    qm.advance_clock(61)
+    fail(q, 1)
+    assert [m.body[:1] for m in drain(qm, "q;poison")] == [b"b"]
 
 
 def test_poison_moved_back_by_hand_gets_one_more_chance(qm):

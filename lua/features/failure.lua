@@ -1,0 +1,42 @@
+--- require "core/context"
+--- require "core/record"
+-- What a message that has failed for good tells of its failure: properties whose names begin with failure_, and the field
+-- that Message.reason shows. They stand in front of everything else in its head.
+local failure = {}
+
+-- The properties that failure.report and the reader of the message write (mqredis/operations/giveback.py).
+failure.names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" }
+
+-- Why an entry failed, as its reader said (release.given), or as the broker knows.
+function failure.why(e)
+  return e.why or e.lapsed and "the lease lapsed" or nil
+end
+
+-- Sets the entry's `report`: the properties, and with `reason` also the field, unless the message has one from before.
+function failure.report(e, attempts, reason)
+  local why = failure.why(e)
+  local text = string.format("\1failure_attempts\2i%.0f\1failure_time\2d%.3f\1failure_reason\2s", attempts,
+    context.now / 1000) .. (why or "given back") .. (e.report or "")
+  if reason and not record.field(failure.remove(e.rec), "R") then
+    text = text .. "\3R" .. reason .. (why and ": " .. why or "")
+  end
+  e.report = text
+end
+
+-- A record with the entry's report in place of any older one.
+function failure.add(rec, report)
+  local bare = failure.remove(rec)
+  return string.sub(bare, 1, 14) .. report .. string.sub(bare, 15)
+end
+
+-- A record without a report: that of a message that begins anew.
+function failure.remove(rec)
+  local stop = string.find(rec, "\0", 15, true)
+  local head = string.sub(rec, 15, stop - 1)
+  if not string.find(head, "\1failure_attempts\2", 1, true) then return rec end
+  for n = 1, #failure.names do
+    head = string.gsub(head, "\1failure_" .. failure.names[n] .. "\2[^\1\3]*", "")
+  end
+  head = string.gsub(head, "\3Rpoison[^\1\3]*", "")
+  return string.sub(rec, 1, 14) .. head .. string.sub(rec, stop)
+end

@@ -1,0 +1,38 @@
+"""How a reader gives a message back: whether that was an attempt, and what is told of the failure.
+
+The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
+(``transaction.end``); lua/core/release reads them. Plain readers know only "a": ``LockedMessage.abort`` and the abort
+of a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mqredis.codec import milliseconds
+from mqredis.models import PropertyValue
+from mqredis.properties import escape, written
+
+#: The longest text of a failure that is kept, in characters.
+MAX_REASON = 1000
+
+
+def orderly(rest: float | None = None) -> str:
+    """The message was not handled, so this delivery is no attempt. It rests for so many seconds, if any."""
+    return "b" if rest is None else f"b{milliseconds(rest)}"
+
+
+def failed(reason: str, about: Mapping[str, PropertyValue]) -> str:
+    """An attempt has failed: the queue's retry policy decides. ``about``: properties that a failed message gets."""
+    return _told("a", reason, about)
+
+
+def ended(reason: str, about: Mapping[str, PropertyValue]) -> str:
+    """No further attempt can succeed: the queue's retry policy ends at once."""
+    return _told("e", reason, about)
+
+
+def _told(action: str, reason: str, about: Mapping[str, PropertyValue]) -> str:
+    known = {f"failure_{name}": value for name, value in about.items()}
+    text = action + escape(reason[:MAX_REASON]) + (written(known) if known else "")
+    return text.encode("utf-8", "replace").decode()  # an exception's text may hold a lone surrogate

@@ -1,0 +1,340 @@
+"""The attempts of a message: what counts as one, what a failed message tells, and what a lapsed lease leads to."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import DEAD_LETTER, Access, IoTimeout, QueueProperties, RetryPolicy
+from mqredis.operations import giveback, settle, transaction
+from tests.msmq.kit import drain, make, unwrap
+
+TWICE = RetryPolicy(immediate=1)
+
+
+def give(queue, lock, text):
+    """Settle a lock as a worker does."""
+    settled = queue._run(settle.settle(unwrap(queue._handle), [(text, lock.fence, lock._key)]))
+    assert not settled.lost
+
+
+def poison(qm, name="q"):
+    return drain(qm, f"{name};poison")
+
+
+def test_a_message_given_back_in_order_is_never_poison(qm):
+    q = make(qm, retry=TWICE)
+    q.send(b"a")
+    for n in range(1, 8):
+        lock = q.lock(0)
+        assert lock.message.delivery_count == n
+        give(q, lock, giveback.orderly())
+    assert qm.statistics("q").poison_messages == 0
+    q.lock(0).abort()
+    give(q, q.lock(0), giveback.orderly())
+    q.lock(0).abort()
+    (dead,) = poison(qm)
+    assert dead.delivery_count == 11  # with that of drain
+    assert dead.properties["failure_attempts"] == 2
+    assert qm.doctor().findings == ()
+
+
+def test_an_orderly_return_does_not_hide_a_lapsed_lease(qm):
+    q = make(qm, retry=TWICE)
+    q.send(b"a")
+    give(q, q.lock(0), giveback.orderly())
+    for _ in range(2):
+        q.lock(0, lease=5)
+        qm.advance_clock(6)
+    qm.maintain()
+    (dead,) = poison(qm)
+    assert (dead.reason, dead.properties["failure_reason"]) == ("poison: the lease lapsed", "the lease lapsed")
+
+
+def test_an_orderly_return_may_ask_for_a_rest(qm):
+    q = make(qm, retry=TWICE)
+    q.send(b"a")
+    for _ in range(4):
+        give(q, q.lock(0), giveback.orderly(60))
+        with pytest.raises(IoTimeout):
+            q.receive(0)
+        qm.advance_clock(61)
+    assert q.lock(0).body == b"a"
+    assert qm.statistics("q").poison_messages == 0
+
+
+@pytest.mark.parametrize("policy", [None, TWICE])
+def test_a_failure_for_good_is_poison_at_once(qm, policy):
+    q = make(qm, retry=policy)
+    q.send_many([b"a", b"b"])
+    give(q, q.lock(0), giveback.ended("not valid: amount", {"error": "ValueError: x", "worker": "w1"}))
+    (dead,) = poison(qm)
+    assert (dead.body, dead.reason) == (b"a", "poison: not valid: amount")
+    known = {name: dead.properties[f"failure_{name}"] for name in ("reason", "error", "worker", "attempts")}
+    assert known == {
+        "reason": "not valid: amount",
+        "error": "ValueError: x",
+        "worker": "w1",
+        "attempts": 1,
+    }
+    assert dead.last_moved_at.timestamp() == pytest.approx(dead.properties["failure_time"], abs=0.002)
+    assert q.receive(0).body == b"b"
+    assert qm.doctor().findings == ()
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("final", ["poison", "dead_letter"])
+def test_the_report_of_the_last_failure_is_kept_with_the_message(qm, final, large):
+    make(qm, "dead")
+    policy = TWICE.model_copy(update={"final": final, "dead_letter_queue": "dead"})
+    q = make(qm, retry=policy)
+    body = b"a" * (9000 if large else 1)
+    q.send(body, label="l", properties={"mine": 1}, correlation_id="c", priority=5)
+    give(q, q.lock(0), giveback.failed("first", {"error": "one"}))
+    give(q, q.lock(0), giveback.failed("second \x01\x03 \ud800", {"error": "two"}))
+    (dead,) = drain(qm, "dead") if final == "dead_letter" else poison(qm)
+    assert (dead.body, dead.label, dead.correlation_id, dead.properties["mine"]) == (body, "l", "c", 1)
+    assert dead.properties["failure_error"] == "two"
+    assert dead.properties["failure_reason"] == "second \x01\x03 ?"
+    assert dead.reason == "poison: second \x01\x03 ?"
+    assert qm.info().messages == qm.info().bytes == 0
+    assert qm.doctor().findings == ()
+
+
+def test_what_leaves_poison_begins_anew(qm):
+    q = make(qm, retry=TWICE)
+    sent = q.send(b"a", properties={"mine": 1})
+    size = qm.queue_info("q").bytes
+    for _ in range(2):
+        give(q, q.lock(0), giveback.failed("broken", {"error": "x"}))
+    source = qm.open("q;poison")
+    with qm.open("q", Access.MOVE) as target:
+        source.move(sent.lookup_id, target)
+    back = q.peek(0)
+    assert (back.properties, back.reason) == ({"mine": 1}, None)
+    assert qm.queue_info("q").bytes == size
+    q.lock(0).abort()
+    q.lock(0).abort()
+    assert len(poison(qm)) == 1
+    assert qm.doctor().findings == ()
+
+
+@pytest.mark.parametrize("where", ["q;poison", "dead"])
+def test_redrive_puts_back_what_has_failed(qm, where):
+    make(qm, "dead")
+    final = "poison" if where == "q;poison" else "dead_letter"
+    policy = RetryPolicy(immediate=0, final=final, dead_letter_queue=None if final == "poison" else "dead")
+    q = make(qm, retry=policy)
+    q.send(b"a", properties={"mine": 1}, label="l")
+    give(q, q.lock(0), giveback.failed("broken", {"error": "x", "traceback": "t"}))
+    assert qm.redrive(where) == 1
+    back = q.receive(0)
+    assert (back.body, back.label, back.properties, back.reason) == (b"a", "l", {"mine": 1}, None)
+    assert qm.info().messages == 0
+
+
+def test_redrive_reads_what_a_worker_of_the_release_before_has_written(qm):
+    q, dead = make(qm), make(qm, "dead")
+    about = {
+        "dead_letter_reason": "ValueError: x",
+        "dead_letter_queue": "q",
+        "dead_letter_message_id": "mq-1",
+        "dead_letter_deliveries": 5,
+    }
+    dead.send(b"a", properties={"mine": 1, **about})
+    assert qm.redrive("dead") == 1
+    assert q.receive(0).properties == {"mine": 1}
+
+
+@pytest.mark.parametrize("trouble", ["missing", "full", "topic"])
+def test_a_dead_letter_without_a_place_becomes_poison(qm, trouble):
+    if trouble != "missing":
+        make(qm, "dead", topic=trouble == "topic", quota_messages=0 if trouble == "full" else None)
+    policy = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
+    q = make(qm, retry=policy)
+    q.send(b"a")
+    q.lock(0).abort()
+    assert [m.body for m in poison(qm)] == [b"a"]
+
+
+def test_a_full_dead_letter_queue_of_the_system_loses_nothing(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter"))
+    q.send_many([b"a", b"b"])
+    q.lock(0).abort()
+    qm.update_queue(DEAD_LETTER, quota_messages=1)
+    q.lock(0).abort()
+    assert [m.body for m in drain(qm, DEAD_LETTER)] == [b"a"]
+    assert [m.body for m in poison(qm)] == [b"b"]
+
+
+def test_the_quota_of_the_manager_loses_no_dead_letter(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter"))
+    q.send(b"a")
+    qm.set_quota(bytes=qm.info().bytes)
+    give(q, q.lock(0), giveback.failed("long" * 100, {"error": "y" * 500}))
+    assert [m.body for m in drain(qm, DEAD_LETTER)] == [b"a"]
+
+
+# ---- transactions --------------------------------------------------------------------------------
+
+
+def received(qm, q, count=1):
+    tx = qm.transaction()
+    return tx, [q.receive(0, transaction=tx) for _ in range(count)]
+
+
+def filled(qm, *bodies, **properties):
+    q = make(qm, transactional=True, **properties)
+    with qm.transaction() as tx:
+        for body in bodies:
+            q.send(body, transaction=tx)
+    return q
+
+
+def test_a_transaction_undone_in_order_is_no_attempt(qm):
+    q = filled(qm, b"a", retry=TWICE)
+    for _ in range(5):
+        tx, _ = received(qm, q)
+        qm._run(transaction.end(unwrap(tx._unit), "abort", given=giveback.orderly()))
+    assert q.peek(0).delivery_count == 5
+    for _ in range(2):
+        tx, _ = received(qm, q)
+        qm._run(transaction.end(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
+    (dead,) = poison(qm)
+    assert (dead.properties["failure_error"], dead.properties["failure_attempts"]) == ("E", 2)
+    assert qm.doctor().findings == ()
+
+
+def test_a_commit_may_send_single_messages_to_poison(qm):
+    q, out = filled(qm, b"good", b"bad", b"rest", retry=TWICE), make(qm, "out", transactional=True)
+    tx, (_, bad, rest) = received(qm, q, 3)
+    out.send(b"result", transaction=tx)
+    verdicts = {
+        f"{bad.lookup_id:016x}": giveback.ended("not valid", {}),
+        f"{rest.lookup_id:016x}": giveback.orderly(),
+    }
+    qm._run(transaction.end(unwrap(tx._unit), "commit", verdicts=verdicts))
+    assert [m.body for m in poison(qm)] == [b"bad"]
+    assert [m.body for m in out.browse()] == [b"result"]
+    assert [m.body for m in q.browse()] == [b"rest"]
+    assert qm.doctor().findings == ()
+
+
+# ---- lapsed leases -------------------------------------------------------------------------------
+
+ISOLATING = RetryPolicy(immediate=0, cycles=3, delay=10, factor=2, isolate=True)
+
+
+def lapse(qm, queue, count=1):
+    queue.lock_many(count, 0, lease=5)
+    qm.advance_clock(6)
+    qm.maintain()
+
+
+def test_lapsed_messages_rest_and_return_to_a_subqueue_of_their_own(qm):
+    q = make(qm, retry=ISOLATING)
+    q.send_many([b"a", b"b", b"c"])
+    lapse(qm, q, 2)
+    assert [m.body for m in q.browse()] == [b"c"]
+    qm.advance_clock(11)
+    qm.maintain()
+    lapsed = qm.open("q;lapsed")
+    assert [m.body for m in lapsed.browse()] == [b"a", b"b"]
+    assert [m.body for m in q.browse()] == [b"c"]
+    lapsed.lock(0).commit()
+    assert [m.body for m in lapsed.browse()] == [b"b"]
+    assert qm.doctor().findings == ()
+
+
+def test_attempts_go_on_in_the_subqueue_for_lapsed_messages(qm):
+    q = make(qm, retry=ISOLATING)
+    q.send_many([b"a", b"b"])
+    lapse(qm, q, 2)
+    lapsed = qm.open("q;lapsed")
+    for rest in (10, 20, 40):
+        qm.advance_clock(rest + 1)
+        qm.maintain()
+        lapse(qm, lapsed)  # the first: the others wait
+    (dead,) = poison(qm)
+    assert (dead.body, dead.properties["failure_attempts"]) == (b"a", 4)
+    assert [m.body for m in lapsed.browse()] == [b"b"]
+    assert qm.doctor().findings == ()
+
+
+def test_what_fails_in_the_subqueue_for_lapsed_messages_returns_to_the_queue(qm):
+    q = make(qm, retry=ISOLATING)
+    q.send(b"a")
+    lapse(qm, q)
+    qm.advance_clock(11)
+    qm.maintain()
+    lapsed = qm.open("q;lapsed")
+    give(lapsed, lapsed.lock(0), giveback.failed("bad", {}))
+    qm.advance_clock(21)
+    assert q.lock(0).body == b"a"
+
+
+def test_what_is_given_back_in_order_stays_among_the_lapsed(qm):
+    q = make(qm, retry=ISOLATING)
+    q.send(b"a")
+    lapse(qm, q)
+    qm.advance_clock(11)
+    qm.maintain()
+    lapsed = qm.open("q;lapsed")
+    give(lapsed, lapsed.lock(0), giveback.orderly())
+    assert lapsed.peek(0).body == b"a"
+
+
+def test_lapsed_messages_that_no_worker_takes_return_to_the_queue(qm):
+    q = make(qm, retry=ISOLATING)
+    q.send(b"a")
+    lapse(qm, q)
+    qm.advance_clock(11)
+    qm.maintain()
+    lapsed = qm.open("q;lapsed")
+    give(lapsed, lapsed.lock(0), giveback.orderly())
+    qm.advance_clock(601)
+    assert q.lock(0).body == b"a"
+    assert qm.doctor().findings == ()
+
+
+def test_lapsed_messages_go_to_the_subqueue_at_once_if_they_need_not_rest(qm):
+    q = make(qm, retry=ISOLATING.model_copy(update={"delay": 0.0}))
+    q.send(b"a")
+    lapse(qm, q)
+    assert qm.open("q;lapsed").lock(0).body == b"a"
+
+
+def test_lapsed_transactions_are_isolated_too(qm):
+    q = filled(qm, b"a", retry=ISOLATING)
+    tx = qm.transaction(lease=5)
+    q.receive(0, transaction=tx)
+    qm.advance_clock(6)
+    qm.maintain()
+    qm.advance_clock(11)
+    qm.maintain()
+    lapsed = qm.open("q;lapsed")
+    with qm.transaction() as tx:
+        assert lapsed.receive(0, transaction=tx).body == b"a"
+    assert qm.info().messages == 0
+    assert qm.doctor().findings == ()
+
+
+def test_rests_differ_by_the_jitter(qm):
+    policy = RetryPolicy(immediate=0, cycles=1, delay=100, jitter=0.5)
+    q = make(qm, retry=policy)
+    q.send_many([b"%d" % n for n in range(20)])
+    for lock in q.lock_many(20, 0):
+        lock.abort()
+    qm.advance_clock(99)
+    assert qm.queue_info("q").ready == 0
+    qm.advance_clock(26)
+    assert 3 <= qm.queue_info("q").ready <= 17
+    qm.advance_clock(26)
+    assert qm.queue_info("q").ready == 20
+
+
+def test_policy_and_quotas_are_properties(qm):
+    policy = RetryPolicy(jitter=0.1, isolate=True, final="dead_letter", dead_letter_queue="dead")
+    info = qm.create_queue("q", retry=policy, poison_quota_messages=7, poison_quota_bytes=8)
+    assert info.retry == policy
+    assert (info.poison_quota_messages, info.poison_quota_bytes) == (7, 8)
+    assert QueueProperties(**info.properties()).retry == policy
