@@ -212,7 +212,8 @@ function position.lock(q, entries, kind, owner, fence, deadline)
     if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
     ids[n] = e.lid
     states[n * 2 - 1] = e.lid
-    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail .. message_state.uncounted(e.st)
+    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail
+      .. message_state.uncounted(e.st)
     if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
   end
   position.hold(q, ids, states, named, deadline)

@@ -308,7 +308,9 @@ def queue_counters(store: Store) -> Faults:
             "bytes": sum(size_of(record) for record in view.records.values()),
         }
         stem = view.path + ";"
-        below = [v for path, v in store.queues.items() if path.startswith(stem) and not keys.counts_apart(path)]
+        below = [
+            v for path, v in store.queues.items() if path.startswith(stem) and not keys.counts_apart(path)
+        ]
         if below or "sub_messages" in view.fields:
             truth["sub_messages"] = sum(len(other.records) for other in below)
             truth["sub_bytes"] = sum(size_of(record) for other in below for record in other.records.values())

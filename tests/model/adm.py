@@ -88,7 +88,13 @@ class Failure:
     def size(self) -> int:
         names = sum(len(name) + 3 for name in self.properties)
         real = len("1700000000.000")  # this clock begins at 0
-        return names + len(str(self.attempts)) + real + len(self.why) + (2 + len(self.reason) if self.reason else 0)
+        return (
+            names
+            + len(str(self.attempts))
+            + real
+            + len(self.why)
+            + (2 + len(self.reason) if self.reason else 0)
+        )
 
 
 @dataclass(eq=False)

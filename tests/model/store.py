@@ -276,9 +276,7 @@ class Store:
         self.deleted([p for p in positions if p.state is State.LOCKED], reason)
         self.deleted([p for p in positions if p.state is State.PURGE_PENDING], Reason.PURGED)
 
-    def unlock(
-        self, positions: Sequence[Position], *, aborted: bool = False, lapsed: bool = False
-    ) -> None:
+    def unlock(self, positions: Sequence[Position], *, aborted: bool = False, lapsed: bool = False) -> None:
         """Back into their places, unless the queue was purged meanwhile or its retry policy says otherwise."""
         held = [p for p in positions if p.state is State.LOCKED]
         purged = [p for p in positions if p.state is State.PURGE_PENDING]

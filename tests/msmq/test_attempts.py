@@ -47,7 +47,10 @@ def test_an_orderly_return_does_not_hide_a_lapsed_lease(qm):
         qm.advance_clock(6)
     qm.maintain()
     (dead,) = poison(qm)
-    assert (dead.reason, dead.properties["failure_reason"]) == ("poison: the lease lapsed", "the lease lapsed")
+    assert (dead.reason, dead.properties["failure_reason"]) == (
+        "poison: the lease lapsed",
+        "the lease lapsed",
+    )
 
 
 def test_an_orderly_return_may_ask_for_a_rest(qm):
