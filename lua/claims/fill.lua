@@ -175,7 +175,8 @@ function fill.withdraw(q, c, page, texts)
       local plain = position.begin(q, e, "C", turns)
       packed = packed and plain
       if record.flag(e.rec, 1) then position.leave(q, e, true, members, false) end
-      texts[n] = e.seen .. " " .. e.st.size .. (plain and " CN " or " C ") .. owner .. " " .. seq .. message_state.uncounted(e.st)
+      texts[n] = e.seen .. " " .. e.st.size .. (plain and " CN " or " C ") .. owner .. " " .. seq
+        .. message_state.uncounted(e.st)
     else
       if state then texts[n] = message_state.again(state, "CN", owner, seq) end
       if text and ids[n] <= indexed and free[string.byte(text, 14)] == "named" then

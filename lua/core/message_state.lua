@@ -41,8 +41,8 @@ end
 
 -- The state of a message that was locked before and is locked again, which counts as a delivery.
 function message_state.again(text, kind, owner, fence)
-  local deliveries, rest = string.match(text, "^(%d+) (%d+ %d+ %d+ %d+ )")
-  return string.format("%d ", deliveries + 1) .. rest .. kind .. " " .. owner .. " " .. fence
+  local deliveries, rest, uncounted = string.match(text, "^(%d+) (%d+ %d+ %d+ %d+ )%S+ %S+ %d+(.*)$")
+  return string.format("%d ", deliveries + 1) .. rest .. kind .. " " .. owner .. " " .. fence .. uncounted
 end
 
 -- The size in bytes, as text, of a message that is locked by a reader under `fence` and whose end needs no look at its
