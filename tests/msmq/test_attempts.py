@@ -124,9 +124,8 @@ def test_what_leaves_poison_begins_anew(qm):
 @pytest.mark.parametrize("where", ["q;poison", "dead"])
 def test_redrive_puts_back_what_has_failed(qm, where):
     make(qm, "dead")
-    final = "poison" if where == "q;poison" else "dead_letter"
-    policy = RetryPolicy(immediate=0, final=final, dead_letter_queue=None if final == "poison" else "dead")
-    q = make(qm, retry=policy)
+    dead_letters = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
+    q = make(qm, retry=RetryPolicy(immediate=0) if where == "q;poison" else dead_letters)
     q.send(b"a", properties={"mine": 1}, label="l")
     give(q, q.lock(0), giveback.failed("broken", {"error": "x", "traceback": "t"}))
     assert qm.redrive(where) == 1
