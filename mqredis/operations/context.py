@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,9 @@ from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
 from mqredis.settings import Settings
+
+#: So many dropped objects are kept until the client is closed; of more the oldest are left to their leases.
+MAX_DROPPED = 10_000
 
 
 @dataclass(slots=True)
@@ -53,10 +57,12 @@ class Context:
     lease_ms: int = field(init=False)
     #: The same as the scripts take it.
     lease: str = field(init=False)
-    #: What the client still has in hand, for its close.
+    #: What the client still has open, for its close.
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
     #: By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction.
     units: set[ref[UnitOfWork]] = field(default_factory=set)
+    #: Handles that held locks, and units of work that had begun, when the application dropped its last reference.
+    dropped: deque[Handle | UnitOfWork] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))
 
     def __post_init__(self) -> None:
         self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
@@ -69,8 +75,16 @@ class Context:
 
     def begun(self) -> list[UnitOfWork]:
         """The units of work that the broker knows and that have not ended."""
-        units = [reference() for reference in list(self.units)]
-        return [unit for unit in units if unit is not None and unit.fence and not unit.finished]
+        # A weak reference to an object that was dropped may still lead to it.
+        each = dict.fromkeys([*(reference() for reference in list(self.units)), *self.dropped])
+        return [unit for unit in each if isinstance(unit, UnitOfWork) and unit.fence and not unit.finished]
+
+    def holding(self) -> list[Handle]:
+        """The open handles that hold locks."""
+        handles = dict.fromkeys([*self.opened, *self.dropped])
+        return [
+            handle for handle in handles if isinstance(handle, Handle) and handle.locks and not handle.closed
+        ]
 
     def messages(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
@@ -183,6 +197,11 @@ class Handle:
         """Does the queue hold transactional messages?"""
         return "t" in self.flags
 
+    def __del__(self) -> None:
+        """Keep a handle that holds locks until its client is closed, which gives them back."""
+        if self.locks and not self.closed:
+            self.context.dropped.append(self)
+
     def close(self) -> None:
         """Nothing more goes through it."""
         self.closed = True
@@ -217,6 +236,11 @@ class UnitOfWork:
     undo: tuple[Callable[[], None], ...] = ()
     #: and of handles that read in it.
     readers: tuple[Logical, ...] = ()
+
+    def __del__(self) -> None:
+        """Keep a unit of work that has begun until its client is closed, which aborts it."""
+        if self.fence and not self.finished:
+            self.context.dropped.append(self)
 
     def rolled_back(self) -> None:
         """The unit of work was undone."""

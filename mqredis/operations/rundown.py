@@ -14,7 +14,7 @@ from mqredis.steps import Operation
 
 def left(context: Context) -> bool:
     """Is there anything that would otherwise stay until its lease is over?"""
-    return bool(context.begun() or context.replies) or any(h.locks and not h.closed for h in context.opened)
+    return bool(context.begun() or context.replies or context.holding())
 
 
 def rundown(context: Context) -> Operation[None]:
@@ -31,11 +31,8 @@ def rundown(context: Context) -> Operation[None]:
 def _jobs(context: Context) -> Iterator[Operation[object]]:
     for unit in context.begun():
         yield transaction.end(unit, "abort")
-    for handle in list(context.opened):
-        if not handle.closed:
-            held: list[read.Settlement] = [
-                ("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()
-            ]
-            for start in range(0, len(held), read.BATCH):
-                yield settle(handle, held[start : start + read.BATCH])
+    for handle in context.holding():
+        held: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()]
+        for start in range(0, len(held), read.BATCH):
+            yield settle(handle, held[start : start + read.BATCH])
     yield request.discard_all(context)

@@ -1,0 +1,107 @@
+"""Closing a client gives back everything that it holds, also what the application has dropped without ending it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.matching.kit import Broker, Loop
+from tests.support.server import RedisServer
+
+#: No lease ends within a test.
+LEASE: dict[str, Any] = {"lease_seconds": 1000.0}
+
+
+@pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    server, interface = request.param.split("-")
+    loop = Loop() if interface == "async" else None
+    redis_server: RedisServer | None = request.getfixturevalue("redis_server") if server == "real" else None
+    made = Broker(redis_server.url if redis_server else f"memory://{request.node.name}", "m", loop)
+    made.qm.create_queue("q")
+    made.qm.create_queue("t", transactional=True)
+    for n in range(3):
+        made.qm.open("q").send(f"{n}")
+        with made.qm.transaction() as unit:
+            made.qm.open("t").send(f"{n}", transaction=unit)
+    yield made
+    made.close()
+    if loop is not None:
+        loop.close()
+
+
+def drop_a_lock(client: Any) -> None:
+    with client.open("t") as other:  # a closed handle holds nothing
+        other.lock(0).commit()
+    assert client.open("q").lock(0).message.text == "0"
+
+
+def drop_some_locks(client: Any) -> None:
+    queue = client.open("q")
+    queue.lock_many(2, 0)
+    queue.lock_by_lookup_id(queue.peek(0).lookup_id)
+
+
+def drop_the_lock_alone(client: Any) -> None:
+    client.queue = client.open("q")
+    client.queue.lock(0)
+
+
+def drop_a_transaction(client: Any) -> None:
+    queue, unit = client.open("t"), client.transaction()
+    queue.receive(0, transaction=unit)
+    queue.send("never", transaction=unit)
+
+
+def drop_a_prepared_transaction(client: Any) -> None:
+    unit = client.transaction()
+    client.open("t").receive(0, transaction=unit)
+    unit.prepare()
+
+
+def drop_several(client: Any) -> None:
+    drop_a_transaction(client)
+    drop_some_locks(client)
+
+
+CASES = [
+    drop_a_lock,
+    drop_some_locks,
+    drop_the_lock_alone,
+    drop_a_transaction,
+    drop_a_prepared_transaction,
+    drop_several,
+]
+
+
+@pytest.mark.parametrize("drop", CASES)
+def test_close_gives_back_what_was_dropped(broker: Broker, drop: Callable[[Any], None]) -> None:
+    client = broker.client(**LEASE)
+    drop(client)
+    gc.collect()
+    held = [broker.qm.queue_info(name) for name in ("q", "t")]
+    assert sum(info.locked for info in held) > 0, "the case holds nothing"
+    client.close()
+    for name in ("q", "t"):
+        info = broker.qm.queue_info(name)
+        assert (info.locked, info.ready) == (0, info.messages)
+    assert [message.text for message in broker.qm.open("q").browse()] == ["0", "1", "2"]
+    assert broker.qm.doctor().healthy
+
+
+def test_what_has_ended_is_not_kept(broker: Broker) -> None:
+    client = broker.client(**LEASE)
+    for _ in range(2):
+        lock = client.open("q").lock(0)
+        lock.abort()
+        unit = client.transaction()
+        client.open("t").receive(0, transaction=unit)
+        unit.abort()
+        client.transaction()
+    del lock, unit
+    gc.collect()
+    client.close()
+    assert broker.qm.queue_info("q").ready == 3
