@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqredis.codec import unescape
+from mqredis.spark import headers
 from mqredis.spark.schema import STATE_COLUMNS
 
 _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
@@ -24,7 +25,8 @@ _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
 HEAD_COLUMNS = frozenset(
     {
         "message_id", "correlation_id", "group_id", "sequence", "priority", "label", "content_type", "properties",
-        "sent", "expires", "class", "reason", "original_queue", "original_lookup_id", "response_queue", "app_tag",
+        "headers", "system_headers", "sent", "expires", "class", "reason", "original_queue", "original_lookup_id",
+        "response_queue", "app_tag",
     }
 )  # fmt: skip
 #: Columns that need nothing but the id.
@@ -196,6 +198,12 @@ class Builder:
             columns["expires"] = _time(pc.add(sent, put("", "e", int, None, long).take(encoded.indices)))
         if "properties" in self.names:
             columns["properties"] = _maps([properties for _, properties in parsed]).take(encoded.indices)
+        if "headers" in self.names:
+            typed = headers.array([headers.of_properties(properties) for _, properties in parsed])
+            columns["headers"] = typed.take(encoded.indices)
+        if "system_headers" in self.names:
+            typed = headers.array([headers.of_fields(head) for head, _ in parsed])
+            columns["system_headers"] = typed.take(encoded.indices)
 
     def _states(self, rows: Rows, columns: dict[str, Any]) -> None:
         states = pa.array(rows.states or [None] * len(rows.ids), pa.binary())

@@ -104,10 +104,7 @@ def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, names in existing(options).items():
         if options.queuePattern:
-            pattern = path_of(options.queuePattern, options.subQueue)
-            wanted = sorted(path for path in names if fnmatchcase(path, pattern))
-            if ";" not in pattern:
-                wanted = [path for path in wanted if ";" not in path]
+            wanted = sorted(path for path in names if _fits(path, options))
         else:
             wanted = [path for path in listed(options) if path in names or not lost]
             for path in wanted:
@@ -120,6 +117,12 @@ def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
             f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
         )
     return found
+
+
+def _fits(path: str, options: Options) -> bool:
+    """Does the path match one of the patterns? A pattern without a subqueue matches no subqueue."""
+    patterns = [path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)]
+    return any(fnmatchcase(path, pattern) and (";" in pattern or ";" not in path) for pattern in patterns)
 
 
 def existing(options: Options) -> dict[str, set[str]]:
@@ -140,6 +143,13 @@ def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[st
     gone, new = set(known) - set(wanted), set(wanted) - set(known)
     if gone and lenient:
         gone &= {queue_key(name, path) for name, paths in existing(options).items() for path in paths}
+    if gone and not lenient:
+        there = {queue_key(name, path) for name, paths in existing(options).items() for path in paths}
+        if not gone & there:
+            raise QueueNotFound(
+                f"there is no queue {', '.join(sorted(gone - there))} any more, which the checkpoint knows. If its "
+                "messages are not needed, go on without it with the option failOnDataLoss=false"
+            )
     if known and (gone or (new and not options.queuePattern)):
         changes = [
             f"without {', '.join(sorted(gone))}" if gone else "",

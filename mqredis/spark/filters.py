@@ -16,7 +16,7 @@ from mqredis.spark.schema import FIELDS
 HIGHEST = (1 << 63) - 1
 
 #: Columns whose filters we evaluate: every scalar one of ours.
-_COLUMNS = frozenset(FIELDS) - {"properties"}
+_COLUMNS = frozenset(FIELDS) - {"properties", "headers", "system_headers"}
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ds.EqualTo: pc.equal,
     ds.GreaterThan: pc.greater,

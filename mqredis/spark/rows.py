@@ -24,6 +24,8 @@ from pyspark.sql.types import (
 
 from mqredis import codec
 from mqredis.errors import InvalidArgument
+from mqredis.spark import headers
+from mqredis.spark.schema import FIELDS, HEADERS
 
 _TEXT, _BYTES = (StringType,), (StringType, BinaryType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -43,6 +45,8 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "offset": _WHOLE,
     "last_in_group": (BooleanType,),
     "properties": (MapType, StructType),
+    "headers": (MapType,),
+    "system_headers": (MapType,),
     "time_to_be_received": _NUMBER,
     "time_to_reach_queue": _NUMBER,
     "sent_seconds_ago": _NUMBER,
@@ -88,10 +92,15 @@ def check(schema: StructType, queue: str) -> None:
         raise InvalidArgument(
             f"a writer needs a column body (string or binary); the rows have {', '.join(names)}"
         )
+    ignored = set_by_broker(names)
     for field in schema.fields:
         allowed = COLUMNS.get(field.name)
+        if field.name in ignored:
+            continue
         if allowed is None:
             raise InvalidArgument(f"no message field {field.name!r}; a writer takes {', '.join(COLUMNS)}")
+        if field.name in ("headers", "system_headers") and not _same(field.dataType, HEADERS):
+            raise InvalidArgument(f"column {field.name!r} must be {HEADERS.simpleString()}")
         if not isinstance(field.dataType, allowed):
             kinds = " or ".join(kind.typeName() for kind in allowed)
             raise InvalidArgument(
@@ -99,8 +108,18 @@ def check(schema: StructType, queue: str) -> None:
             )
     if not queue and "queue" not in names:
         raise InvalidArgument("give the option queue, or a column queue")
-    if queue and "queue" in names:
-        raise InvalidArgument("give either the option queue or a column queue, not both; drop the column")
+
+
+def set_by_broker(names: Sequence[str]) -> frozenset[str]:
+    """Columns of a frame that was read which a writer leaves out, since the broker sets them anew.
+
+    Only a frame that was read has ``lookup_id``. In another frame a column of such a name is a mistake.
+    """
+    return frozenset(FIELDS) - frozenset(COLUMNS) if "lookup_id" in names else frozenset()
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    return one.simpleString() == other.simpleString()
 
 
 class Encoder:
@@ -113,7 +132,10 @@ class Encoder:
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Encoded]:
         """The messages of a record batch, in order. Raises InvalidArgument."""
-        columns = {name: batch.column(name) for name in batch.schema.names}
+        ignored = set_by_broker(batch.schema.names)
+        columns = {name: batch.column(name) for name in batch.schema.names if name not in ignored}
+        if self.queue:
+            columns.pop("queue", None)
         for name, (low, high) in _RANGES.items():
             if name in columns:
                 _in_range(name, columns[name], low, high)
@@ -165,9 +187,23 @@ class Encoder:
     def _fields(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> dict[str, Any]:
         """The fields of a row's message. A pydantic model for each row would cost more than all the rest."""
         fields: dict[str, Any] = {"body": body, "content_type": kind}
+        system: dict[str, Any] = {}
         for name, value in zip(names, row, strict=True):
-            if value is not None:
+            if value is None:
+                continue
+            if name == "system_headers":
+                system = _system(value)
+            elif name == "headers":
+                fields["properties"] = _few(headers.values(value, name))
+            elif name != "properties" or "properties" not in fields:
                 fields[name] = _CONVERT[name](value) if name in _CONVERT else value
+        for name, value in system.items():
+            # An identifier that is bytes stands in its own column as hex digits. Another text there was given since.
+            shown = "0x" + value.hex() if isinstance(value, bytes) else None
+            if fields.get(name) in (None, shown):
+                fields[name] = value
+        if fields.get("sequence") == 1:  # what a reader tells of a message that was sent without one
+            del fields["sequence"]
         for name, most in _LENGTHS.items():
             if len(fields.get(name, "")) > most:
                 raise InvalidArgument(f"column {name!r}: at most {most} characters")
@@ -184,10 +220,24 @@ def _in_range(name: str, column: Any, low: float, high: float) -> None:
 
 def _properties(value: Any) -> dict[str, Any]:
     pairs = value.items() if isinstance(value, dict) else value
-    found = {name: item for name, item in pairs if item is not None}
-    if len(found) > codec.MAX_PROPERTIES:
-        raise InvalidArgument(f"{len(found)} properties; at most {codec.MAX_PROPERTIES} are allowed")
-    return found
+    return _few({name: item for name, item in pairs if item is not None})
+
+
+def _few(properties: dict[str, Any]) -> dict[str, Any]:
+    if len(properties) > codec.MAX_PROPERTIES:
+        raise InvalidArgument(f"{len(properties)} properties; at most {codec.MAX_PROPERTIES} are allowed")
+    return properties
+
+
+def _system(value: Any) -> dict[str, Any]:
+    found = headers.values(value, "system_headers")
+    unknown = set(found) - headers.SYSTEM
+    if unknown:
+        allowed = ", ".join(sorted(headers.SYSTEM))
+        raise InvalidArgument(
+            f"column 'system_headers': no field {', '.join(sorted(unknown))}; it takes {allowed}"
+        )
+    return {name: item for name, item in found.items() if item is not None}
 
 
 _CONVERT: dict[str, Callable[[Any], Any]] = {"properties": _properties, "extension": bytes}

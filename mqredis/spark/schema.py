@@ -20,6 +20,8 @@ from pyspark.sql.types import (
 from mqredis.errors import InvalidArgument
 
 _STRING, _INT, _LONG, _TIME = StringType(), IntegerType(), LongType(), TimestampType()
+#: Values with their types: mqredis/spark/headers.py.
+HEADERS = MapType(_STRING, StructType([StructField("type", _STRING), StructField("value", _STRING)]))
 
 SCHEMA = StructType(
     [
@@ -33,6 +35,8 @@ SCHEMA = StructType(
         StructField("body", BinaryType()),
         StructField("content_type", _STRING),
         StructField("properties", MapType(_STRING, _STRING)),
+        StructField("headers", HEADERS),
+        StructField("system_headers", HEADERS),
         StructField("sent", _TIME),
         StructField("arrived", _TIME),
         StructField("expires", _TIME),
@@ -64,7 +68,7 @@ def ddl(without: Collection[str] = ()) -> str:
 
 def full(headers: bool, with_body: bool) -> str:
     """The schema of a source with these options, as text: Spark parses it, and hands it to the reader."""
-    hidden = set() if headers else {"properties"}
+    hidden = set() if headers else {"properties", "headers", "system_headers"}
     if not with_body:
         hidden.add("body")
     return ddl(hidden)

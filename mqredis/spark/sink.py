@@ -10,7 +10,7 @@ published again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -191,6 +191,12 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
     point("after-publish")
     run(manager, pipelines.sweep(context_of(manager), first.sink, first.batch))
     point("after-sweep")
+
+
+def publish_part(options: Options, version: int, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows from one process, as a version of the sink ``txnAppId``. Writes nothing if it was published before."""
+    sink = f"app-{options.txnAppId}"
+    _publish(options, [_Stager(options, sink, version, "-").write(iter(batches))], True)
 
 
 class BatchWriter(DataSourceArrowWriter):

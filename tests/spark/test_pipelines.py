@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import shutil
+from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from mqredis.models import RetryPolicy
-from mqredis.spark.pipelines import analyse, archive, migrate, replay
-from mqredis.spark.pipelines.command import main, parser
-from tests.support.counts import count
+import mqredis
+from mqredis import QueueNotFound, RetryPolicy
+from mqredis.spark.pipelines import analyse, archive, replay
+from mqredis.spark.pipelines.command import parser
+from mqredis.spark.pipelines.replay import ORDER, Publisher, chunks
 
 pytestmark = pytest.mark.spark
 
@@ -66,41 +69,139 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     assert "orders;journal" in page
 
 
-def test_migrate_a_list_a_stream_and_a_celery_queue(qm, fill, redis_server, capsys):
-    where = {"url": redis_server.url, "manager": qm.name, "source_url": redis_server.url}
-    qm.create_queue("target")
-    target = qm.open("target")
-    with redis_server.client() as client:
-        client.lpush("work", *[f"w{n}" for n in range(2_500)])
-        assert migrate("list", "work", "target", **where) == 2_500
-        assert [m.text for m in target.browse()] == [f"w{n}" for n in range(2_500)]
-        client.lpush("work", "late")
-        assert migrate("list", "work", "target", **where) == 1
-        assert migrate("list", "work", "target", **where) == 0
-        target.purge()
-        for n in range(3):
-            client.xadd("log", {"body": f"x{n}", "kind": "test"})
-        arguments = ["migrate", "stream", "log", "target", "--source-url", redis_server.url]
-        assert main([*arguments, "--url", redis_server.url, "--manager", qm.name]) == 0
-        assert json.loads(capsys.readouterr().out) == {"sent": 3}
-        assert [(m.text, m.properties) for m in target.browse()] == [
-            (f"x{n}", {"kind": "test"}) for n in range(3)
-        ]
-        target.purge()
-        envelope = {
-            "body": base64.b64encode(b"[[1], {}, {}]").decode(),
-            "content-type": "application/json",
-            "headers": {"task": "add", "id": "t1", "retries": 0, "parent": None},
-            "properties": {"correlation_id": "t1", "reply_to": "r", "body_encoding": "base64", "priority": 0},
-        }
-        client.lpush("celery", json.dumps(envelope))
-        assert migrate("celery", "celery", "target", **where) == 1
-        message = target.receive(0)
-        assert (message.body, message.correlation_id, message.response_queue) == (b"[[1], {}, {}]", "t1", "r")
-        assert message.properties == {"task": "add", "id": "t1", "retries": 0}
-        # Its correlation id marks the queue, so that no claim takes its like unseen (lua/claims/fill).
-        (key,) = client.keys("mq:*:q:target:q")
-        assert count(client, key.decode(), "marks") == 1
+def test_archive_takes_in_queues_that_appear_and_counts_all_batches(
+    spark, qm, options, fill, tmp_path, redis_server
+):
+    where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
+    fill(count=13, journaling=True).receive_many(13, 0)
+    known = "spark.sql.streaming.numRecentProgressUpdates"
+    spark.conf.set(known, "2")
+    try:
+        assert archive(spark, lake, messages_per_trigger=3, **where).wait() == 13
+    finally:
+        spark.conf.unset(known)
+    fill("later", count=5, journaling=True).receive_many(5, 0)
+    assert archive(spark, lake, **where).wait() == 5
+    rows = spark.read.parquet(lake).groupBy("queue").count().collect()
+    assert {row["queue"]: row["count"] for row in rows} == {"orders;journal": 13, "later;journal": 5}
+    shutil.rmtree(tmp_path / "lake" / "_checkpoint")
+    fill(count=2).receive_many(2, 0)
+    assert archive(spark, lake, queues=["orders;journal"], **where).wait() == 2
+    assert spark.read.parquet(lake).count() == 20
+    with pytest.raises(QueueNotFound, match="no queue matches queuePattern 'none'"):
+        archive(spark, lake, queues=["none"], **where)
+
+
+def test_archive_says_what_to_do_without_a_deleted_queue(spark, qm, options, fill, tmp_path, redis_server):
+    where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
+    for name in ("orders", "later"):
+        fill(name, count=5, journaling=True).receive_many(5, 0)
+    archive(spark, lake, **where)
+    qm.delete_queue("later")
+    with pytest.raises(Exception, match=r"no queue .*/later;journal any more.*failOnDataLoss=false"):
+        archive(spark, lake, **where)
+    fill(count=3).receive_many(3, 0)
+    assert archive(spark, lake, fail_on_data_loss=False, **where).wait() == 3
+
+
+TYPED: dict[str, Any] = {
+    "text": "zwei",
+    "whole": -(1 << 63),
+    "real": 0.1,
+    "yes": True,
+    "no": False,
+    "raw": b"\xff",
+    "none": None,
+}
+
+
+def send_rich(queue: mqredis.Queue) -> None:
+    """A message with every field that a copy keeps."""
+    queue.send(
+        b"rich", label="l", priority=6, content_type="text/x", message_id=b"\x01\xff", correlation_id=b"\x02",
+        group_id="g", sequence=4, offset=7, last_in_group=True, properties=TYPED, response_queue="replies",
+        app_tag=12, body_type=8, extension=b"\x03", recoverable=False,
+    )  # fmt: skip
+
+
+def kept(message: mqredis.Message) -> tuple[object, ...]:
+    """What a copy of a message keeps."""
+    names = (
+        "body", "label", "priority", "content_type", "message_id", "correlation_id", "group_id", "sequence", "offset",
+        "last_in_group", "properties", "response_queue", "app_tag", "body_type", "extension", "recoverable",
+    )  # fmt: skip
+    return tuple(getattr(message, name) for name in names)
+
+
+def test_replay_keeps_types_and_identifiers(spark, qm, options, fill, tmp_path, redis_server):
+    where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
+    queue = fill(count=3, journaling=True)
+    send_rich(queue)
+    sent = [kept(message) for message in queue.browse()]
+    queue.receive_many(4, 0)
+    archive(spark, lake, **where)
+    assert replay(spark, lake, "again", **where) == 4
+    assert [kept(message) for message in queue.browse()] == sent
+
+
+def test_a_frame_that_was_read_can_be_written_back(spark, qm, options, fill):
+    queue = fill(count=3)
+    send_rich(queue)
+    qm.create_queue("copy")
+    frame = spark.read.format("mqredis").options(**options, queue="orders").load()
+    frame.write.format("mqredis").options(**options, queue="copy").mode("append").save()
+    assert [kept(message) for message in qm.open("copy").browse()] == [
+        kept(message) for message in queue.browse()
+    ]
+    frame.write.format("mqredis").options(**options).mode("append").save()  # to the queues of the column
+    assert qm.queue_info("orders").messages == 8
+    changed = frame.where("label = 'l'").selectExpr(
+        "body", "'new' AS message_id", "headers", "system_headers"
+    )
+    qm.open("copy").purge()
+    changed.write.format("mqredis").options(**options, queue="copy").mode("append").save()
+    message = qm.open("copy").peek(0)
+    assert (message.message_id, message.properties, message.body_type) == ("new", TYPED, 8)
+
+
+def test_replay_reads_the_lake_once_and_goes_on_where_it_was_killed(
+    spark, qm, options, fill, tmp_path, redis_server, monkeypatch
+):
+    where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
+    queue = fill(count=500, journaling=True)
+    for _ in range(2):
+        queue.receive_many(250, 0)
+    archive(spark, lake, **where)
+    frame = spark.read.parquet(lake).repartition(1).sortWithinPartitions(*ORDER).select("body")
+    batches = [pa.RecordBatch.from_pandas(frame.toPandas())]
+    publisher = Publisher(redis_server.url, qm.name, "again", "orders", 60, 0)
+    published = publisher.publish(iter([batches[0].slice(0, 200), batches[0].slice(200, 50)]))
+    monkeypatch.setattr("mqredis.spark.sink.point", dies_in("after-publish", times=3))
+    with pytest.raises(RuntimeError, match="the executor is gone"):
+        list(published)
+    monkeypatch.undo()
+    assert qm.queue_info("orders").messages == 180
+    assert replay(spark, lake, "again", queue="orders", chunk=90, **where) == 320
+    assert [message.text for message in queue.browse()] == [str(n) for n in range(500)]
+    assert replay(spark, lake, "again", queue="orders", chunk=90, **where) == 0
+
+
+def dies_in(place: str, times: int) -> Callable[[str], None]:
+    """A crash point that ends the process when it comes by for the so-many-th time."""
+    left = iter(range(times - 1))
+
+    def point(name: str) -> None:
+        if name == place and next(left, None) is None:
+            raise RuntimeError("the executor is gone")
+
+    return point
+
+
+def test_chunks_are_cut_across_batches():
+    batches = [pa.RecordBatch.from_pydict({"n": list(range(at, at + 7))}) for at in (0, 7, 14)]
+    found = [(start, part["n"].to_pylist()) for start, part in chunks(iter(batches), 5, 6)]
+    assert found == [(6, [*range(6, 11)]), (11, [*range(11, 16)]), (16, [*range(16, 21)])]
+    assert list(chunks(iter(batches), 5, 21)) == []
 
 
 def test_every_pipeline_has_a_command():

@@ -1,25 +1,63 @@
-"""Journals and dead letters into a lake: Parquet, by day and queue, exactly once."""
+"""Journals and dead letters into a lake: Parquet files by day and queue, each message once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from mqredis.errors import QueueNotFound
-from mqredis.spark.connection import manager_of
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
-#: Queues of the system that keep copies.
-SYSTEM = ("system$;journal", "system$;deadletter", "system$;deadxact")
+from mqredis.spark.connection import targets
+from mqredis.spark.options import parse
+
+#: Queues that keep copies: journals, poison messages, dead letters of the queue manager.
+PATTERNS = ("*;journal", "*;poison", "system$;deadletter", "system$;deadxact")
 
 
-def default_queues(url: str, manager: str) -> list[str]:
-    """Every journal, dead-letter and poison queue there is. Raises QueueNotFound if there is none."""
-    names = [info.name for info in manager_of(url, manager).queues()]
-    found = [name for name in names if name in SYSTEM or name.endswith((";journal", ";poison"))]
-    if not found:
-        raise QueueNotFound(f"queue manager {manager!r} has no journal and no dead-letter queue")
-    return sorted(set(found))
+class Archive(StreamingQueryListener):
+    """A running archive. ``query`` is the streaming query of Spark."""
+
+    def __init__(self) -> None:
+        self.query: Any = None
+        self._counts: dict[str, int] = {}
+        self._ended: dict[str, threading.Event] = {}
+
+    def wait(self) -> int:
+        """Wait for the end of the query; the number of messages that it has archived. Raises what ended it."""
+        self.query.awaitTermination()
+        run = str(self.query.runId)
+        # Spark tells of the last batches and of the end in the order in which they happened, a little later.
+        self._ended.setdefault(run, threading.Event()).wait(60)
+        return self._counts.get(run, 0)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Nothing to do."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Count the messages of a batch."""
+        run = str(event.progress.runId)
+        self._counts[run] = self._counts.get(run, 0) + event.progress.numInputRows
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to do."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """The counts of this query are complete."""
+        self._ended.setdefault(str(event.runId), threading.Event()).set()
+
+
+class Folders:
+    """Writes a batch into folders of its own, so that a batch that comes again is overwritten by itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, frame: Any, batch: int) -> None:  # noqa: ARG002 - Spark gives it
+        """Called by Spark for each batch."""
+        writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy("day", "queue", "batch_id").parquet(self.path)
 
 
 def archive(
@@ -30,34 +68,51 @@ def archive(
     manager: str = "default",
     queues: Sequence[str] = (),
     checkpoint: str = "",
+    name: str = "archive",
     once: bool = True,
     messages_per_trigger: int = 100_000,
-) -> Any:
-    """Move messages from queues into Parquet files under ``path/day=.../queue=.../``; answers the streaming query.
+    fail_on_data_loss: bool = True,
+) -> Archive:
+    """Move messages from queues into Parquet files under ``path/day=.../queue=.../batch_id=.../``.
 
-    :param queues: default: every journal, dead-letter and poison queue that exists now.
-    :param checkpoint: default: ``path/_checkpoint``. The messages are received from the queue exactly once with it.
-    :param once: take what is there and end (the call returns then); False: go on until the query is stopped.
+    :param queues: names or patterns (``orders*;journal``); default: every journal, dead-letter and poison queue. A
+        queue that is created later is archived from the next batch on.
+    :param checkpoint: default: ``path/_checkpoint``. The archive also survives the loss of its checkpoint.
+    :param name: names the archive (``consumerName``). Two archives of one queue need two names.
+    :param once: take what is there and return then; False: return at once, and go on until the query is stopped.
+    :param messages_per_trigger: messages of one batch at most.
+    :param fail_on_data_loss: False: go on where a queue was deleted before it was archived.
+    :raises QueueNotFound: there is no such queue.
     """
     from pyspark.sql import functions as f
 
-    wanted = list(queues) or default_queues(url, manager)
+    wanted = list(queues) or list(PATTERNS)
+    where = {"url": url, "queueManager": manager}
+    for pattern in queues or [",".join(PATTERNS)]:
+        targets(
+            parse({**where, "queuePattern": pattern})
+        )  # refuses what does not exist before a query starts
     options = {
-        "url": url,
-        "queueManager": manager,
-        "queues": ",".join(wanted),
+        **where,
+        "queuePattern": ",".join(wanted),
+        "consumerName": name,
         "maxMessagesPerTrigger": str(messages_per_trigger),
+        "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
     frame = spark.readStream.format("mqredis").options(**options).load()
-    writer = (
-        frame.withColumn("day", f.to_date("arrived"))
-        .writeStream.format("parquet")
-        .partitionBy("day", "queue")
-        .option("path", path)
-        .option("checkpointLocation", checkpoint or str(PurePosixPath(path) / "_checkpoint"))
-        .queryName("mqredis archive")
-    )
-    query = (writer.trigger(availableNow=True) if once else writer).start()
-    if once:
-        query.awaitTermination()
-    return query
+    archived = Archive()
+    spark.streams.addListener(archived)
+    try:
+        writer = (
+            frame.withColumn("day", f.to_date("arrived"))
+            .writeStream.foreachBatch(Folders(path))
+            .option("checkpointLocation", checkpoint or str(PurePosixPath(path) / "_checkpoint"))
+            .queryName(f"mqredis archive {', '.join(wanted)}")
+        )
+        archived.query = (writer.trigger(availableNow=True) if once else writer).start()
+        if once:
+            archived.wait()
+    finally:
+        if once:
+            spark.streams.removeListener(archived)
+    return archived

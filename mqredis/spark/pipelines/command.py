@@ -30,8 +30,13 @@ def parser() -> argparse.ArgumentParser:
     one = add("archive", "journals and dead letters to Parquet, by day and queue")
     one.add_argument("path", help="folder of the lake")
     one.add_argument(
-        "--queue", action="append", default=[], help="a queue; default: all journals and dead letters"
+        "--queue",
+        action="append",
+        default=[],
+        help="a queue or pattern; default: all journals and dead letters",
     )
+    one.add_argument("--name", default="archive", help="of two archives of one queue each needs its own")
+    one.add_argument("--skip-deleted", action="store_true", help="go on without queues that were deleted")
     one.add_argument("--checkpoint", default="", help="default: <path>/_checkpoint")
     one.add_argument("--follow", action="store_true", help="go on until stopped")
     one = add("analyse", "what is in the queues: tables, plots, a page")
@@ -72,11 +77,11 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         return {"sent": pipelines.migrate(given.source, given.key, given.queue, **source, **where)}
     spark = session()
     if given.pipeline == "archive":
-        query = pipelines.archive(
-            spark, given.path, queues=given.queue, checkpoint=given.checkpoint, once=not given.follow, **where
-        )
-        query.awaitTermination()
-        return {"archived": sum(int(progress["numInputRows"]) for progress in query.recentProgress)}
+        started = pipelines.archive(
+            spark, given.path, queues=given.queue, checkpoint=given.checkpoint, name=given.name,
+            once=not given.follow, fail_on_data_loss=not given.skip_deleted, **where,
+        )  # fmt: skip
+        return {"archived": started.wait()}
     if given.pipeline == "analyse":
         return dict(pipelines.analyse(spark, given.out, queues=given.queue, **where))
     more = {"queue": given.queue, "where": given.where, "rate": given.rate, "chunk": given.chunk}

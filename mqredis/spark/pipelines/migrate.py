@@ -1,33 +1,37 @@
-"""From a Redis list, a Redis stream or a Celery queue into mqredis: exactly once, resumable, the source untouched.
+"""From a Redis list, a Redis stream or a Celery queue into mqredis: each item once, resumable, the source untouched.
 
-The version of each publication is the place in the source up to which it goes, so what is committed tells where to go
-on. Needs no Spark session.
+The version of each publication says up to where the source was copied, so the version that is committed tells where to
+go on. No Spark session is needed.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from mqredis import Settings, codec
+import redis
+
+from mqredis import codec
 from mqredis.commands import pipelines as commands
 from mqredis.commands.pipelines import Stage
-from mqredis.drivers.connect import open_backend
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing, PropertyValue
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run
+from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import done_so_far
 from mqredis.steps import perform
 
 #: Items that one publication takes.
 CHUNK = 1_000
+#: An entry id of a stream is kept as milliseconds times this, plus the number behind the dash.
+_PER_MILLISECOND = 4096
 
-Items = Iterator[tuple[int, list[Outgoing]]]
+#: Version of a publication, and its messages.
+Chunks = Iterator[tuple[int, list[Outgoing]]]
 
 
 def migrate(
@@ -41,95 +45,145 @@ def migrate(
     name: str = "",
     newest_left: bool = True,
 ) -> int:
-    """Copy what a key holds into a queue; answers how many messages were sent. Call it again for what came since.
+    """Copy what a key holds into a queue; the number of messages sent. Call it again for what came since.
 
     :param source: ``list``, ``stream`` or ``celery`` (a Celery or kombu queue, which is a list of envelopes).
-    :param name: names this migration; default: made from source and key. It remembers how far it is.
+    :param source_url: of the Redis that holds the source: ``redis://``, ``rediss://``, ``unix://`` or
+        ``redis+cluster://``.
+    :param name: names this migration; default: made from source and key. It remembers up to where it has copied.
     :param newest_left: for lists: producers push on the left and consumers pop on the right, as Celery does.
+    :raises InvalidArgument: the key does not exist or holds something else; or the source has changed since the last
+        call so that it cannot be said what was copied. Nothing is skipped.
+    :raises QueueNotFound: there is no such queue.
     """
-    readers = {"list": _list, "celery": _list, "stream": _stream}
-    if source not in readers:
+    kinds = {"list": "list", "celery": "list", "stream": "stream"}
+    if source not in kinds:
         raise InvalidArgument(f"source must be list, stream or celery, not {source!r}")
     client = manager_of(url, manager)
-    client.queue_info(queue)  # a clear refusal before anything is read
+    client.queue_info(queue)  # refuses before anything is read
     name = name or f"migrate-{source}-{key}".translate(str.maketrans("{}*?[];", "_______"))[:100]
-    sink, sent = f"app-{name}", 0
-    backend = open_backend(source_url, Settings(url=source_url))
-    try:
-        link = backend.acquire(time.monotonic() + 5)
-        begin = done_so_far(url, manager, name)
-        for upto, messages in readers[source](link, key, begin, source == "celery", newest_left):
-            encoded = [codec.encode(message) for message in messages]
-            stage = Stage(f"{upto}-{uuid.uuid4().hex}-0", queue)
-            size = sum(len(line) + 12 + len(large or b"") for line, large in encoded)
-            elements = [part for line, large in encoded for part in (line, large) if part is not None]
-            special = any(int(line[1:2], 32) & 1 for line, _ in encoded)  # flag bit 1
-            context = context_of(client)
-            what = (len(encoded), size, special, elements)
-            run(client, perform(commands.stage(context.keys, sink, upto, stage, 3_600_000, *what)))
-            sent += run(client, pipelines.publish(context, sink, upto, "-", CHUNK, True, [stage]))
-            run(client, pipelines.sweep(context, sink, upto))
-    finally:
-        backend.close()
+    begin, sent = done_so_far(url, manager, name), 0
+    with _open(source_url) as server:
+        if not _holds(server, key, kinds[source], begin > 0):
+            return 0
+        if source == "stream":
+            chunks = _stream(server, key, begin)
+        else:
+            chunks = _list(ListSource(server, key, newest_left, CHUNK), begin, source == "celery")
+        for version, messages in chunks:
+            sent += _publish(client, f"app-{name}", version, queue, messages)
     return sent
 
 
-def _list(link: Any, key: str, begin: int, celery: bool, newest_left: bool) -> Items:
-    """From the oldest item on. Places count from the end at which consumers pop, so that pushes do not move them."""
-    done = begin
-    while True:
-        if newest_left:
-            items = link.command("LRANGE", key, -(done + CHUNK), -(done + 1))[::-1]
-        else:
-            items = link.command("LRANGE", key, done, done + CHUNK - 1)
-        if not items:
-            return
-        done += len(items)
-        yield done, [envelope(item) if celery else Outgoing(body=item) for item in items]
+def _open(url: str) -> Any:
+    if url.startswith("redis+cluster://"):
+        return redis.RedisCluster.from_url(url.replace("redis+cluster://", "redis://", 1))
+    return redis.Redis.from_url(url)
 
 
-def _stream(link: Any, key: str, begin: int, _celery: bool, _newest_left: bool) -> Items:
-    """From the oldest entry on. A place is the entry's id: milliseconds times 4096 plus its sequence."""
+def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
+    """Does the key hold what it should? False: it is gone, and something was copied from it before."""
+    found = server.type(key).decode()
+    if found == kind:
+        return True
+    if found == "none" and known:
+        return False
+    if found == "none":
+        raise InvalidArgument(f"the source has no key {key!r}")
+    fitting = "; use migrate stream" if found == "stream" else "; use migrate list" if found == "list" else ""
+    raise InvalidArgument(f"key {key!r} of the source holds a {found}, not a {kind}{fitting}")
+
+
+def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Outgoing]) -> int:
+    """Send messages as one unit of work, unless this version was published before."""
+    encoded = [codec.encode(message) for message in messages]
+    stage = Stage(f"{version}-{uuid.uuid4().hex}-0", queue)
+    size = sum(len(line) + 12 + len(large or b"") for line, large in encoded)
+    elements = [part for line, large in encoded for part in (line, large) if part is not None]
+    special = any(int(line[1:2], 32) & 1 for line, _ in encoded)  # flag bit 1
+    context = context_of(client)
+    what = (len(encoded), size, special, elements)
+    run(client, perform(commands.stage(context.keys, sink, version, stage, 3_600_000, *what)))
+    sent: int = run(client, pipelines.publish(context, sink, version, "-", CHUNK, True, [stage]))
+    run(client, pipelines.sweep(context, sink, version))
+    return sent
+
+
+def _list(source: ListSource, begin: int, celery: bool) -> Chunks:
+    for version, items in source.chunks(begin):
+        yield version, [envelope(item) if celery else Outgoing(body=item) for item in items]
+
+
+def _stream(server: Any, key: str, begin: int) -> Chunks:
+    """From the oldest entry that was not copied."""
     done = begin
+    last = _number(server.xinfo_stream(key)["last-generated-id"], key)
+    if last < done:
+        raise InvalidArgument(
+            f"stream {key!r} ends before the entry that was copied last: it was deleted and made again. Give another "
+            "name to copy all of it"
+        )
     while True:
-        start = f"({done >> 12}-{done & 4095}" if done else "-"
-        entries = link.command("XRANGE", key, start, "+", "COUNT", CHUNK)
+        start = f"({done // _PER_MILLISECOND}-{done % _PER_MILLISECOND}" if done else "-"
+        entries = server.execute_command("XRANGE", key, start, "+", "COUNT", CHUNK)
         if not entries:
             return
         messages = []
-        for identity, pairs in entries:
-            ms, _, number = identity.decode().partition("-")
-            if int(number) > 4095:
-                raise InvalidArgument(f"stream {key!r} has more than 4096 entries in one millisecond")
-            done = int(ms) << 12 | int(number)
-            fields = {pairs[n].decode(): pairs[n + 1] for n in range(0, len(pairs), 2)}
-            body = fields.pop("body", None)
-            if body is None:
-                body = fields.pop("data", b"")
-            properties = {name: value.decode("utf-8", "replace") for name, value in fields.items()}
-            messages.append(Outgoing(body=body, properties=properties, message_id=identity.decode()))
+        for identity, fields in entries.items() if isinstance(entries, dict) else entries:
+            done = _number(identity, key)
+            messages.append(_entry(identity.decode(), fields))
         yield done, messages
 
 
+def _number(identity: bytes, key: str) -> int:
+    """An entry id as a number that rises with it."""
+    ms, _, number = identity.decode().partition("-")
+    if int(number) >= _PER_MILLISECOND:
+        raise InvalidArgument(f"stream {key!r} has more than {_PER_MILLISECOND} entries in one millisecond")
+    return int(ms) * _PER_MILLISECOND + int(number)
+
+
+def _entry(identity: str, fields: dict[bytes, bytes]) -> Outgoing:
+    """A stream entry: ``body`` or ``data`` is the body, other fields are properties: texts, or bytes if not UTF-8."""
+    left = dict(fields)
+    body = left.pop(b"body", None)
+    if body is None:
+        body = left.pop(b"data", b"")
+    properties = {name.decode("utf-8", "backslashreplace"): _text(value) for name, value in left.items()}
+    return Outgoing(body=body, properties=properties, message_id=identity)
+
+
+def _text(value: bytes) -> PropertyValue:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
 def envelope(item: bytes) -> Outgoing:
-    """A message from kombu's envelope: body, headers as properties, correlation id, reply queue, priority."""
+    """A message from kombu's envelope: body, headers as properties, correlation id, reply queue, priority.
+
+    A header that is a list or an object becomes its JSON text; one that is null is left out.
+    """
     try:
         value = json.loads(item)
         given, headers = value["properties"], value.get("headers") or {}
         body = value["body"]
-    except (ValueError, KeyError, TypeError):
-        raise InvalidArgument(f"not a Celery envelope: {item[:60]!r}") from None
-    data = base64.b64decode(body) if given.get("body_encoding") == "base64" else str(body).encode()
-    kept: dict[str, PropertyValue] = {
-        name: v for name, v in headers.items() if isinstance(v, str | int | float | bool) and v is not None
-    }
-    priority = given.get("priority")
-    return Outgoing(
-        body=data,
-        content_type=value.get("content-type") or codec.DEFAULT_CONTENT_TYPE,
-        properties=kept,
-        correlation_id=given.get("correlation_id"),
-        response_queue=given.get("reply_to"),
-        # Celery's Redis priorities run from 0, the first, to 9.
-        priority=3 if not priority else max(0, 7 - int(priority) * 7 // 9),
-    )
+        data = base64.b64decode(body) if given.get("body_encoding") == "base64" else str(body).encode()
+        kept = {name: _header(header) for name, header in headers.items() if header is not None}
+        priority = given.get("priority")
+        return Outgoing(
+            body=data,
+            content_type=value.get("content-type") or codec.DEFAULT_CONTENT_TYPE,
+            properties=kept,
+            correlation_id=given.get("correlation_id"),
+            response_queue=given.get("reply_to"),
+            # Celery's Redis priorities run from 0, the first, to 9.
+            priority=3 if not priority else max(0, 7 - int(priority) * 7 // 9),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"not a Celery envelope: {item[:60]!r} ({error})") from None
+
+
+def _header(value: object) -> PropertyValue:
+    return value if isinstance(value, str | int | float | bool) else json.dumps(value)

@@ -3,29 +3,86 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from mqredis.commands import pipelines as commands
+from mqredis.errors import InvalidArgument
+from mqredis.spark import options as parsing
+from mqredis.spark import rows, sink
 from mqredis.spark.connection import context_of, manager_of, run
 from mqredis.steps import perform
 
 #: Columns of an archive that make a message again; the others describe what happened to it.
 KEPT = (
-    "body",
-    "label",
-    "priority",
-    "content_type",
-    "properties",
-    "correlation_id",
-    "group_id",
-    "response_queue",
-)
+    "body", "label", "priority", "content_type", "properties", "headers", "system_headers", "message_id",
+    "correlation_id", "group_id", "sequence", "response_queue", "app_tag",
+)  # fmt: skip
+#: The order of the messages, the same in each call.
+ORDER = ("arrived", "lookup_id", "manager", "queue")
 
 
 def done_so_far(url: str, manager: str, name: str) -> int:
     """How much of the work called ``name`` has been published already."""
     client = manager_of(url, manager)
     return max(0, run(client, perform(commands.sink(context_of(client).keys, f"app-{name}"))).committed)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Publishes the rows of one sorted partition, chunk by chunk. The version of a chunk is the number of its last
+    row."""
+
+    url: str
+    manager: str
+    name: str
+    queue: str
+    chunk: int
+    rate: float
+
+    def options(self) -> parsing.Options:
+        """Those of a writer of one chunk."""
+        limit = str(max(self.chunk, parsing.Options.atomicPublishLimit))
+        given = {
+            "url": self.url,
+            "queueManager": self.manager,
+            "txnAppId": self.name,
+            "atomicPublishLimit": limit,
+        }
+        return parsing.parse(given | ({"queue": self.queue} if self.queue else {}))
+
+    def publish(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in one task. A task that is tried again goes on behind the last version."""
+        done, begun, sent = done_so_far(self.url, self.manager, self.name), time.monotonic(), 0
+        options = self.options()
+        for start, part in chunks(batches, self.chunk, done):
+            if self.rate:
+                time.sleep(max(0.0, sent / self.rate - (time.monotonic() - begun)))
+            sink.publish_part(options, start + part.num_rows, part.to_batches())
+            sent += part.num_rows
+        yield pa.RecordBatch.from_pydict({"sent": pa.array([sent], pa.int64())})
+
+
+def chunks(batches: Iterator[pa.RecordBatch], size: int, done: int) -> Iterator[tuple[int, pa.Table]]:
+    """Tables of ``size`` rows from row ``done`` on, each with the number of rows before it; the last may be shorter."""
+    waiting: list[pa.RecordBatch] = []
+    at, start = 0, done
+    for batch in batches:
+        at += batch.num_rows
+        if at <= done:
+            continue
+        new = batch.slice(max(0, done - (at - batch.num_rows)))
+        waiting.append(new)
+        while sum(each.num_rows for each in waiting) >= size:
+            table = pa.Table.from_batches(waiting)
+            yield start, table.slice(0, size)
+            start += size
+            waiting = table.slice(size).to_batches()
+    if waiting:
+        yield start, pa.Table.from_batches(waiting)
 
 
 def replay(
@@ -40,7 +97,10 @@ def replay(
     rate: float = 0,
     chunk: int = 10_000,
 ) -> int:
-    """Send archived messages again; answers how many this call sent.
+    """Send archived messages again; the number of messages that this call sent. The archive is read once.
+
+    A message keeps its body, label, priority, content type, identifiers, properties with their types, and application
+    tag. It does not keep its times, nor what it asked of the broker (lifetime, acknowledgements, journal copies).
 
     :param name: names this replay: a repetition under the same name, also after a crash, goes on where the last one
         ended and sends nothing twice. The lake and ``where`` must be the same then.
@@ -48,32 +108,20 @@ def replay(
     :param where: a condition in Spark SQL over the columns of the archive.
     :param rate: messages a second at most; 0: no limit.
     :param chunk: messages published together.
+    :raises InvalidArgument: a chunk of less than 1, or the lake has no column ``body``.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
+    if chunk < 1:
+        raise InvalidArgument(f"chunk must be at least 1, not {chunk}")
     frame = spark.read.parquet(path)
     if where:
         frame = frame.where(where)
     origin = f.coalesce(f.col("original_queue"), f.split_part(f.col("queue"), f.lit(";"), f.lit(1)))
-    order = Window.orderBy("arrived", "lookup_id", "manager", "queue")
-    frame = frame.withColumn("_n", f.row_number().over(order))
-    rows = frame.select(
-        "_n", f.lit(queue).alias("queue") if queue else origin.alias("queue"), *KEPT
-    ).persist()
-    try:
-        total, done, sent = rows.count(), done_so_far(url, manager, name), 0
-        options = {"url": url, "queueManager": manager, "txnAppId": name}
-        begun = time.monotonic()
-        while done < total:
-            upto = min(total, done + chunk)
-            part = rows.where((f.col("_n") > done) & (f.col("_n") <= upto)).orderBy("_n").drop("_n")
-            part.coalesce(1).write.format("mqredis").options(**options, txnVersion=str(upto)).mode(
-                "append"
-            ).save()
-            sent, done = sent + upto - done, upto
-            if rate and done < total:
-                time.sleep(max(0.0, sent / rate - (time.monotonic() - begun)))
-        return sent
-    finally:
-        rows.unpersist()
+    kept = [column for column in KEPT if column in frame.columns]
+    ordered = frame.repartition(1).sortWithinPartitions(*ORDER)
+    messages = ordered.select(*kept) if queue else ordered.select(origin.alias("queue"), *kept)
+    rows.check(messages.schema, queue)
+    before = done_so_far(url, manager, name)
+    messages.mapInArrow(Publisher(url, manager, name, queue, chunk, rate).publish, "sent BIGINT").collect()
+    return done_so_far(url, manager, name) - before

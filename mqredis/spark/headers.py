@@ -1,0 +1,113 @@
+"""The columns ``headers`` and ``system_headers``: values with their types, so that a frame can be written back.
+
+Both are maps from a name to a struct of ``type`` and ``value``, two texts. ``headers`` holds the properties of a
+message; the column ``properties`` has the same values as texts alone. ``system_headers`` holds the fields of a message
+that have no column of their own, and the identifiers that are bytes. The types are ``string``, ``bigint``, ``double``,
+``boolean``, ``binary`` (hex digits) and ``void`` (no value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mqredis.codec import unescape
+from mqredis.errors import InvalidArgument
+
+#: Name, type and value.
+Typed = tuple[str, str, str | None]
+
+#: Types by the letter that stands before the value of a property in a record (lua/core/record.lua).
+_TYPES = {
+    "s": "string",
+    "i": "bigint",
+    "d": "double",
+    "x": "binary",
+    "t": "boolean",
+    "f": "boolean",
+    "n": "void",
+}
+_WORDS = {"t": "true", "f": "false", "n": None}
+#: Identifiers by their letter: "s" and a text, or "x" and hex digits.
+_IDENTIFIERS = {"m": "message_id", "c": "correlation_id", "g": "group_id"}
+_OTHERS = {"o": ("offset", "bigint"), "b": ("body_type", "bigint"), "X": ("extension", "binary")}
+#: Bits of the field "z".
+_FLAGS = {1: "last_in_group", 2: "segment", 4: "last_segment"}
+
+#: Fields that a writer takes from ``system_headers``.
+SYSTEM = frozenset(
+    {*_IDENTIFIERS.values(), *(name for name, _ in _OTHERS.values()), *_FLAGS.values(), "recoverable"}
+)
+
+_STRUCT = pa.struct([pa.field("type", pa.string()), pa.field("value", pa.string())])
+
+
+def of_properties(texts: Iterable[str]) -> list[Typed]:
+    """The properties of a message, from the texts in its record."""
+    found: list[Typed] = []
+    for text in texts:
+        name, _, value = text.partition("\x02")
+        kind, rest = value[:1], value[1:]
+        value_text = unescape(rest) if kind == "s" else _WORDS.get(kind, rest)
+        found.append((unescape(name), _TYPES.get(kind, "string"), value_text))
+    return found
+
+
+def of_fields(head: Mapping[str, str]) -> list[Typed]:
+    """The system fields of a message without a column of their own, from its record."""
+    found: list[Typed] = []
+    for key, name in _IDENTIFIERS.items():
+        if head.get(key, "s")[0] == "x":
+            found.append((name, "binary", head[key][1:]))
+    for key, (name, kind) in _OTHERS.items():
+        if key in head:
+            found.append((name, kind, head[key]))
+    flags = int(head.get("z", 0))
+    found += [(name, "boolean", "true") for bit, name in _FLAGS.items() if flags & bit]
+    if head.get("d") == "0":
+        found.append(("recoverable", "boolean", "false"))
+    return found
+
+
+def array(rows: Sequence[Sequence[Typed]]) -> Any:
+    """An Arrow array of such maps, one for each row."""
+    offsets, names, types, values = [0], [], [], []
+    for row in rows:
+        for name, kind, value in row:
+            names.append(name)
+            types.append(kind)
+            values.append(value)
+        offsets.append(len(names))
+    items = pa.StructArray.from_arrays(
+        [pa.array(types, pa.string()), pa.array(values, pa.string())], fields=[*_STRUCT]
+    )
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(names, pa.string()), items)
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "bigint": int,
+    "double": float,
+    "boolean": {"true": True, "false": False}.__getitem__,
+    "binary": bytes.fromhex,
+}
+
+
+def values(pairs: Iterable[tuple[str, Mapping[str, str | None] | None]], column: str) -> dict[str, Any]:
+    """Names and Python values of such a map, as a DataFrame has it. Raises InvalidArgument."""
+    found: dict[str, Any] = {}
+    for name, typed in pairs:
+        kind, value = (typed["type"], typed["value"]) if typed else ("void", None)
+        if value is None or kind == "void":
+            found[name] = None
+            continue
+        try:
+            found[name] = _READ[kind or "string"](value)
+        except (KeyError, ValueError):
+            raise InvalidArgument(
+                f"column {column!r}: {name!r} of type {kind!r} cannot be {value[:60]!r}; the types are "
+                f"{', '.join(_READ)} and void"
+            ) from None
+    return found

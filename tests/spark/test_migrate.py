@@ -1,0 +1,148 @@
+"""From Redis lists, streams and Celery queues into mqredis."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mqredis.errors import InvalidArgument
+from mqredis.spark.pipelines import migrate
+from mqredis.spark.pipelines.command import main
+from mqredis.spark.pipelines.list_source import ListSource
+from tests.support.counts import count
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def where(redis_server: Any, qm: Any) -> dict[str, str]:
+    """Source and target on one server; the queue ``target``."""
+    qm.create_queue("target")
+    return {"url": redis_server.url, "manager": qm.name, "source_url": redis_server.url}
+
+
+@pytest.fixture
+def source(redis_server: Any) -> Iterator[Any]:
+    """A client of the server that holds the source."""
+    with redis_server.client() as client:
+        client.delete("work", "log", "celery", "plain")
+        yield client
+
+
+def test_a_list_a_stream_and_a_celery_queue(qm, where, source, redis_server, capsys):
+    target = qm.open("target")
+    if client := source:
+        client.lpush("work", *[f"w{n}" for n in range(2_500)])
+        assert migrate("list", "work", "target", **where) == 2_500
+        assert [m.text for m in target.browse()] == [f"w{n}" for n in range(2_500)]
+        client.lpush("work", "late")
+        assert migrate("list", "work", "target", **where) == 1
+        assert migrate("list", "work", "target", **where) == 0
+        target.purge()
+        for n in range(3):
+            client.xadd("log", {"body": f"x{n}", "kind": "test"})
+        arguments = ["migrate", "stream", "log", "target", "--source-url", redis_server.url]
+        assert main([*arguments, "--url", redis_server.url, "--manager", qm.name]) == 0
+        assert json.loads(capsys.readouterr().out) == {"sent": 3}
+        assert [(m.text, m.properties) for m in target.browse()] == [
+            (f"x{n}", {"kind": "test"}) for n in range(3)
+        ]
+        target.purge()
+        envelope = {
+            "body": base64.b64encode(b"[[1], {}, {}]").decode(),
+            "content-type": "application/json",
+            "headers": {"task": "add", "id": "t1", "retries": 0, "parent": None},
+            "properties": {"correlation_id": "t1", "reply_to": "r", "body_encoding": "base64", "priority": 0},
+        }
+        client.lpush("celery", json.dumps(envelope))
+        assert migrate("celery", "celery", "target", **where) == 1
+        message = target.receive(0)
+        assert (message.body, message.correlation_id, message.response_queue) == (b"[[1], {}, {}]", "t1", "r")
+        assert message.properties == {"task": "add", "id": "t1", "retries": 0}
+        # Its correlation id marks the queue, so that no claim takes its like unseen (lua/claims/fill).
+        (key,) = client.keys("mq:*:q:target:q")
+        assert count(client, key.decode(), "marks") == 1
+
+
+@pytest.mark.parametrize("newest_left", [True, False])
+def test_pops_between_two_runs_skip_nothing(qm, where, source, newest_left):
+    push, pop = (source.lpush, source.rpop) if newest_left else (source.rpush, source.lpop)
+    where["newest_left"] = newest_left
+    push("work", *[f"w{n}" for n in range(1_500)])
+    assert migrate("list", "work", "target", **where) == 1_500
+    pop("work", 1_400)
+    push("work", *[f"w{n}" for n in range(1_500, 1_600)])
+    assert migrate("list", "work", "target", **where) == 100
+    assert [m.text for m in qm.open("target").browse()] == [f"w{n}" for n in range(1_600)]
+    pop("work", 195)
+    push("work", *[f"w{n}" for n in range(1_600, 1_610)])
+    with pytest.raises(InvalidArgument, match=r"the last 16 of these are no longer there.*another name"):
+        migrate("list", "work", "target", **where)
+    assert migrate("list", "work", "target", name="again", **where) == 15
+
+
+def test_a_list_of_items_that_are_alike_is_refused(where, source):
+    source.lpush("work", *["tick"] * 40)
+    assert migrate("list", "work", "target", **where) == 40
+    source.lpush("work", "tick")
+    with pytest.raises(InvalidArgument, match="look alike or are there several times"):
+        migrate("list", "work", "target", **where)
+
+
+def test_pops_while_a_list_is_copied_skip_nothing(source):
+    source.rpush("work", *[f"w{n}" for n in range(100)])
+    found = []
+    for _, items in ListSource(source, "work", False, 20).chunks(0):
+        found += items
+        source.lpop("work", 3)
+    assert found == [b"w%d" % n for n in range(100)]
+
+
+def test_bytes_that_are_no_text_are_taken_as_they_are(qm, where, source):
+    source.lpush("work", b"\xff\xfe")
+    source.xadd("log", {b"body": b"\xff", b"raw": b"\xfe\x00", b"na\xffme": "x"})
+    assert migrate("list", "work", "target", **where) == 1
+    assert migrate("stream", "log", "target", **where) == 1
+    one, two = qm.open("target").browse()
+    assert (one.body, two.body) == (b"\xff\xfe", b"\xff")
+    assert two.properties == {"raw": b"\xfe\x00", "na\\xffme": "x"}
+
+
+@pytest.mark.parametrize(
+    "kind, key, text",
+    [
+        ("list", "log", "key 'log' of the source holds a stream, not a list; use migrate stream"),
+        ("stream", "work", "key 'work' of the source holds a list, not a stream; use migrate list"),
+        ("celery", "plain", "key 'plain' of the source holds a string, not a list"),
+        ("list", "none", "the source has no key 'none'"),
+        ("celery", "work", "not a Celery envelope: b'x'"),
+        ("table", "work", "must be list, stream or celery"),
+    ],
+)
+def test_a_wrong_source_is_refused_in_words(qm, where, source, kind, key, text):
+    source.lpush("work", "x")
+    source.xadd("log", {"body": "x"})
+    source.set("plain", "x")
+    with pytest.raises(InvalidArgument, match=text):
+        migrate(kind, key, "target", **where)
+    assert qm.queue_info("target").messages == 0
+
+
+def test_a_source_that_is_empty_by_now(where, source):
+    source.lpush("work", "x")
+    assert migrate("list", "work", "target", **where) == 1
+    source.delete("work")
+    assert migrate("list", "work", "target", **where) == 0
+
+
+def test_a_stream_that_was_made_again_is_refused(where, source):
+    source.xadd("log", {"body": "x"}, id="5000-0")
+    assert migrate("stream", "log", "target", **where) == 1
+    source.delete("log")
+    source.xadd("log", {"body": "y"}, id="4000-0")
+    with pytest.raises(InvalidArgument, match="it was deleted and made again"):
+        migrate("stream", "log", "target", **where)
