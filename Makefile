@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test test-servers test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
+.PHONY: help setup redis luacheck demo test coverage test-servers test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -67,6 +67,10 @@ $(VENV)/.spark: $(VENV)/.dev
 	@$(INSTALL) --editable '.[spark]' --group spark
 	@touch $@
 
+$(VENV)/.coverage: $(VENV)/.dev
+	@$(INSTALL) --group coverage
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.dev
 	@$(INSTALL) --group docs
 	@touch $@
@@ -88,6 +92,16 @@ demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer
 
 test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
 	$(PY) -m pytest $(ARGS)
+
+# From Python 3.14 on branches are counted by sys.monitoring, which costs little; before that a run takes about twice as long.
+coverage: $(VENV)/.coverage redis ## the tests, and which lines and branches of mqredis they run: build/coverage
+	@mkdir -p build/coverage && rm -f build/coverage/data*
+	COVERAGE_CORE=$(shell $(PY) -c 'import sys; print("sysmon" if sys.version_info >= (3, 14) else "ctrace")') \
+		$(PY) -m coverage run -m pytest $(ARGS)
+	@$(PY) -m coverage combine --quiet build/coverage
+	@$(PY) -m coverage html --quiet --directory build/coverage/html
+	@$(PY) -m coverage report --format=total > build/coverage/total
+	@$(PY) -m coverage report
 
 # Outside CI: a run for each server, and no server is fetched. The fake is not run again.
 SERVER_TESTS := $(addprefix tests/,conformance client drivers contract msmq matching doctor cli worker docs reliability/test_quick.py)
@@ -141,12 +155,13 @@ reliability-full: $(VENV)/.dev redis ## the same at full size (hours), with Java
 
 # ---- the parts of check ------------------------------------------------------------------------------------
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, hadolint
 	$(PY) -m tools.generate_blocking --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/hadolint Dockerfile
 
 lua: $(VENV)/.dev luacheck ## join each script with its libraries into build/lua, compile it, luacheck it
 	@$(PY) -m tools.bundle_lua build/lua
