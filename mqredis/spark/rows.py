@@ -119,7 +119,7 @@ def set_by_broker(names: Sequence[str]) -> frozenset[str]:
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    return one.simpleString() == other.simpleString()
+    return bool(one.simpleString() == other.simpleString())
 
 
 class Encoder:
