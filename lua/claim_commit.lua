@@ -1,5 +1,5 @@
--- A data pipeline is done with every claim up to a sequence number: its messages are received, all in one step, and then
--- removed a page at a time; what is left of the claim before goes first.
+-- Commit every claim of a data pipeline up to a sequence number. Its messages count as received, all in one step; then they
+-- are removed a page at a time, behind what is left of the claim before.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
 -- KEYS message
@@ -8,9 +8,9 @@
 -- ARGV[3] generation  of the queue
 -- ARGV[4] owner  encoded
 -- ARGV[5] lineage  which checkpoint of the owner
--- ARGV[6] claim_sequence  the last one that is done; 0: only remove what is received already, whoever was its reader
+-- ARGV[6] claim_sequence  the last claim to commit; 0: only remove what is received already, whatever its lineage
 -- RETURNS OK messages removed by this call
--- RETURNS CONTINUE messages removed by this call, 1 if all up to the sequence are received: call again
+-- RETURNS CONTINUE messages removed by this call, 1 if all up to the sequence count as received: call again
 -- RETURNS LOCK_LOST why: foreign | released | open
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
@@ -22,10 +22,11 @@
 --- require "claims/drain"
 --- require "waiting/waiters"
 --- require "core/store"
+local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
 due.serve(q, true)
 
@@ -38,15 +39,15 @@ end
 if context.missing then return finish() end
 
 -- decide -----------------------------------------------------------------------------------------
-local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
+local c = claim.open(q, owner)
 if not c then return finish(status.OK, 0) end
 local ahead = seq > c.committed
-local why = seq > 0 and c.lineage ~= ARGV[5] and "foreign" or ahead and c.sealed == "2" and "released"
+local why = seq > 0 and c.lineage ~= lineage and "foreign" or ahead and c.sealed == "2" and "released"
   or ahead and seq >= c.seq and c.sealed == "0" and "open"
 if why then return finish(status.LOCK_LOST, why) end
 local before = c.committed
 local function waits() return c.seq > c.committed and seq >= c.seq end
--- What is claimed is received from here on, all of it.
+-- All that is claimed counts as received from here on.
 local function begin()
   if c.draining or not waits() then return end
   c.committed, c.draining, c.count, c.bytes, c.since = c.seq, c.number, 0, 0, context.now_text

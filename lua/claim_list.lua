@@ -18,7 +18,7 @@ for _, owner in ipairs(claim.owners(q)) do
   if c then
     reply[#reply + 1] = owner
     reply[#reply + 1] = claim.alive(c) and "1" or "0"
-    reply[#reply + 1] = redis.call("HGET", q.q, "claim:" .. owner)
+    reply[#reply + 1] = claim.format(c)
   end
 end
 return context.close(reply)

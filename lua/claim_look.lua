@@ -1,4 +1,4 @@
--- What a data pipeline plans with: how much is there, and where its claim stands. Changes nothing but what is due.
+-- Tell how much a queue holds and where the claim of a data pipeline stands. Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
 -- KEYS message
@@ -8,9 +8,10 @@
 -- ARGV[4] bound  14 hex digits: count up to this SequentialID, "" all
 -- ARGV[5] bands  "1": also tell how many messages of each priority there are up to the bound
 -- ARGV[6] after  14 hex digits: count only what has a later SequentialID, "" all
--- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of all, last SequentialID given out,
---   arrival of the first available message in ms or "", now in ms, locked, delayed timers, the claim's text or "",
---   "1" if the process of that claim is connected, "1" if groups take turns (features/group_lock), then the eight counts if asked
+-- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of
+--   all, last SequentialID given out, arrival of the first available message in ms or "", now in ms, number of locked
+--   messages, number of timers, the claim's text or "", "1" if the process of that claim is connected, "1" if groups take
+--   turns (features/group_lock); then, if asked, how many there are of each priority, from 7 to 0
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -21,6 +22,7 @@
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require "core/store"
+local owner, bound, wants_bands, after = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -37,23 +39,23 @@ end
 
 if context.missing then return finish(context.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}
-if ARGV[4] ~= "" or ARGV[5] == "1" or ARGV[6] ~= "" then
-  local bound = ARGV[4] ~= "" and ARGV[4] or string.format("%014x", tonumber(context.seq))
+if bound ~= "" or wants_bands or after ~= "" then
+  local upto = bound ~= "" and bound or string.format("%014x", tonumber(context.seq))
   available = 0
   for band = 0, 7 do
-    local from = string.format(ARGV[6] ~= "" and "(%02x%s" or "[%02x%s", band, ARGV[6])
-    bands[band + 1] = redis.call("ZLEXCOUNT", q.a, from, string.format("[%02x%s", band, bound))
+    local from = string.format(after ~= "" and "(%02x%s" or "[%02x%s", band, after)
+    bands[band + 1] = redis.call("ZLEXCOUNT", q.a, from, string.format("[%02x%s", band, upto))
     available = available + bands[band + 1]
   end
 end
-local turns = ARGV[3] ~= "" and claim.turns(q, ARGV[4])
+local turns = owner ~= "" and claim.turns(q, bound)
 if turns then available = math.min(available, turns) end
-local c = ARGV[3] ~= "" and claim.open(q, ARGV[3])
+local c = owner ~= "" and claim.open(q, owner)
 local first = redis.call("ZRANGE", q.a, 0, 0)[1]
 local rec = first and redis.call("HGET", q.m, first)
 reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(context.seq)),
   rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.t),
-  ARGV[3] ~= "" and redis.call("HGET", q.q, "claim:" .. ARGV[3]) or "",
+  c and claim.format(c) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
-for n = 1, ARGV[5] == "1" and 8 or 0 do reply[#reply + 1] = bands[n] end
+for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = bands[n] end
 return finish(reply)

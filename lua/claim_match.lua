@@ -20,6 +20,7 @@
 --- require "matching/search"
 --- require "waiting/waiters"
 --- require "core/store"
+local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -28,9 +29,9 @@ queue.open_parent(q, 2)
 due.serve(q, true)
 reply = context.missing
 if not reply then
-  local found, place = search.look(q, ARGV[3], ARGV[6], 256, nil, true)
-  local some = #claim.between(found, ARGV[4], ARGV[5]) > 0
-  if #found > 0 then place = found[#found].lid end -- outside the bounds: that is not the end
+  local found, place = search.look(q, filter_text, start, 256, nil, true)
+  local some = #claim.between(found, after, bound) > 0
+  if #found > 0 then place = found[#found].lid end -- those were outside the bounds, but the search is not over
   if place and not some then
     reply = { status.CONTINUE, "", 0, place }
   else

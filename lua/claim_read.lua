@@ -1,4 +1,4 @@
--- Ids of a part of a sealed claim. Only while it is held: a part that could be incomplete is refused.
+-- Lookup ids of a part of a sealed claim that is held. A part that could be incomplete is refused.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
 -- KEYS message
@@ -16,14 +16,15 @@
 --- require "core/queue"
 --- require "claims/claim"
 --- require "claims/claim_pages"
+local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local offset, count = tonumber(ARGV[7]), tonumber(ARGV[8])
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local c, seq = claim.open(q, ARGV[4]), tonumber(ARGV[6])
-local why = not c and "gap" or claim.refuses(c, ARGV[5], seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+local c = claim.open(q, owner)
+local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
 if why then return context.close({ status.LOCK_LOST, "", 0, why }) end
-local offset = tonumber(ARGV[7])
-local texts = claim_pages.read(q, c, offset, math.max(0, math.min(tonumber(ARGV[8]), c.count - offset)))
+local texts = claim_pages.read(q, c, offset, math.max(0, math.min(count, c.count - offset)))
 if not texts then return context.close({ status.LOCK_LOST, "", 0, "gap" }) end
 return context.close({ status.OK, "", 0, unpack(texts) })

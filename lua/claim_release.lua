@@ -1,6 +1,6 @@
--- An operator takes a claim from its owner: its messages go back to their places, a page at a time, and its checkpoint
--- is refused from now on, loudly. Without that a restarted pipeline would claim other messages for the same batch. What
--- is committed does not come back: it is removed first.
+-- Take a claim from its owner: its messages go back to their places, a page at a time, and its checkpoint is refused from
+-- now on, since a restarted pipeline would claim other messages for the same batch. Messages that are committed do not come
+-- back: they are removed first.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
 -- KEYS message
@@ -24,12 +24,13 @@
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
 --- require "core/store"
+local owner, forget = ARGV[3], ARGV[4] == "1"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q, 2)
-local c = claim.open(q, ARGV[3])
+local c = claim.open(q, owner)
 if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 due.serve(q, true)
 
@@ -45,13 +46,13 @@ if c.draining and not context.missing then
   if not (context.missing or c.draining) then claim.save(q, c) end
   return finish(status.CONTINUE, 0)
 end
-local book, ids = claim_pages.book(q, c.number), claim_pages.front(q, c.number, claim.page)
+local list, ids = claim_pages.list(q, c.number), claim_pages.front(q, c.number, claim.page)
 local entries = position.read(q, ids)
 if not context.missing and release.plan(q, entries) then
   if #entries > 0 then release.unlock(q, entries, false) end
   c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, "2"
   claim.save(q, c)
-  if book then claim_pages.trim(q, book) end
-  if #ids < claim.page and ARGV[4] == "1" then redis.call("HDEL", q.q, "claim:" .. c.owner) end
+  if list then claim_pages.trim(q, list) end
+  if #ids < claim.page and forget then claim.forget(q, c.owner) end
 end
 return finish(#ids == claim.page and status.CONTINUE or status.OK, #ids)

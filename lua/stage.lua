@@ -1,4 +1,5 @@
--- Lay aside messages that a data pipeline may publish later. Nobody sees them; nothing counts them; Redis forgets them.
+-- Keep messages that a data pipeline may publish later in a stage (claims/sink). No reader sees them, no quota counts them,
+-- and Redis forgets them after a time to live.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
 -- KEYS message
@@ -10,26 +11,29 @@
 -- ARGV[7] ttl  ms until Redis forgets it
 -- ARGV[8] messages  in this call
 -- ARGV[9] bytes  in this call, as the quota will count them
--- ARGV[10] special  "1": some asks the broker for something
+-- ARGV[10] special  "1": a message asks the broker for something
 -- ARGV[11+] message  priority digit, flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large
 --   body
--- RETURNS OK "1" if the batch was published or is being published already: nothing was laid aside
--- RETURNS LOCK_LOST why: closed
+-- RETURNS OK "1" if the batch was published or is being published already and nothing was kept, else "0"
+-- RETURNS LOCK_LOST "closed": the batch was given up (stage_discard.lua)
 --- require "core/context"
 --- require "claims/sink"
+local sinks, registry, list = KEYS[3], KEYS[4], KEYS[5]
+local sink_name, batch, name, target, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
 local reply = context.open()
 if reply then return reply end
-local batch = tonumber(ARGV[4])
-local s = sink.open(KEYS[3], ARGV[3])
-if batch <= s.committed or s.publishing == ARGV[4] then return context.close({ status.OK, "", 0, "1" }) end
-local closed = tonumber(redis.call("HGET", KEYS[4], "closed") or -1)
-if batch <= closed then return context.close({ status.LOCK_LOST, "", 0, "closed" }) end
+local s = sink.open(sinks, sink_name)
+if tonumber(batch) <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
+if tonumber(batch) <= tonumber(redis.call("HGET", registry, "closed") or -1) then
+  return context.close({ status.LOCK_LOST, "", 0, "closed" })
+end
 context.mark_changed()
-local known = sink.stage(KEYS[4], ARGV[5]) or { messages = 0, bytes = 0, elements = 0, special = "0" }
-redis.call("HSET", KEYS[4], ARGV[5], table.concat({ ARGV[6], known.messages + tonumber(ARGV[8]),
-  string.format("%.0f", known.bytes + tonumber(ARGV[9])), known.elements + #ARGV - 10,
-  ARGV[10] == "1" and "1" or known.special }, " "))
-redis.call("PEXPIRE", KEYS[4], ARGV[7])
-redis.call("RPUSH", KEYS[5], unpack(ARGV, 11))
-redis.call("PEXPIRE", KEYS[5], ARGV[7])
+local stage = sink.stage(registry, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
+stage.queue, stage.messages, stage.bytes = target, stage.messages + messages, stage.bytes + bytes
+stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
+sink.save_stage(registry, name, stage)
+redis.call("PEXPIRE", registry, ttl)
+redis.call("RPUSH", list, unpack(ARGV, 11))
+redis.call("PEXPIRE", list, ttl)
 return context.close({ status.OK, "", 0, "0" })

@@ -1,30 +1,33 @@
--- Throw stages of a data pipeline away, and take no more of its batch: a late task must leave nothing behind.
+-- Remove stages of a data pipeline, and accept no more for its batch: a late task must leave nothing behind.
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
 -- KEYS message
 -- KEYS sinks, registry of the sink, then the list of each stage (claims/sink)
 -- ARGV[3] sink  encoded
--- ARGV[4] batch  number up to which no stage is taken any more, "" closes nothing
+-- ARGV[4] batch  number up to which no stage is accepted any more, "" closes nothing
 -- ARGV[5] ttl  ms for which a closed batch is remembered
 -- ARGV[6+] stage  names, in the order of KEYS
--- RETURNS OK stages thrown away
+-- RETURNS OK number of stages removed
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sink"
+local sinks, registry, first_list = KEYS[3], KEYS[4], 5
+local sink_name, closed, ttl, first_name = ARGV[3], ARGV[4], ARGV[5], 6
 local reply = context.open()
 if reply then return reply end
-local s, gone = sink.open(KEYS[3], ARGV[3]), 0
-local kept = {}
-for name in string.gmatch(s.manifest, "[^,]+") do kept[name] = true end
+-- A batch that is being published needs its stages.
+local needed, removed = {}, 0
+for name in string.gmatch(sink.open(sinks, sink_name).manifest, "[^,]+") do needed[name] = true end
 context.mark_changed()
-for n = 6, #ARGV do
-  if not kept[ARGV[n]] then
-    redis.call("UNLINK", KEYS[n - 1])
-    gone = gone + redis.call("HDEL", KEYS[4], ARGV[n])
+for n = 0, #ARGV - first_name do
+  local name = ARGV[first_name + n]
+  if not needed[name] then
+    redis.call("UNLINK", KEYS[first_list + n])
+    removed = removed + redis.call("HDEL", registry, name)
   end
 end
-if ARGV[4] ~= "" then
-  redis.call("HSET", KEYS[4], "closed", ARGV[4])
-  redis.call("PEXPIRE", KEYS[4], ARGV[5])
+if closed ~= "" then
+  redis.call("HSET", registry, "closed", closed)
+  redis.call("PEXPIRE", registry, ttl)
 end
-return context.close({ status.OK, "", 0, gone })
+return context.close({ status.OK, "", 0, removed })

@@ -4,22 +4,20 @@
 -- KEYS message
 -- KEYS sinks, registry of the sink (claims/sink)
 -- ARGV[3] sink  encoded
--- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since in ms, then
---   name, queue,
---   messages, bytes of each stage
+-- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since when in ms; then
+--   of each stage name, encoded queue, messages, bytes
 --- require "core/context"
 --- require "claims/sink"
+local sinks, registry, sink_name = KEYS[3], KEYS[4], ARGV[3]
 local reply = context.open()
 if reply then return reply end
-local s = sink.open(KEYS[3], ARGV[3])
+local s = sink.open(sinks, sink_name)
 reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }
-for _, name in ipairs(redis.call("HKEYS", KEYS[4])) do
-  local stage = name ~= "closed" and sink.stage(KEYS[4], name)
+for _, name in ipairs(redis.call("HKEYS", registry)) do
+  local stage = name ~= "closed" and sink.stage(registry, name)
   if stage then
-    reply[#reply + 1] = name
-    reply[#reply + 1] = stage.queue
-    reply[#reply + 1] = stage.messages
-    reply[#reply + 1] = stage.bytes
+    local at = #reply
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = name, stage.queue, stage.messages, stage.bytes
   end
 end
 return context.close(reply)

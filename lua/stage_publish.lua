@@ -1,6 +1,5 @@
--- Publish a batch of a data pipeline: all of its stages, in the order of the manifest, as one unit of work. Once.
--- A batch above the limit is published by several calls, each of them whole; what was begun is finished by its stored
--- manifest, whoever comes.
+-- Publish a batch of a data pipeline once: all of its stages, in the order of the manifest, as one unit of work. A batch
+-- above the limit is published by several calls; a batch that was begun is finished by its stored manifest.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
 --
 -- KEYS message
@@ -16,8 +15,8 @@
 -- RETURNS OK messages published by this call
 -- RETURNS CONTINUE messages published by this call: call again
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
--- RETURNS LOCK_LOST why: identity | fenced | stage; or "pending", batch, manifest, encoded names of its queues joined
---   by ",": what has to be finished first
+-- RETURNS LOCK_LOST why: identity | fenced | stage; or "pending" with batch, manifest and encoded names of its queues joined
+--   by "," of the batch that has to be finished first
 -- RETURNS DUPLICATE
 -- RETURNS TRANSACTION_USAGE a topic takes no publication
 -- RETURNS PUT_INHIBITED
@@ -31,26 +30,28 @@
 --- require "claims/publish"
 --- require "waiting/waiters"
 --- require "core/store"
+local sink_name, batch, identity, limit, queue_count = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local keep, manifest = ARGV[8] == "1", ARGV[9]
+local first_key = 2 + queue_count * 8 + 1 -- behind the keys of the queues
+local sinks, registry, first_list = KEYS[first_key], KEYS[first_key + 1], first_key + 2
 local reply = context.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local at, batch, limit = 2 + tonumber(ARGV[7]) * 8, tonumber(ARGV[4]), tonumber(ARGV[6])
-local sinks, registry = KEYS[at + 1], KEYS[at + 2]
-local s = sink.open(sinks, ARGV[3])
+local s = sink.open(sinks, sink_name)
 local function refuse(code, ...) return context.close({ code, "", 0, ... }) end
-if s.known and ARGV[5] ~= "-" and s.identity ~= "-" and s.identity ~= ARGV[5] then
+if s.known and identity ~= "-" and s.identity ~= "-" and s.identity ~= identity then
   return refuse(status.LOCK_LOST, "identity")
 end
-if batch <= s.committed then return refuse(status.OK, 0) end
-if s.publishing ~= "-" and (s.publishing ~= ARGV[4] or s.manifest ~= ARGV[9]) then
-  if batch < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
+if tonumber(batch) <= s.committed then return refuse(status.OK, 0) end
+if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) then
+  if tonumber(batch) < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
   return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, sink.queues(registry, s))
 end
-local begun, queues, stages, total = s.publishing ~= "-", publish.queues(tonumber(ARGV[7])), {}, 0
-for name in string.gmatch(ARGV[9], "[^,]+") do
+local begun, queues, stages, total = s.publishing ~= "-", publish.queues(queue_count), {}, 0
+for name in string.gmatch(manifest, "[^,]+") do
   local stage = sink.stage(registry, name)
-  local list = KEYS[at + 3 + #stages]
+  local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
   if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
   local q = queues[stage.queue]
@@ -89,8 +90,12 @@ for n = 1, #stages do
   end
   if not whole and redis.call("EXISTS", stage.list) == 1 then more = true end
 end
-s.identity = ARGV[5] ~= "-" and ARGV[5] or s.identity
-if more then sink.begun(sinks, registry, s, stages) else sink.done(sinks, registry, s, stages) end
+s.identity = identity ~= "-" and identity or s.identity
+if more then
+  sink.begun(sinks, registry, s, stages, batch, manifest)
+else
+  sink.done(sinks, registry, s, stages, batch, keep)
+end
 for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
 for _, q in pairs(queues) do waiters.ring(q) end

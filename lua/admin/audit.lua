@@ -122,9 +122,9 @@ function audit.shelf(base)
   local shelf = audit.shelves[base]
   if shelf then return shelf end
   shelf = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }
-  for _, book in ipairs(claim_pages.books(shelf.q)) do
-    claim_pages.each(shelf.q, book, function(k, first, last, _, packed)
-      if packed then shelf[#shelf + 1] = { book = book, k = k, first = first, last = last } end
+  for _, list in ipairs(claim_pages.lists(shelf.q)) do
+    claim_pages.each(shelf.q, list, function(k, page)
+      if page.packed then shelf[#shelf + 1] = { list = list, k = k, first = page.first, last = page.last } end
     end)
   end
   table.sort(shelf, function(one, other) return one.first < other.first end)
@@ -139,8 +139,8 @@ end
 -- Does this field belong to a page of a claim?
 function audit.paged(base, field)
   local number, k = string.match(field, "^.(%d+):(%d+)$")
-  local book = number and claim_pages.book(audit.shelf(base).q, number)
-  return book and tonumber(k) >= book.from and tonumber(k) < book.upto
+  local list = number and claim_pages.list(audit.shelf(base).q, number)
+  return list and tonumber(k) >= list.from and tonumber(k) < list.upto
 end
 
 -- Deadline and state of a message in a packed page, "" if it is in none.
@@ -153,9 +153,9 @@ function audit.packed(base, lid, size)
   end
   while high > 0 and lid <= shelf[high].top do
     local page = shelf[high]
-    page.text = page.text or claim_pages.text(shelf.q, page.book, page.k)
+    page.text = page.text or claim_pages.text(shelf.q, page.list, page.k)
     if claim_pages.has(page.text, lid) then
-      return claim.score(page.book.number), claim_pages.told(page.book, "CN", size)
+      return claim.score(page.list.number), claim_pages.state(page.list, "CN", size)
     end
     high = high - 1
   end

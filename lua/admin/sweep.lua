@@ -31,9 +31,9 @@ function sweep.pending(q)
     end
   end
   claim_pages.load()
-  for _, book in ipairs(claim_pages.books(q)) do
-    if tonumber(book.seq) > sweep.committed(q, book.owner, known) then
-      claim_pages.unpack_all(q, book, "CP")
+  for _, list in ipairs(claim_pages.lists(q)) do
+    if tonumber(list.seq) > sweep.committed(q, list.owner, known) then
+      claim_pages.unpack_all(q, list, "CP")
     end
   end
 end
@@ -58,7 +58,7 @@ end
 function sweep.clear(q, limit, reason)
   local locked = redis.call("ZRANGE", q.l, 0, -1)
   claim_pages.load()
-  if #locked <= sweep.page and #claim_pages.books(q) == 0 and not q.has_special and not queue.has(q, "r")
+  if #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not queue.has(q, "r")
     and limit == string.format("%014x", tonumber(context.seq)) then
     return sweep.unlink(q, locked), false
   end
@@ -155,8 +155,8 @@ end
 -- If there are packed pages, one becomes loose.
 function sweep.unpack(q)
   claim_pages.load()
-  for _, book in ipairs(claim_pages.books(q)) do
-    local lowest = claim_pages.lowest(q, book)
-    if lowest then return claim_pages.unpack(q, book, lowest, "CN") end
+  for _, list in ipairs(claim_pages.lists(q)) do
+    local lowest = claim_pages.lowest(q, list)
+    if lowest then return claim_pages.unpack(q, list, lowest, "CN") end
   end
 end

@@ -1,24 +1,26 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "matching/index"
--- Claims: a data pipeline's locks, which never lapse (docs/decisions/0020). Field "claim:<owner>" of the queue's hash:
+-- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse (docs/decisions/0020).
+-- Called by the claim_*.lua scripts. This module alone reads and writes a claim's text, the field "claim:<owner>" of the
+-- queue's hash q.q; mqredis/codec/claims.py reads it for Spark and the doctor.
 --
---   lineage committed seq number wanted count bytes sealed since_ms [draining]
+--   "<lineage> <committed> <seq> <number> <wanted> <count> <bytes> <sealed> <since ms>[ <draining>]"
+--   example: 8b2f0c 6 7 3 5000 2000 640000 0 1764000000000
 --
--- lineage: which checkpoint of the owner. committed: the last sequence that is done. seq: the one that is claimed,
--- equal to committed if none. number: names its pages (claims/claim_pages), and makes the score that those of its messages
--- have in q.l that are not packed: so they stand there together, beyond every deadline. sealed: 0 still filling,
--- 1 complete, 2 released by an operator.
--- draining: the number of a committed claim whose messages are not all removed yet (claims/drain); it stands there
--- only while there is one.
--- Its messages are Locked with kind C; their owner and fence are the claim's owner and sequence.
--- page: messages that one call locks or receives with a look at each; run: without one, some 2 ms.
+--   lineage    which checkpoint of the owner has made the claim; the owner's name comes from its consumerName option
+--   committed  the last sequence number whose claim is committed
+--   seq        the sequence number of the present claim; equal to committed if there is none
+--   number     names the claim's pages (claims/claim_pages) and makes its score (claim.score)
+--   wanted, count, bytes   how many messages it may take; how many it has, and of how many bytes
+--   sealed     0 still filling, 1 complete, 2 released by an operator
+--   draining   number of a committed claim whose messages are not all removed yet (claims/drain); left out if there is none
+--
+-- Claimed messages are Locked with kind C; the owner and the fence of their states are the claim's owner and sequence.
+-- page: how many messages one call locks or receives if it has to read them; run: if it need not, in some 2 ms.
 local claim = { floor = 4503599627370496, page = 256, run = 1000 }
 
-function claim.open(q, owner)
-  local text, pages = unpack(redis.call("HMGET", q.q, "claim:" .. owner, "pages"))
-  q.pages = pages
-  if not text then return end
+function claim.parse(owner, text)
   local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
     string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) ?(%d*)$")
   return { owner = owner, lineage = lineage, committed = tonumber(committed), seq = tonumber(seq), number = number,
@@ -26,11 +28,26 @@ function claim.open(q, owner)
     draining = draining ~= "" and draining or nil }
 end
 
+function claim.format(c)
+  return string.format("%s %.0f %.0f %s %.0f %.0f %.0f %s %s", c.lineage, c.committed, c.seq, c.number, c.wanted,
+    c.count, c.bytes, c.sealed, c.since) .. (c.draining and " " .. c.draining or "")
+end
+
+-- The claim of an owner; nothing if it never had one.
+function claim.open(q, owner)
+  local texts = redis.call("HMGET", q.q, "claim:" .. owner, "pages")
+  q.pages = texts[2]
+  if texts[1] then return claim.parse(owner, texts[1]) end
+end
+
 function claim.save(q, c)
-  redis.call("HSET", q.q, "claim:" .. c.owner, table.concat({ c.lineage, string.format("%.0f", c.committed),
-    string.format("%.0f", c.seq), c.number, string.format("%.0f", c.wanted), string.format("%.0f", c.count),
-    string.format("%.0f", c.bytes), c.sealed, c.since, c.draining }, " "))
+  redis.call("HSET", q.q, "claim:" .. c.owner, claim.format(c))
   context.mark_changed()
+end
+
+-- Removes what is known of an owner.
+function claim.forget(q, owner)
+  redis.call("HDEL", q.q, "claim:" .. owner)
 end
 
 -- The number of the next claim on this queue; claim.save_number writes it down once the claim has taken something.
@@ -47,7 +64,7 @@ function claim.score(number)
   return string.format("%.0f", claim.floor + tonumber(number))
 end
 
--- Who has, or had, a claim on this queue.
+-- The names of those who have, or had, a claim on this queue.
 function claim.owners(q)
   local owners = {}
   for _, field in ipairs(redis.call("HKEYS", q.q)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
@@ -84,14 +101,14 @@ function claim.ids(q, count, after, bound)
   return ids
 end
 
--- How many messages of a queue with turns (features/group_lock) a claim would take: one of each group that could go on and whose
--- first message is not behind `bound`. Nothing for a queue without turns.
+-- How many messages a claim would take of a queue with one active message for each group (features/group_lock): one of each
+-- group that is free and whose first message is not behind `bound`. Nothing for any other queue.
 function claim.turns(q, bound)
   if q.parent or not queue.has(q, "x") then return end
   local count = redis.call("ZLEXCOUNT", q.i, "[h", "(i")
   if bound == "" or count == 0 then return count end
   index.load()
-  -- Of more groups than one call may look at the rest counts.
+  -- Where there are more groups than one call may look at, the rest counts.
   local heads = redis.call("ZRANGEBYLEX", q.i, "[h", "(i", "LIMIT", 0, claim.run)
   count = count - #heads
   for n = 1, #heads do
@@ -101,7 +118,7 @@ function claim.turns(q, bound)
   return count
 end
 
--- Those of these entries that are between two SequentialIDs.
+-- The entries that are between two SequentialIDs.
 function claim.between(entries, after, bound)
   local found = {}
   for n = 1, #entries do

@@ -3,54 +3,79 @@
 --- require "claims/claim"
 --- require "core/message_state"
 --- require "core/store"
--- What a claim holds, page by page, in the order in which it is read (docs/decisions/0035).
+-- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/0035). This module alone
+-- reads and writes the three texts below; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
 --
---   q.s  "c<number>:<k>"  ids of the k-th page of the claim with this number, 16 digits each
---        "b<number>:<k>"  first id, last id, how many, bytes, "1" packed or "0" loose
---   q.q  "pages"          a book for each claim that has pages, "number from upto packed loose step owner sequence" and
---                         a ";": its pages are from..upto-1; so many messages are in those that are packed, and in the
---                         others; step: messages of each page but the last, 0 if they differ
+--   q.q  "pages"          a page list for each claim that has pages: "<number> <from> <upto> <packed> <loose> <step> <owner>
+--                         <sequence>;". number: of the claim. from, upto: its pages are from..upto-1. packed, loose: how
+--                         many messages its packed pages and its loose pages hold. step: messages of each page but the
+--                         last, 0 if they differ. Example: 3 0 2 2000 0 1000 lake 7;
+--   q.s  "b<number>:<k>"  the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
+--        "c<number>:<k>"  its lookup ids, 16 digits each with nothing between them
 --
--- Packed: the page says all that is to be said of its messages, which are Locked with kind C like any other, delivered
--- once. They have no state and are not in q.l; their ids ascend. Whoever wants more than to know that (claim_pages.find)
--- unpacks the page first. Loose: each has its state and its element of q.l, and the page keeps only their order.
+-- Packed: the page says all that there is to say of its messages, which are Locked with kind C like any other, delivered
+-- once. They have no state and are not in q.l; their ids ascend. A script that needs more than that (claim_pages.find)
+-- unpacks the page first. Loose: each message has its state and its element of q.l, and the page keeps only their order.
 -- A claim of an older store has no pages, and all its messages are like loose ones.
+-- In this module `list` is a parsed page list, a table {number, from, upto, packed, loose, step, owner, seq}.
 local claim_pages = { some = 256 }
 
--- The books of this queue; read once in a call.
-function claim_pages.books(q)
-  if q.books then return q.books end
-  local text = q.pages
-  if text == nil then text = redis.call("HGET", q.q, "pages") end
-  q.books = {}
+-- All page lists of a queue, from the text of its field.
+function claim_pages.parse_lists(text)
+  local lists = {}
   for number, from, upto, packed, loose, step, owner, seq in
-    string.gmatch(text or "", "(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+);") do
-    q.books[#q.books + 1] = { number = number, from = tonumber(from), upto = tonumber(upto),
-      packed = tonumber(packed), loose = tonumber(loose), step = tonumber(step), owner = owner, seq = seq }
+    string.gmatch(text, "(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+);") do
+    lists[#lists + 1] = { number = number, from = tonumber(from), upto = tonumber(upto), packed = tonumber(packed),
+      loose = tonumber(loose), step = tonumber(step), owner = owner, seq = seq }
   end
-  return q.books
+  return lists
 end
 
--- The book of the claim with this number; nothing if it has no pages.
-function claim_pages.book(q, number)
-  local books = claim_pages.books(q)
-  for n = 1, #books do
-    if books[n].number == number then return books[n] end
+function claim_pages.format_list(list)
+  return string.format("%s %d %d %d %d %d %s %s;", list.number, list.from, list.upto, list.packed, list.loose,
+    list.step, list.owner, list.seq)
+end
+
+-- What is said of a page, as a table {first, last, count, bytes, packed}. A page whose text is lost holds no message.
+function claim_pages.parse_page(text)
+  local first, last, count, bytes, packed = string.match(text or "", "^(%x+) (%x+) (%d+) (%d+) ([01])$")
+  return { first = first or "", last = last or "", count = tonumber(count or 0), bytes = tonumber(bytes or 0),
+    packed = packed == "1" }
+end
+
+function claim_pages.format_page(page)
+  return string.format("%s %s %d %d %d", page.first, page.last, page.count, page.bytes, page.packed and 1 or 0)
+end
+
+-- The page lists of this queue; read once in a call.
+function claim_pages.lists(q)
+  if not q.page_lists then
+    local text = q.pages
+    if text == nil then text = redis.call("HGET", q.q, "pages") end
+    q.page_lists = claim_pages.parse_lists(text or "")
+  end
+  return q.page_lists
+end
+
+-- The page list of the claim with this number; nothing if it has no pages.
+function claim_pages.list(q, number)
+  local lists = claim_pages.lists(q)
+  for n = 1, #lists do
+    if lists[n].number == number then return lists[n] end
   end
 end
 
--- Writes the books down, without those that have no page left.
+-- Writes the page lists, without those that have no page left.
 function claim_pages.save(q)
   local kept, texts = {}, {}
-  for _, b in ipairs(claim_pages.books(q)) do
-    if b.from < b.upto then
-      kept[#kept + 1] = b
-      texts[#kept] = string.format("%s %d %d %d %d %d %s %s;", b.number, b.from, b.upto, b.packed, b.loose, b.step,
-        b.owner, b.seq)
+  for _, list in ipairs(claim_pages.lists(q)) do
+    if list.from < list.upto then
+      kept[#kept + 1] = list
+      texts[#kept] = claim_pages.format_list(list)
     end
   end
-  q.books = kept
-  if #kept > 0 then
+  q.page_lists = kept
+  if kept[1] then
     redis.call("HSET", q.q, "pages", table.concat(texts))
   else
     redis.call("HDEL", q.q, "pages")
@@ -58,11 +83,11 @@ function claim_pages.save(q)
   context.mark_changed()
 end
 
--- How many messages are packed, and how many fields of q.s are no states.
+-- How many messages are in packed pages, and how many fields of q.s are no states.
 function claim_pages.packed(q)
   local packed, fields = 0, 0
-  for _, b in ipairs(claim_pages.books(q)) do
-    packed, fields = packed + b.packed, fields + 2 * (b.upto - b.from)
+  for _, list in ipairs(claim_pages.lists(q)) do
+    packed, fields = packed + list.packed, fields + 2 * (list.upto - list.from)
   end
   return packed, fields
 end
@@ -72,105 +97,103 @@ function claim_pages.locked(q)
   return redis.call("ZCARD", q.l) + claim_pages.packed(q)
 end
 
--- Up to which sequence this owner has committed its claims.
+-- Up to which sequence this owner has committed its claims, -1 if it has none.
 function claim_pages.committed(q, owner)
   local c = claim.open(q, owner)
   return c and c.committed or -1
 end
 
--- Are there messages under this claim's number? Of a released claim until the release has come to its end.
+-- Are there messages under this claim's number? There are, after a release, until all are given back.
 function claim_pages.holds(q, c)
-  local book, score = claim_pages.book(q, c.number), claim.score(c.number)
-  return book and book.packed > 0 or redis.call("ZCOUNT", q.l, score, score) > 0
+  local list, score = claim_pages.list(q, c.number), claim.score(c.number)
+  return list and list.packed > 0 or redis.call("ZCOUNT", q.l, score, score) > 0
 end
 
--- Does what this claim takes next stand in a page? Not if it has taken something before it had pages.
+-- Does what this claim takes next go into a page? Not if it has taken something before it had pages.
 function claim_pages.fits(q, c)
-  return c.count == 0 or claim_pages.book(q, c.number) ~= nil
+  return c.count == 0 or claim_pages.list(q, c.number) ~= nil
 end
 
--- Another page of a claim: the first `count` of these ids.
-function claim_pages.add(q, c, ids, count, bytes, packed)
-  local book = claim_pages.book(q, c.number)
-  if not book then
-    book = { number = c.number, from = 0, upto = 0, packed = 0, loose = 0, step = count, owner = c.owner,
+-- Adds a page of these ids, which hold so many bytes, to a claim.
+function claim_pages.add(q, c, ids, bytes, packed)
+  local list, count = claim_pages.list(q, c.number), #ids
+  if not list then
+    list = { number = c.number, from = 0, upto = 0, packed = 0, loose = 0, step = count, owner = c.owner,
       seq = string.format("%d", c.seq) }
-    q.books[#q.books + 1] = book
+    q.page_lists[#q.page_lists + 1] = list
   end
-  local place = claim_pages.place(book, book.upto)
-  redis.call("HSET", q.s, "c" .. place, table.concat(ids, "", 1, count),
-    "b" .. place, string.format("%s %s %d %d %d", ids[1], ids[count], count, bytes, packed and 1 or 0))
-  if book.packed + book.loose ~= book.upto * book.step or count > book.step then book.step = 0 end
-  book.upto = book.upto + 1
-  claim_pages.shift(book, packed and count or 0, packed and 0 or count)
+  local name = claim_pages.name(list, list.upto)
+  local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
+  redis.call("HSET", q.s, "c" .. name, table.concat(ids), "b" .. name, claim_pages.format_page(page))
+  if list.packed + list.loose ~= list.upto * list.step or count > list.step then list.step = 0 end
+  list.upto = list.upto + 1
+  claim_pages.count(list, packed and count or 0, packed and 0 or count)
   claim_pages.save(q)
 end
 
-function claim_pages.shift(book, packed, loose)
-  book.packed, book.loose = book.packed + packed, book.loose + loose
+function claim_pages.count(list, packed, loose)
+  list.packed, list.loose = list.packed + packed, list.loose + loose
 end
 
--- Calls back with what is said of each page of a book, from the first one on, until that answers true: its number, first
--- and last id, count, whether it is packed. A page that is lost is told as one of no message.
-function claim_pages.each(q, book, tell)
-  for from = book.from, book.upto - 1, claim_pages.some do
+-- Calls `visit(k, page)` for each page of a list (claim_pages.parse_page), until that returns true.
+function claim_pages.each(q, list, visit)
+  for from = list.from, list.upto - 1, claim_pages.some do
     local fields = {}
-    for k = from, math.min(from + claim_pages.some, book.upto) - 1 do
-      fields[#fields + 1] = "b" .. claim_pages.place(book, k)
+    for k = from, math.min(from + claim_pages.some, list.upto) - 1 do
+      fields[#fields + 1] = "b" .. claim_pages.name(list, k)
     end
     local texts = redis.call("HMGET", q.s, unpack(fields))
     for n = 1, #fields do
-      local first, last, count, packed = string.match(texts[n] or "", "^(%x+) (%x+) (%d+) %d+ ([01])$")
-      if tell(from + n - 1, first or "", last or "", tonumber(count or 0), packed == "1") then return true end
+      if visit(from + n - 1, claim_pages.parse_page(texts[n])) then return true end
     end
   end
 end
 
--- What the fields of a page are called behind their first letter.
-function claim_pages.place(book, k)
-  return string.format("%s:%d", book.number, k)
+-- The names of a page's fields, behind their first letter.
+function claim_pages.name(list, k)
+  return string.format("%s:%d", list.number, k)
 end
 
 -- The ids of a page as one text, "" if it is lost.
-function claim_pages.text(q, book, k)
-  return redis.call("HGET", q.s, "c" .. claim_pages.place(book, k)) or ""
+function claim_pages.text(q, list, k)
+  return redis.call("HGET", q.s, "c" .. claim_pages.name(list, k)) or ""
 end
 
+-- The ids of such a text, in a list.
 function claim_pages.split(text)
   local ids, sub = { nil }, string.sub
-  if not text then return ids end
   for n = 1, #text / 16 do ids[n] = sub(text, n * 16 - 15, n * 16) end
   return ids
 end
 
--- A part of a claim as texts of ids; nothing if anything of the claim is missing.
+-- `count` ids of a claim from `offset` on, as a list of texts; nothing if a page, or a message, of the claim is missing.
 function claim_pages.read(q, c, offset, count)
-  local book, score = claim_pages.book(q, c.number), claim.score(c.number)
+  local list, score = claim_pages.list(q, c.number), claim.score(c.number)
   local held = redis.call("ZCOUNT", q.l, score, score)
-  if not book then
+  if not list then
     if held ~= c.count then return end
     local base = redis.call("ZCOUNT", q.l, "-inf", "(" .. score) + offset
     return count > 0 and { table.concat(redis.call("ZRANGE", q.l, base, base + count - 1)) } or {}
   end
-  if book.packed + book.loose ~= c.count or held ~= book.loose then return end
+  if list.packed + list.loose ~= c.count or held ~= list.loose then return end
   local stop, parts = offset + count, {}
   local function take(k, before, size)
     local from, upto = math.max(offset - before, 0), math.min(stop - before, size)
     if from >= upto then return end
-    local text = claim_pages.text(q, book, k)
+    local text = claim_pages.text(q, list, k)
     if #text ~= size * 16 then return true end
     -- A text of all is not copied: a script computes a hash of each byte of each of its texts.
     parts[#parts + 1] = upto - from == size and text or string.sub(text, from * 16 + 1, upto * 16)
   end
   local lost, total = false, 0
-  if book.step > 0 then
-    for k = math.floor(offset / book.step), math.ceil(stop / book.step) - 1 do
-      lost = lost or take(k, k * book.step, math.min(book.step, c.count - k * book.step))
+  if list.step > 0 then
+    for k = math.floor(offset / list.step), math.ceil(stop / list.step) - 1 do
+      lost = lost or take(k, k * list.step, math.min(list.step, c.count - k * list.step))
     end
   else
-    lost = claim_pages.each(q, book, function(k, _, _, size)
-      local gone = take(k, total, size)
-      total = total + size
+    lost = claim_pages.each(q, list, function(k, page)
+      local gone = take(k, total, page.count)
+      total = total + page.count
       return gone
     end) or total ~= c.count
   end
@@ -189,100 +212,106 @@ function claim_pages.has(text, lid)
   return false
 end
 
--- The book of the packed page that this message is in; nothing if it is in none. To be asked about one that has a record
--- and no state, and is not available.
+-- The page list of the claim in one of whose packed pages this message is; nothing if it is in none. For messages that
+-- have a record and no state, and are not available.
 function claim_pages.find(q, lid)
-  for _, book in ipairs(claim_pages.books(q)) do
-    if book.packed > 0 and claim_pages.each(q, book, function(k, first, last, _, packed)
-      return packed and first <= lid and lid <= last and claim_pages.has(claim_pages.text(q, book, k), lid)
-    end) then
-      return book
+  for _, list in ipairs(claim_pages.lists(q)) do
+    local function holds(k, page)
+      local within = page.packed and page.first <= lid and lid <= page.last
+      return within and claim_pages.has(claim_pages.text(q, list, k), lid)
     end
+    if list.packed > 0 and claim_pages.each(q, list, holds) then return list end
   end
 end
 
 -- The state of a message of a packed page.
-function claim_pages.told(book, kind, size)
-  return message_state.first(size, kind, book.owner, book.seq)
+function claim_pages.state(list, kind, size)
+  return message_state.first(size, kind, list.owner, list.seq)
 end
 
 -- The number of the packed page with the lowest ids; nothing if none is packed, or if these are not before `below`.
-function claim_pages.lowest(q, book, below)
+function claim_pages.lowest(q, list, below)
   local lowest
-  if book and book.packed > 0 then
-    claim_pages.each(q, book, function(k, first, _, _, packed)
-      if packed and (not below or first < below) then lowest, below = k, first end
+  if list and list.packed > 0 then
+    claim_pages.each(q, list, function(k, page)
+      if page.packed and (not below or page.first < below) then lowest, below = k, page.first end
     end)
   end
   return lowest
 end
 
--- A packed page of a book becomes a loose one: for all scripts its messages are what they were. Kind "CP" says besides
--- that the queue was purged.
-function claim_pages.unpack(q, book, k, kind)
-  local place, states = claim_pages.place(book, k), { nil, nil }
-  local ids = claim_pages.split(claim_pages.text(q, book, k))
+-- Turns a packed page into a loose one: each message gets its state and its element of q.l. Kind "CN", or "CP" if the
+-- queue is being purged.
+function claim_pages.unpack(q, list, k, kind)
+  local field, states = "b" .. claim_pages.name(list, k), { nil, nil }
+  local ids = claim_pages.split(claim_pages.text(q, list, k))
   for n = 1, #ids do
-    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.told(book, kind, redis.call("HSTRLEN", q.m, ids[n]))
+    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.m, ids[n]))
   end
-  if ids[1] then store.lock_without_lease(q, ids, states, claim.score(book.number)) end
-  local said, count = string.match(redis.call("HGET", q.s, "b" .. place), "^(%x+ %x+ (%d+) %d+)")
-  redis.call("HSET", q.s, "b" .. place, said .. " 0")
-  claim_pages.shift(book, -count, count)
+  if ids[1] then store.lock_without_lease(q, ids, states, claim.score(list.number)) end
+  local page = claim_pages.parse_page(redis.call("HGET", q.s, field))
+  page.packed = false
+  redis.call("HSET", q.s, field, claim_pages.format_page(page))
+  claim_pages.count(list, -page.count, page.count)
   claim_pages.save(q)
 end
 
--- All packed pages of a book.
-function claim_pages.unpack_all(q, book, kind)
+-- All packed pages of a list.
+function claim_pages.unpack_all(q, list, kind)
   local packed = {}
-  claim_pages.each(q, book, function(k, _, _, _, is)
-    if is then packed[#packed + 1] = k end
+  claim_pages.each(q, list, function(k, page)
+    if page.packed then packed[#packed + 1] = k end
   end)
-  for n = 1, #packed do claim_pages.unpack(q, book, packed[n], kind) end
+  for n = 1, #packed do claim_pages.unpack(q, list, packed[n], kind) end
 end
 
--- The first ids of what the claim with this number holds, in the order of the ids and none of them packed.
+-- Up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are unpacked.
 function claim_pages.front(q, number, count)
-  local book, score = claim_pages.book(q, number), claim.score(number)
+  local list, score = claim_pages.list(q, number), claim.score(number)
   while true do
     local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, count)
-    local lower = claim_pages.lowest(q, book, ids[count])
+    local lower = claim_pages.lowest(q, list, ids[count])
     if not lower then return ids end
-    claim_pages.unpack(q, book, lower, "CN")
+    claim_pages.unpack(q, list, lower, "CN")
   end
 end
 
--- The loose pages that a book begins with are forgotten: nobody asks for their order any more.
-function claim_pages.trim(q, book)
+-- Removes the texts of the loose pages that a list begins with, whose order is of no use any more.
+function claim_pages.trim(q, list)
   local fields = {}
-  claim_pages.each(q, book, function(k, _, _, _, packed)
-    if packed then return true end
-    local place = claim_pages.place(book, k)
-    fields[#fields + 1], fields[#fields + 2] = "c" .. place, "b" .. place
+  claim_pages.each(q, list, function(k, page)
+    if page.packed then return true end
+    local name = claim_pages.name(list, k)
+    fields[#fields + 1], fields[#fields + 2] = "c" .. name, "b" .. name
   end)
   if #fields == 0 then return end
   for n = 1, #fields, 1000 do redis.call("HDEL", q.s, unpack(fields, n, math.min(n + 999, #fields))) end
-  book.from = book.from + #fields / 2
+  list.from = list.from + #fields / 2
   claim_pages.save(q)
 end
 
--- Receives the first packed page of a book, whose messages leave no trace. Returns how many.
-function claim_pages.receive(q, book)
-  local place = claim_pages.place(book, book.from)
-  local page = redis.call("HMGET", q.s, "c" .. place, "b" .. place)
-  if not string.find(page[2] or "", " 1$") then
-    claim_pages.trim(q, book)
-    place = claim_pages.place(book, book.from)
-    page = redis.call("HMGET", q.s, "c" .. place, "b" .. place)
+-- Removes the messages of the first packed page of a list, which leave no trace. Returns how many.
+function claim_pages.receive(q, list)
+  local page, name, text = claim_pages.first(q, list)
+  if not page.packed then
+    claim_pages.trim(q, list)
+    page, name, text = claim_pages.first(q, list)
   end
-  local ids, count, bytes = claim_pages.split(page[1]), string.match(page[2] or "", "(%d+) (%d+) 1$")
+  local ids = claim_pages.split(text)
   if ids[1] then
-    store.count(q, -#ids, -tonumber(bytes))
+    store.count(q, -#ids, -page.bytes)
     store.remove(q, {}, {}, {}, ids)
   end
-  redis.call("HDEL", q.s, "c" .. place, "b" .. place)
-  book.from = book.from + 1
-  claim_pages.shift(book, -tonumber(count or 0), 0)
+  redis.call("HDEL", q.s, "c" .. name, "b" .. name)
+  list.from = list.from + 1
+  claim_pages.count(list, -page.count, 0)
   claim_pages.save(q)
   return #ids
+end
+
+-- The first page of a list: what is said of it, its name, and the text of its ids.
+function claim_pages.first(q, list)
+  local name = claim_pages.name(list, list.from)
+  local texts = redis.call("HMGET", q.s, "c" .. name, "b" .. name)
+  return claim_pages.parse_page(texts[2]), name, texts[1] or ""
 end

@@ -11,18 +11,18 @@ local drain = {}
 -- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nothing, and has
 -- done nothing, if context.missing names queues that this takes.
 function drain.page(q, c)
-  local book = claim_pages.book(q, c.draining)
+  local list = claim_pages.list(q, c.draining)
   local count, last
-  if book and book.packed > 0 and not queue.has(q, "j") then
-    count = claim_pages.receive(q, book)
+  if list and list.packed > 0 and not queue.has(q, "j") then
+    count = claim_pages.receive(q, list)
     local score = claim.score(c.draining)
-    last = (book.packed == 0 or book.from >= book.upto) and redis.call("ZCOUNT", q.l, score, score) == 0
+    last = (list.packed == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.l, score, score) == 0
   else
     count, last = drain.loose(q, c.draining)
   end
   if last then
     c.draining = nil
-    if book then claim_pages.trim(q, book) end
+    if list then claim_pages.trim(q, list) end
   end
   return count
 end

@@ -157,7 +157,7 @@ function fill.apply(q, c, page)
     local texts, paged = {}, claim_pages.fits(q, c)
     local packed = fill.withdraw(q, c, page, texts) and paged
     if not packed then store.lock_without_lease(q, ids, fill.states_of(c, page, texts), claim.score(c.number)) end
-    if paged then claim_pages.add(q, c, ids, #ids, page.bytes, packed) end
+    if paged then claim_pages.add(q, c, ids, page.bytes, packed) end
   end
   c.count, c.bytes = c.count + #ids, c.bytes + page.bytes
   if page.full then c.sealed = "1" end

@@ -136,8 +136,8 @@ function settle.why(q, e, fence)
   if not e then return "g" end
   if e.st then return (e.st.fence == fence or string.byte(e.st.kind) == 45) and "a" or "f" end
   claim_pages.load()
-  local book = claim_pages.find(q, e.lid)
-  return book and book.seq ~= fence and "f" or "a"
+  local list = claim_pages.find(q, e.lid)
+  return list and list.seq ~= fence and "f" or "a"
 end
 
 function settle.lapsed(q, lid)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
+from mqredis.codec.claims import Claim
 from mqredis.commands.common import Address, check, number, text
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import ClaimLost
@@ -39,52 +40,6 @@ WHY = {
     "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds. Nothing was published. "
     "Run the job again, with a longer stageTtlSeconds if it needs more time",
 }
-
-
-@dataclass(slots=True)
-class Claim:
-    """What is known of an owner's claim on a queue (``lua/claims/claim.lua``)."""
-
-    lineage: str
-    committed: int
-    sequence: int
-    number: int
-    wanted: int
-    count: int
-    bytes: int
-    sealed: int
-    since_ms: int
-    draining: int = 0  # number of a committed claim whose messages are not all removed; 0: none
-
-    @classmethod
-    def parse(cls, line: str) -> Claim:
-        """From the text that is kept; the last number is only there while it is not 0."""
-        lineage, *rest = line.split(" ")
-        return cls(lineage, *(int(item) for item in rest))
-
-
-@dataclass(slots=True)
-class Book:
-    """What is known of the pages that hold a claim's messages (``lua/claims/claim_pages.lua``)."""
-
-    number: int  # of the claim
-    first: int  # page that is there still
-    upto: int  # and the one behind the last
-    packed: int  # messages in pages that are packed
-    loose: int  # and in others
-    step: int  # messages of each page but the last, 0 if they differ
-    owner: str
-    sequence: int
-
-    @classmethod
-    def all(cls, line: str) -> list[Book]:
-        """From the text that is kept."""
-        books = []
-        for book in line.split(";")[:-1]:
-            number, first, upto, packed, loose, step, owner, sequence = book.split(" ")
-            span, counts = (int(first), int(upto)), (int(packed), int(loose))
-            books.append(cls(int(number), *span, *counts, int(step), owner, int(sequence)))
-        return books
 
 
 @dataclass(slots=True)

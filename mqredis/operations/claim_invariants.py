@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
-from mqredis.commands.pipelines import Book, Claim
+from mqredis.codec.claims import Claim, PageList
 from mqredis.operations.faults import Fault, Faults, at, state_of
 from mqredis.operations.snapshot import Store
 
-_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?")
-_BOOKS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ \S+ \d+;)*")
 #: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/core/due.lua).
 NEVER = float(1 << 52)
 
@@ -45,15 +41,17 @@ def claim_pages(store: Store) -> Faults:
     """The pages that are known of belong to claims, which hold what stands in them (lua/claims/claim_pages.lua)."""
     for view in store.queues.values():
         text = view.fields.get("pages", "")
-        if not _BOOKS.fullmatch(text):
+        try:
+            lists = PageList.parse_all(text)
+        except ValueError:
             yield Fault("claim.malformed", f"{view.path} pages", f"is {text!r:.60}")
             continue
-        for book in Book.all(text):
-            where, claim = f"{view.path} {book.owner}", _claim(view.fields.get(f"claim:{book.owner}"))
-            if claim is None or book.number not in (claim.number, claim.draining):
-                yield Fault("claim.pages", where, f"has pages under {book.number}, which is not its number")
-            elif book.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:
-                score, said = NEVER + book.number, book.packed + book.loose
+        for pages in lists:
+            where, claim = f"{view.path} {pages.owner}", _claim(view.fields.get(f"claim:{pages.owner}"))
+            if claim is None or pages.number not in (claim.number, claim.draining):
+                yield Fault("claim.pages", where, f"has pages under {pages.number}, which is not its number")
+            elif pages.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:
+                score, said = NEVER + pages.number, pages.packed + pages.loose
                 have = sum(record.deadline == score for record in view.records.values())
                 if have != said:
                     yield Fault("claim.pages", where, f"its pages say {said} messages, it holds {have}")
@@ -61,7 +59,10 @@ def claim_pages(store: Store) -> Faults:
 
 def _claim(text: str | None) -> Claim | None:
     """What is kept of a claim; None if there is none, or it cannot be read."""
-    return Claim.parse(text) if text and _CLAIM.fullmatch(text) else None
+    try:
+        return Claim.parse(text or "")
+    except ValueError:
+        return None
 
 
 def _draining(text: str | None) -> float | None:

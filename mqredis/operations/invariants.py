@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from mqredis import keys
+from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
 from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
@@ -30,8 +31,6 @@ _NUMBER = re.compile(r"\d{1,16}")
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
 #: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
-#: How the operations of a transaction begin (lua/transactions/tx.lua).
-_OPERATIONS = ("S ", "R ", "X ", "M ")
 _META = {"schema": r"5", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
@@ -190,45 +189,43 @@ def transactions(store: Store) -> Faults:
     for name, text in texts.items():
         owner, colon, place = name.rpartition(":")
         if colon and place.isdigit() and owner in texts:
-            count = re.fullmatch(r"\d+ \d+ (\d+) \S+", texts[owner])
-            if count is None or 1 <= int(place) <= int(count[1]):
+            record = TransactionRecord.parse(texts[owner])
+            if record is None or 1 <= int(place) <= record.operations:
                 yield from _operation(store, owner, place, text)
                 continue
         if colon and place.isdigit() and re.match(r"[SRXM] ", text):
             edits = (Edit("hdel", store.key("txs"), name),)
             yield Fault("tx.orphan", name, "is an operation of no transaction", edits)
             continue
-        match = re.fullmatch(r"\d+ \d+ (\d+) \S+", text)
-        if match is None:
+        record = TransactionRecord.parse(text)
+        if record is None:
             yield Fault("tx.malformed", name, f"is {text!r:.60}")
             continue
-        for k in range(1, int(match[1]) + 1):
+        for k in range(1, record.operations + 1):
             if f"{name}:{k}" not in texts:
-                yield Fault("tx.operation", name, f"its operation {k} of {match[1]} is missing")
+                yield Fault("tx.operation", name, f"its operation {k} of {record.operations} is missing")
 
 
 def _operation(store: Store, owner: str, place: str, text: str) -> Faults:
-    match = re.fullmatch(r"([SRXM]) (\S+) ([0-9a-f]{16})(?:  .*| \S+)?", text, re.DOTALL)
-    if match is None:
+    operation = OperationRecord.parse(text)
+    if operation is None:
         yield Fault("tx.malformed", f"{owner}:{place}", f"is {text!r:.60}")
         return
-    view = store.queues.get(keys.decode(match[2]))
-    record = view.records.get(match[3]) if view else None
+    view = store.queues.get(keys.decode(operation.queue))
+    record = view.records.get(operation.lookup_id) if view else None
     if record is None:
         return  # gone with its queue, as a transaction may find out when it ends
     state = state_of(record)
-    if state is None or state.owner != owner or state.kind != {"X": "R"}.get(match[1], match[1]):
-        yield Fault("tx.message", f"{owner}:{place}", f"names message {match[3]}, which it does not hold")
+    if state is None or state.owner != owner or state.kind != operation.state_kind:
+        what = f"names message {operation.lookup_id}, which it does not hold"
+        yield Fault("tx.message", f"{owner}:{place}", what)
 
 
 def owners(store: Store) -> Faults:
     """A message locked by a transaction is named by it, or its lease is over."""
     texts = store.hashes.get("txs", {})
-    named = {
-        (name.rpartition(":")[0], *text.split(" ")[1:3])
-        for name, text in texts.items()
-        if text[:2] in _OPERATIONS
-    }
+    operations = ((name, OperationRecord.parse(text)) for name, text in texts.items())
+    named = {(name.rpartition(":")[0], found.queue, found.lookup_id) for name, found in operations if found}
     for view in store.queues.values():
         for lid, record in view.records.items():
             state = state_of(record)

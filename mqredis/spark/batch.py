@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
+from mqredis.codec.claims import PageList
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Book, split
+from mqredis.commands.pipelines import split
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark.columns import Builder, numbers
@@ -200,8 +201,8 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     meta = context_of(manager).keys.own[0]
     entries = (command(manager, "HGET", meta, queue) or b"").split(b" ")[7:]
     locks = [b"lock:" + entry for entry in entries if b"," not in entry]
-    books = Book.all((command(manager, "HGET", queue, "pages") or b"").decode())
-    pages = [b"c%d:%d" % (book.number, k) for book in books for k in range(book.first, book.upto)]
+    lists = PageList.parse_all((command(manager, "HGET", queue, "pages") or b"").decode())
+    pages = [b"c%d:%d" % (each.number, k) for each in lists for k in range(each.first, each.upto)]
     found: list[bytes] = []
     for key, names, ids in ((meta, locks, _LOCK), (states, pages, _PAGE)):
         for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte

@@ -12,9 +12,10 @@ import pytest
 
 import mqredis
 from mqredis import Acknowledge, Match, MessageClass, Outgoing
+from mqredis.codec.claims import Claim
 from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Claim, Claimed, Order, Received
+from mqredis.commands.pipelines import Claimed, Order, Received
 from mqredis.errors import ClaimLost
 from mqredis.operations import pipelines
 from mqredis.operations.reach import reach

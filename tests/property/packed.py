@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqredis.codec.claims import Claim
 from mqredis.commands import manager, pipelines, queues
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Claim, Order
+from mqredis.commands.pipelines import Order
 from mqredis.keys import QUEUE_PARTS
 from mqredis.models import QueueProperties
 from mqredis.steps import Call

@@ -15,9 +15,10 @@ import pytest
 import redis
 
 from mqredis import codec
+from mqredis.codec.claims import Claim
 from mqredis.commands import doctor, features, manager, pipelines, queues, read, send
 from mqredis.commands.common import Address
-from mqredis.commands.pipelines import Claim, Order
+from mqredis.commands.pipelines import Order
 from mqredis.commands.read import Waiter
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status

@@ -1,0 +1,59 @@
+"""The texts of the transaction log, as ``lua/transactions/tx.lua`` writes them: fields of the manager's hash ``txs``.
+
+``tests/contract/test_stored_texts.py`` compares both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TRANSACTION = re.compile(r"(\d+) (\d+) (\d+) (\S+)")
+_OPERATION = re.compile(r"([SRXM]) (\S+) ([0-9a-f]{16})(?: (\S+)|  (.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """An open transaction: the field ``<id>``."""
+
+    deadline_ms: int
+    fence: int
+    operations: int  # how many
+    session: str
+
+    @classmethod
+    def parse(cls, text: str) -> TransactionRecord | None:
+        """None: the text is not the record of a transaction."""
+        match = _TRANSACTION.fullmatch(text)
+        return cls(int(match[1]), int(match[2]), int(match[3]), match[4]) if match else None
+
+    def format(self) -> str:
+        """The text as it is stored."""
+        return f"{self.deadline_ms} {self.fence} {self.operations} {self.session}"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """What a transaction has done with one message: the field ``<id>:<k>``."""
+
+    kind: str  # S sent, R received, X received and rejected, M moved
+    queue: str  # encoded name
+    lookup_id: str
+    target: str = ""  # of a move: encoded name of the queue
+    reason: str = ""  # of a rejection
+
+    @classmethod
+    def parse(cls, text: str) -> OperationRecord | None:
+        """None: the text is not an operation."""
+        match = _OPERATION.fullmatch(text)
+        return cls(match[1], match[2], match[3], match[4] or "", match[5] or "") if match else None
+
+    def format(self) -> str:
+        """The text as it is stored."""
+        end = f" {self.target}" if self.target else f"  {self.reason}" if self.reason else ""
+        return f"{self.kind} {self.queue} {self.lookup_id}{end}"
+
+    @property
+    def state_kind(self) -> str:
+        """The kind of the message's state (``lua/core/message_state.lua``) while the transaction holds it."""
+        return "R" if self.kind == "X" else self.kind

@@ -1,0 +1,112 @@
+"""Each text that both sides read is written and read alike by its Lua module and by its Python class."""
+
+from __future__ import annotations
+
+import random
+import string
+from typing import Any
+
+import pytest
+
+from mqredis import scripts
+from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.transactions import OperationRecord, TransactionRecord
+
+lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
+#: Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
+NUMBERS = (0, 1, 9, 10, 4096, 1_764_000_000_000, 2**53 - 1)
+NAME = string.ascii_letters + string.digits + "._-%"
+HEX = "0123456789abcdef"
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+def module(path: str) -> Any:
+    """The table of a Lua module, whose functions for texts need no other module."""
+    text = (scripts.root() / f"{path}.lua").read_text()
+    return lupa.LuaRuntime().execute(f"{text}\nreturn {path.rpartition('/')[2]}")
+
+
+def word(dice: random.Random, letters: str = NAME, size: int = 0) -> str:
+    return "".join(dice.choice(letters) for _ in range(size or dice.randrange(1, 20)))
+
+
+def number(dice: random.Random) -> int:
+    return dice.choice((*NUMBERS, dice.randrange(10**6)))
+
+
+def test_the_record_of_a_transaction(dice: random.Random) -> None:
+    tx = module("transactions/tx")
+    for _ in range(200):
+        record = TransactionRecord(number(dice), number(dice), dice.randrange(1001), word(dice))
+        text = record.format()
+        assert (
+            tx.format(*map(str, (record.deadline_ms, record.fence, record.operations)), record.session)
+            == text
+        )
+        assert list(tx.parse(text)) == text.split(" ")
+        assert TransactionRecord.parse(text) == record
+
+
+def test_an_operation_of_a_transaction(dice: random.Random) -> None:
+    tx = module("transactions/tx")
+    for _ in range(400):
+        kind = dice.choice("SRXM")
+        target = word(dice) if kind == "M" else ""
+        reason = dice.choice(("", "late", " two  words\n")) if kind == "X" else ""
+        record = OperationRecord(kind, word(dice), word(dice, HEX, 16), target, reason)
+        text = record.format()
+        end = " " + target if target else "  " + reason if reason else ""
+        assert tx.format_operation(kind, record.queue) + record.lookup_id + end == text
+        assert list(tx.parse_operation(text)) == [kind, record.queue, record.lookup_id]
+        assert (tx.target(text), tx.reason(text) or "") == (target, reason)
+        assert OperationRecord.parse(text) == record
+        assert tx.parse(text) is None
+        assert TransactionRecord.parse(text) is None
+
+
+def test_a_claim(dice: random.Random) -> None:
+    lua = module("claims/claim")
+    for _ in range(200):
+        committed, sequence, pages, wanted, count, size = (number(dice) for _ in range(6))
+        sealed, since, draining = dice.randrange(3), number(dice), dice.choice((0, number(dice)))
+        claim = Claim(word(dice), committed, sequence, pages, wanted, count, size, sealed, since, draining)
+        text = claim.format()
+        parsed = lua.parse("owner", text)
+        assert lua.format(parsed) == text
+        told = (parsed.lineage, parsed.committed, parsed.seq, parsed.number, parsed.wanted, parsed.count)
+        assert [str(item).removesuffix(".0") for item in told] == text.split(" ")[:6]
+        assert (parsed.sealed, parsed.draining or "0") == (str(claim.sealed), str(claim.draining))
+        assert Claim.parse(text) == claim
+
+
+def test_the_pages_of_claims(dice: random.Random) -> None:
+    lua = module("claims/claim_pages")
+    for count in range(20):
+        lists = []
+        for _ in range(count):
+            pages, first, upto, packed, loose, step, sequence = (dice.randrange(10**6) for _ in range(7))
+            lists.append(PageList(pages, first, upto, packed, loose, step, word(dice), sequence))
+        text = "".join(each.format() for each in lists)
+        parsed = lua.parse_lists(text)
+        assert "".join(lua.format_list(parsed[n + 1]) for n in range(count)) == text
+        assert [(parsed[n + 1]["from"], parsed[n + 1].upto) for n in range(count)] == [
+            (each.first, each.upto) for each in lists
+        ]
+        assert PageList.parse_all(text) == lists
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])
+def test_other_texts_are_told_apart(text: str) -> None:
+    assert TransactionRecord.parse(text) is None
+    assert OperationRecord.parse(text) is None
+    with pytest.raises(ValueError, match="is no claim"):
+        Claim.parse(text)
+    if text:
+        with pytest.raises(ValueError, match="is no list of pages"):
+            PageList.parse_all(text)
