@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
 
 from mqredis.errors import InvalidName
 
@@ -111,14 +110,13 @@ def counts_apart(path: str) -> bool:
 
 
 class KeySet:
-    """The KEYS of a call, with room for their packed form, which a driver makes, and for the end of a transaction."""
+    """The KEYS of a call, with room for their packed form, which a driver makes."""
 
-    __slots__ = ("end", "keys", "packed")
+    __slots__ = ("keys", "packed")
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
         self.packed: dict[str | tuple[str | bytes | int, ...], bytes] = {}
-        self.end: Any = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeySet) and self.keys == other.keys
@@ -142,7 +140,6 @@ class ManagerKeys:
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
         self._calls: dict[tuple[str, ...], KeySet] = {}
         self._admins: dict[tuple[str, ...], KeySet] = {}
-        self._plain: dict[str, KeySet] = {}
 
     def queue(self, name: str) -> tuple[str, ...]:
         """The keys of one queue; ``name`` may be a path such as ``orders;retry``."""
@@ -158,14 +155,6 @@ class ManagerKeys:
         """KEYS of a script that works on the messages of these queues."""
         found = self._calls.get(queues)
         return self._made(self._calls, self.own[:MESSAGE_SCRIPT_PARTS], queues) if found is None else found
-
-    def plain(self, queue: str) -> KeySet:
-        """KEYS of the send of one plain message (``lua/send_plain.lua``): no more than it touches."""
-        found = self._plain.get(queue)
-        if found is None:
-            parts = dict(zip(QUEUE_PARTS, self.queue(queue), strict=True))
-            found = self._plain[queue] = KeySet((self.own[0], parts["m"], parts["q"], parts["a"]))
-        return found
 
     def admin(self, *queues: str) -> KeySet:
         """KEYS of a script that creates, opens, closes, lists or deletes queues."""

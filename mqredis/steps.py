@@ -1,7 +1,7 @@
-"""What an operation may ask of a driver.
+"""What an operation is, and what it may ask of a driver.
 
-An operation is a generator: it yields one of these steps and is sent the answer. It never touches a clock,
-a socket or a thread; the two drivers (sync, asyncio) do. So the logic of look, sleep, look exists once.
+An operation never touches a socket, a thread or an event loop: it makes requests and reads replies. The blocking and
+the asyncio driver run every operation in the same way, and know nothing about the kinds of operations.
 """
 
 from __future__ import annotations
@@ -9,33 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from mqredis.errors import InvariantBroken, MqError
 from mqredis.keys import KeySet
 from mqredis.models import Durability
 
-#: What reading an answer of other types, shape or length than its script gives may end in.
-_SENSELESS = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+#: Errors that reading a reply of the wrong types, shape or length may end in.
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+P = ParamSpec("P")
 
 #: One argument of a script.
 Arg = str | bytes | int
 #: The payload of a script's reply: everything behind status, incarnation and history.
 Payload = list[bytes]
 #: Status and payload of a reply.
-Answer = tuple[int, Payload]
+Reply = tuple[int, Payload]
 
 
 @dataclass(slots=True)
 class Call(Generic[T]):
     """One run of one script.
 
-    The driver adds the operation token in front of ``args`` (ARGV[1] slot, ARGV[2] sequence), sends
-    ``EVALSHA``, checks the reply's incarnation and history number, and answers with ``(status, payload)``.
-    ``changes`` tells whether the script changes state: then the driver retries with the same token.
+    The driver adds the operation token in front of ``args`` (ARGV[1] slot, ARGV[2] sequence), sends ``EVALSHA`` or
+    ``FCALL``, checks the reply's incarnation and history number, and returns ``(status, payload)``. ``changes`` tells
+    whether the script changes state: then the driver repeats it with the same token.
     """
 
     script: str
@@ -43,59 +46,20 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
-    #: So many of ``args`` are the same in most calls, at the beginning and at the end: a driver may keep them packed.
+    #: The first ``fixed`` arguments are equal in most calls of this script on these keys: their packed form is kept.
     fixed: int = 0
-    ending: int = 0
-
-
-class Way(Generic[T]):
-    """What the calls of a kind on a queue have in common: all arguments but ``count``, from the place ``at`` on.
-
-    Made from one of them, whatever it has there. A driver keeps it packed (docs/decisions/0041).
-    """
-
-    __slots__ = ("count", "few", "form", "keys", "left", "packed", "parse", "rings", "script", "words")
-
-    def __init__(self, call: Call[T], at: int, count: int) -> None:
-        self.script = call.script
-        self.keys = call.keys
-        self.parse = call.parse
-        self.count = count
-        #: What comes before the arguments that differ, and what comes behind them.
-        self.words = tuple(call.args[:at]), tuple(call.args[at + count :])
-        #: The form of the script that it is packed for, and the request with places for all that differs.
-        self.form: object = None
-        self.packed = b""
-        #: May it wake a reader?
-        self.rings = call.script == "send"
-        #: Does it name only a few keys, and may be answered that this is not enough?
-        self.few = call.script == "send_plain"
-        #: So many more calls go this way; 0: any number.
-        self.left = 0
-
-    def call(self, differing: Sequence[bytes]) -> Call[T]:
-        """The whole call. It changes something: those that do not need no short way."""
-        before, after = self.words
-        return Call(
-            self.script, self.keys, (*before, *differing, *after), self.parse, True, len(before), len(after)
-        )
-
-
-#: A call that somebody has made, and what was answered: an operation that is given it does not make it again, and
-#: checks nothing again either, since it is done.
-Asked = tuple[Call[Any], Answer]
 
 
 @dataclass(slots=True)
 class Durable:
-    """Run a call, then wait until what it changed has got as far as ``level``; answered as the call is.
+    """Run a call, then wait until its change has reached ``level``; the answer is the reply of the call.
 
-    The wait is on the same connection, directly behind the script. The driver fills in the rest.
+    The wait is on the same connection, directly behind the script. The driver fills in the other fields.
     """
 
     call: Call[Any]
     level: Durability
-    #: It did not get so far in time: the level that is certain, the replicas that have it, the call's token.
+    #: The change did not reach the level in time: the level that is certain, the replicas that have it, the token.
     reached: Durability | None = None
     replicas: int = 0
     token: str = ""
@@ -104,49 +68,39 @@ class Durable:
 class Woken(Enum):
     """Why a wait ended."""
 
-    RUNG = "rung"  # the doorbell rang, or something may have been missed: look again
-    TIMED_OUT = "timed out"  # the nap is over
+    RUNG = "rung"  # the wake channel was notified, or something may have been missed: fetch again
+    TIMED_OUT = "timed out"  # the time is over
     CANCELLED = "cancelled"  # the scope was closed in this process
 
 
 @dataclass(slots=True)
 class Listen:
-    """Subscribe to the doorbell of this operation's slot, before the look that registers the waiter.
+    """Subscribe to the wake channel of this operation's slot, before the call that registers the waiter.
 
-    Answered with the mode the ringer must use: ``"k"`` keyspace notification, ``"p"`` publish on the very
-    same channel, ``""`` nobody can ring: the driver naps for a short poll period instead.
+    The answer is the mode that a notifier must use: ``"k"`` keyspace notification, ``"p"`` publish on the same
+    channel, ``""`` notifications are not possible: the driver then sleeps for a short poll period instead.
     """
 
 
 @dataclass(slots=True)
 class Wait:
-    """Sleep until the doorbell rings, at most ``nap`` seconds (None: the re-check period decides).
+    """Sleep until the wake channel is notified, at most ``nap`` seconds (None: the re-check period decides).
 
-    ``scopes`` name what may be closed under the wait (a handle, a cursor); that ends it with CANCELLED.
-    ``look``: the call that the operation makes next if the bell rings, where that is known before the wait. A driver
-    may send it as soon as it hears the bell, and go on with the operation while the server works on it.
-    Answered with a :class:`Woken`, or with what that call is answered with, if whoever rang has made it.
+    ``scopes`` name what may be closed during the wait (a handle, a cursor); that ends it with CANCELLED.
+    ``call``: the call that the operation makes next, where it is known before the wait. A sender may hand a lock to
+    this waiter directly, and then the answer is the reply of that call. Otherwise the answer is a :class:`Woken`.
     """
 
     nap: float | None
     scopes: tuple[object, ...] = ()
-    look: Call[Any] | None = None
-
-
-@dataclass(slots=True)
-class Now:
-    """Answered with the driver's monotonic clock in seconds. Only differences mean anything."""
-
-
-#: One for all, since there is nothing to say.
-NOW = Now()
+    call: Call[Any] | None = None
 
 
 @dataclass(slots=True)
 class Command:
     """A plain command of the server that may be repeated, for probes and reports; never one that changes messages.
 
-    Answered with its reply, or with :class:`Refused` if the server does not know or allow it.
+    The answer is its reply, or a :class:`Refused` if the server does not know or allow it.
     """
 
     args: tuple[Arg, ...]
@@ -154,7 +108,7 @@ class Command:
 
 @dataclass(slots=True)
 class Refused:
-    """Why a :class:`Command` was not carried out; ``forbidden``: for want of permission."""
+    """Why a :class:`Command` was not carried out; ``forbidden``: a permission is missing."""
 
     text: str
     forbidden: bool
@@ -162,32 +116,162 @@ class Refused:
 
 @dataclass(slots=True)
 class Interrupted:
-    """Answered with the token of the call that was under way when the caller was cancelled; "" if none was.
+    """The caller was cancelled or interrupted; the answer is the token of the call that was under way, or ""."""
 
-    ``known``: that token, once it is known what became of the call: the operation goes on in the slot of the call.
+
+@dataclass(slots=True)
+class OutcomeKnown:
+    """The outcome of the interrupted call with this token is known: the operation goes on in the slot of that call."""
+
+    token: str
+
+
+Step = Call[Any] | Durable | Listen | Wait | Command | Interrupted | OutcomeKnown
+#: The part of an operation that takes several steps: it yields a step and is sent the answer.
+Steps = Generator[Step, Any, R]
+
+
+class More(Enum):
+    """The type of :data:`MORE`."""
+
+    MORE = "more"
+
+
+#: ``accept`` returns it if a reply is not the result yet, and ``resume`` has to go on.
+MORE: Final = More.MORE
+
+
+class Operation(Generic[R_co]):
+    """What a caller wants done, in four parts.
+
+    Most operations are one call, and its reply is their result: ``request`` and ``accept`` are all that runs then.
+    ``yield from operation`` runs an operation as a part of another one.
     """
 
-    known: str = ""
+    __slots__ = ()
+
+    @property
+    def shareable(self) -> Shareable[R_co] | None:
+        """This operation, if the asyncio driver may carry it out in one call with others of its class."""
+        return None
+
+    def request(self) -> Call[Any] | None:
+        """The first call. None: ``resume`` has something to do before it, such as listening to the wake channel."""
+        raise NotImplementedError
+
+    def accept(self, reply: Reply) -> R_co | More:
+        """The result, read from the reply of the first call, or MORE. Changes nothing before it has decided.
+
+        Raises the error that a refusal stands for.
+        """
+        raise NotImplementedError
+
+    def resume(self, reply: Reply | None) -> Steps[R_co]:
+        """The rest after MORE; with None everything, after ``request`` returned None."""
+        raise NotImplementedError
+
+    def interrupted(self, call: Call[Any], token: str) -> Steps[None]:  # noqa: ARG002
+        """Clean up after the caller was cancelled or interrupted while ``call``, with this token, was under way."""
+        yield from ()
+
+    def make(self, call: Call[Any]) -> Steps[Reply]:
+        """Make one call of this operation; clean up if the caller is interrupted meanwhile."""
+        try:
+            reply: Reply = yield call
+        except (GeneratorExit, MqError):
+            raise
+        except BaseException:
+            token: str = yield Interrupted()
+            if token:
+                yield from self.interrupted(call, token)
+            raise
+        return reply
+
+    def __iter__(self) -> Steps[R_co]:
+        call = self.request()
+        if call is None:
+            return (yield from self.resume(None))
+        reply = yield from self.make(call)
+        result = self.accept(reply)
+        return (yield from self.resume(reply)) if result is MORE else result
 
 
-#: Where the exception that has interrupted a call without an operation has the token of that call.
-CUT_OFF = "mqredis_call"
+class Shareable(Operation[R_co]):
+    """An operation that the asyncio driver may carry out in one call with those of other tasks."""
 
-Step = Call[Any] | Durable | Listen | Wait | Now | Command | Interrupted
-Operation = Generator[Step, Any, R]
+    __slots__ = ()
+
+    @property
+    def lanes(self) -> dict[type, Any]:
+        """What the driver keeps for the queue of this operation, by class of operation."""
+        raise NotImplementedError
+
+    @classmethod
+    def fitting(cls, operations: Sequence[Any]) -> int:
+        """How many of these operations, from the first on, one call takes."""
+        raise NotImplementedError
+
+    @classmethod
+    def joined(cls, operations: Sequence[Any]) -> Operation[Sequence[R_co | Exception]]:
+        """One operation for all of these: a result or an error for each."""
+        raise NotImplementedError
 
 
-def perform(call: Call[T]) -> Operation[T]:
-    """Run one script and parse what it answered."""
-    status, payload = yield call
-    return understand(call, status, payload)
+class SingleCall(Operation[T]):
+    """One run of one script, whose reply is the result."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call[T]) -> None:
+        self.call = call
+
+    def request(self) -> Call[T]:
+        """The call."""
+        return self.call
+
+    def accept(self, reply: Reply) -> T:
+        """The parsed reply."""
+        return understand(self.call, reply)
 
 
-def understand(call: Call[T] | Way[T], status: int, payload: Payload) -> T:
-    """What an answer means: raises the error that a refusal stands for, InvariantBroken if it makes no sense."""
+perform = SingleCall
+
+
+class Procedure(Operation[R]):
+    """An operation of several steps, written as a generator."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: Steps[R]) -> None:
+        self._steps = steps
+
+    def request(self) -> None:
+        """Its calls are among its steps."""
+
+    def resume(self, _reply: Reply | None) -> Steps[R]:
+        """The steps."""
+        return self._steps
+
+    def __iter__(self) -> Steps[R]:
+        return self._steps
+
+
+def procedure(function: Callable[P, Steps[R]]) -> Callable[P, Operation[R]]:
+    """Make an operation of each generator that a function returns."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+        return Procedure(function(*args, **kwargs))
+
+    return wrapper
+
+
+def understand(call: Call[T], reply: Reply) -> T:
+    """What a reply means. Raises the error that a refusal stands for, InvariantBroken if it cannot be read."""
     try:
-        return call.parse(status, payload)
+        return call.parse(*reply)
     except MqError:
         raise
-    except _SENSELESS as error:
-        raise InvariantBroken(f"{call.script} answered {str(payload)[:80]}: {error!r:.200}") from error
+    except _UNREADABLE as error:
+        text = f"{call.script} answered {str(reply[1])[:80]}: {error!r:.200}"
+        raise InvariantBroken(text) from error

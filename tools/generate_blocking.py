@@ -3,8 +3,6 @@
 ``python -m tools.generate_blocking`` writes the files; with ``--check`` it writes nothing and names the files that
 differ from what it would write. Each file is translated line by line: the rules below are applied in order, then ruff
 sorts the imports, removes those that are no longer used, and formats the result.
-
-Code that only asyncio needs stands between the comments ``# begin asyncio only`` and ``# end asyncio only``.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ TARGET = ROOT / "mqredis" / "client"
 ASYNCIO_ONLY = {"pending.py"}
 
 DROPPED_LINES = re.compile(r" *@opening|from mqredis\.asyncio\.pending import opening")
-REGION = re.compile(r"^ *# begin asyncio only\n.*?^ *# end asyncio only\n", re.MULTILINE | re.DOTALL)
 RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -35,7 +32,6 @@ RULES = [
         (r"\bmqredis\.asyncio\b", "mqredis.client"),
         (r"\bmqredis\.drivers\.aio\b", "mqredis.drivers.sync"),
         (r"\bAsyncDriver\b", "Driver"),
-        (r"\basync_driver_for\b", "driver_for"),
         (r"\bopen_async_backend\b", "open_backend"),
         (r"\bThe asyncio interface\b", "The blocking interface"),
         (r" for one event loop\b", "; thread-safe"),
@@ -49,7 +45,7 @@ HEADER = (
 def translate(name: str, text: str) -> str:
     """The blocking form of the file ``name`` of mqredis/asyncio, not yet formatted."""
     lines = []
-    for line in REGION.sub("", text).splitlines():
+    for line in text.splitlines():
         if DROPPED_LINES.fullmatch(line):
             continue
         for pattern, replacement in RULES:

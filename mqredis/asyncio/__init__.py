@@ -12,8 +12,8 @@ from mqredis.asyncio.manager import QueueManager
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
 from mqredis.asyncio.transaction import Transaction
+from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend
-from mqredis.drivers.lasting import async_driver_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
@@ -52,7 +52,7 @@ async def connect(
     """
     settings, where = prepared(url, manager, settings)
     keys = ManagerKeys(settings.manager)
-    driver = async_driver_for(settings)(settings, keys, open_async_backend(where, settings, keys.own[0]))
+    driver = AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
     try:
         await driver.ask(safety.admit(keys, settings, driver.backend.database))
         await driver.open()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import DurabilityNotReached
 from mqredis.models import Durability, Message
-from mqredis.operations import checks, straight
+from mqredis.operations import checks
 from mqredis.operations.durable import durably
 from mqredis.operations.locked import Locked
 
@@ -57,26 +57,11 @@ class LockedMessage(Locked):
         self._until = now + seconds
 
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        queue, grant, asked = self._queue, self._grant, None
+        operation = self._operation(action, None)
+        if durability is not None:
+            operation = durably(operation, durability)
         try:
-            # begin asyncio only
-            # Locks that several tasks settle at the same time are settled in one call.
-            if durability is None and grant.unit is None and not grant.handle.parts:
-                await queue._gather().settle((action, grant.fence, self._key))
-                self._settled = True
-                return
-            # end asyncio only
-            if action == "c" and durability is None and grant.unit is None:
-                ask = straight.settling(grant.handle, grant.fence, self._key)
-                if ask is not None and (answer := await queue._manager._driver.straight(*ask)) is not None:
-                    if straight.settled(grant.handle, answer, grant.fence, self._key):
-                        self._settled = True
-                        return
-                    asked = straight.asked(ask, answer)
-            operation = self._operation(action, None, asked)
-            if durability is not None:
-                operation = durably(operation, durability)
-            await queue._run(operation)
+            await self._queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise

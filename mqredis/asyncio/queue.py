@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -13,11 +11,10 @@ from mqredis.asyncio.cursor import Cursor
 from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
-from mqredis.drivers.together import Gathering
-from mqredis.errors import IoTimeout, MessageTooLarge, MqError
+from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
-from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
+from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
     from mqredis.asyncio.manager import QueueManager
     from mqredis.asyncio.transaction import Transaction
-    from mqredis.steps import Answer
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis")
@@ -42,10 +38,6 @@ class Queue:
     def __init__(self, manager: QueueManager, handle: Handle) -> None:
         self._manager = manager
         self._handle = handle
-        # begin asyncio only
-        self._gathers = not (handle.elements or handle.topic)
-        self._gathering: Gathering | None = None
-        # end asyncio only
 
     @property
     def name(self) -> str:
@@ -68,28 +60,11 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        handle, unit = self._handle, unit_of(transaction)
-        if durability is not None or handle.elements:
-            operation = send.send(handle, body, fields, unit)
-            return await self._run(operation if durability is None else durably(operation, durability, unit))
-        try:
-            prepared = send.prepare(handle, body, fields, unit)
-        except MessageTooLarge as error:
-            await self._run(send.learn(handle, error))
-            prepared = send.prepare(handle, body, fields, unit)
-        # begin asyncio only
-        # Messages that several tasks send at the same time are sent in one call, and each task gets its own result.
-        if unit is None and self._gathers:
-            return await self._gather().send(prepared)
-        # end asyncio only
-        asked = None
-        ask = straight.putting(handle, prepared, unit)
-        if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
-            sent = straight.put(handle, prepared, answer, unit)
-            if sent is not None:
-                return sent
-            asked = straight.asked(ask, answer)
-        return await self._run(send.put_one(handle, prepared, unit, asked))
+        unit = unit_of(transaction)
+        operation: Operation[Sent] = send.Send(self._handle, body, fields, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return await self._run(operation)
 
     async def send_many(
         self,
@@ -159,15 +134,7 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return await self._run(operation)
-        handle, asked = self._handle, None
-        if tag is None and match is None and selector is None:
-            ask = straight.taking(handle, timeout, unit)
-            if ask is not None and (answer := await self._manager._driver.straight(*ask)) is not None:
-                message = straight.taken(handle, answer, unit)
-                if message is not None:
-                    return message
-                asked = straight.asked(ask, answer)
-        return (await self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, asked)))[0]
+        return (await self._run(receive.Receive(self._handle, 1, timeout, unit, tag, match, selector)))[0]
 
     async def receive_many(
         self,
@@ -180,7 +147,7 @@ class Queue:
     ) -> list[Message]:
         """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
         unit = unit_of(transaction)
-        return await self._run(receive.receive(self._handle, max, timeout, unit, None, match, selector))
+        return await self._run(receive.Receive(self._handle, max, timeout, unit, None, match, selector))
 
     async def receive_group(
         self,
@@ -287,15 +254,7 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(await self._run(operation))[0]
-        handle, asked = self._handle, None
-        if lease is None and tag is None and match is None and selector is None:
-            ask = straight.locking(handle, 1, timeout, ())
-            if ask is not None and (answer := await self._look(ask)) is not None:
-                now = time.monotonic()
-                if (one := straight.locked(handle, answer, ())) is not None:
-                    return LockedMessage._one(self, now, one)
-                asked = straight.asked(ask, answer)
-        locks = await self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
+        locks = await self._run(receive.Lock(self._handle, 1, timeout, lease, tag, None, match, selector))
         return self._locked(locks)[0]
 
     async def lock_many(
@@ -313,21 +272,10 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        handle, asked = self._handle, None
-        if max == 1 and lease is None and match is None and selector is None:
-            # The caller's list may change while the call is made.
-            settle = tuple(settle) if type(settle) is list else settle
-            ask = straight.locking(handle, max, timeout, settle)
-            if ask is not None and (answer := await self._look(ask)) is not None:
-                now = time.monotonic()
-                if (one := straight.locked(handle, answer, settle)) is not None:
-                    return [LockedMessage._one(self, now, one)]
-                asked = straight.asked(ask, answer)
-        earlier = settling(handle, settle)
+        earlier = settling(self._handle, settle)
+        operation = receive.Lock(self._handle, max, timeout, lease, None, earlier, match, selector)
         try:
-            locks = await self._run(
-                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, asked)
-            )
+            locks = await self._run(operation)
         finally:
             settled(earlier, settle)
         return self._locked(locks)
@@ -428,25 +376,6 @@ class Queue:
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
-
-    async def _look(self, ask: straight.Ask) -> Answer | None:
-        """The first call of a lock. If the caller is interrupted in the middle of it, what it locked is given back."""
-        driver = self._manager._driver
-        try:
-            return await driver.straight(*ask)
-        except BaseException as error:
-            if (operation := straight.cut(self._handle, ask, error)) is not None:
-                await driver.run(operation, time.monotonic())
-            raise
-
-    # begin asyncio only
-    def _gather(self) -> Gathering:
-        found = self._gathering
-        if found is None or found.loop is not asyncio.get_running_loop():
-            found = self._gathering = Gathering(self._manager._driver, self._handle)
-        return found
-
-    # end asyncio only
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import MqError, OutcomeUnknown
 from mqredis.models import Durability, Message
-from mqredis.operations import straight
 from mqredis.operations import transaction as operations
 from mqredis.operations.context import UnitOfWork, handle_of
 from mqredis.operations.durable import durably
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,7 +39,7 @@ class Transaction:
 
     async def prepare(self) -> None:
         """Check that it is open (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
-        await self._manager._run(operations.end(self._unit, "prepare"))
+        await self._end(operations.End(self._unit, "prepare"))
 
     async def commit(self, *, durability: Durability | str | None = None, retaining: bool = False) -> None:
         """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed.
@@ -47,25 +47,14 @@ class Transaction:
         ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
         ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
         """
-        unit, asked = self._unit, None
-        if durability is None and retaining is False and (ask := straight.ending(unit)) is not None:
-            try:
-                answer = await self._manager._driver.straight(*ask)
-            except OutcomeUnknown:
-                unit.finished = operations.IN_DOUBT
-                raise
-            if answer is not None:
-                if straight.committed(unit, answer):
-                    return
-                asked = straight.asked(ask, answer)
-        operation = operations.commit(unit, retaining, asked)
+        operation: Operation[None] = operations.commit(self._unit, retaining)
         if durability is not None:
             operation = durably(operation, durability)
-        await self._manager._run(operation)
+        await self._end(operation)
 
     async def abort(self) -> None:
         """Undo everything: each message is back in its old place (3.1.4.5). Raises TransactionSequence."""
-        await self._manager._run(operations.end(self._unit, "abort"))
+        await self._end(operations.End(self._unit, "abort"))
 
     async def extend(self, lease: float | None = None) -> float:
         """Renew the lease; answers its length in seconds. Raises TransactionSequence."""
@@ -79,6 +68,13 @@ class Transaction:
         Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
         """
         await self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
+
+    async def _end(self, operation: Operation[None]) -> None:
+        try:
+            await self._manager._run(operation)
+        except OutcomeUnknown:
+            self._unit.finished = operations.IN_DOUBT
+            raise
 
     async def __aenter__(self) -> Self:
         return self

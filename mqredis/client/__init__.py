@@ -13,7 +13,7 @@ from mqredis.client.manager import QueueManager
 from mqredis.client.queue import Queue
 from mqredis.client.transaction import Transaction
 from mqredis.drivers.connect import open_backend
-from mqredis.drivers.lasting import driver_for
+from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
 from mqredis.operations import safety
 from mqredis.operations.context import Context, prepared
@@ -51,7 +51,7 @@ def connect(
     """
     settings, where = prepared(url, manager, settings)
     keys = ManagerKeys(settings.manager)
-    driver = driver_for(settings)(settings, keys, open_backend(where, settings, keys.own[0]))
+    driver = Driver(settings, keys, open_backend(where, settings, keys.own[0]))
     try:
         driver.ask(safety.admit(keys, settings, driver.backend.database))
         driver.open()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from mqredis.errors import DurabilityNotReached
 from mqredis.models import Durability, Message
-from mqredis.operations import checks, straight
+from mqredis.operations import checks
 from mqredis.operations.durable import durably
 from mqredis.operations.locked import Locked
 
@@ -58,19 +58,11 @@ class LockedMessage(Locked):
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
-        queue, grant, asked = self._queue, self._grant, None
+        operation = self._operation(action, None)
+        if durability is not None:
+            operation = durably(operation, durability)
         try:
-            if action == "c" and durability is None and grant.unit is None:
-                ask = straight.settling(grant.handle, grant.fence, self._key)
-                if ask is not None and (answer := queue._manager._driver.straight(*ask)) is not None:
-                    if straight.settled(grant.handle, answer, grant.fence, self._key):
-                        self._settled = True
-                        return
-                    asked = straight.asked(ask, answer)
-            operation = self._operation(action, None, asked)
-            if durability is not None:
-                operation = durably(operation, durability)
-            queue._run(operation)
+            self._queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise

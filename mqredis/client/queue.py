@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -12,10 +11,10 @@ from mqredis.client.browser import Browser
 from mqredis.client.cursor import Cursor
 from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
-from mqredis.errors import IoTimeout, MessageTooLarge, MqError
+from mqredis.errors import IoTimeout, MqError
 from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
-from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send, straight
+from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
 from mqredis.operations.receive import Locks
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from mqredis.client.manager import QueueManager
     from mqredis.client.transaction import Transaction
-    from mqredis.steps import Answer
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis")
@@ -62,23 +60,11 @@ class Queue:
         TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
         far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
         """
-        handle, unit = self._handle, unit_of(transaction)
-        if durability is not None or handle.elements:
-            operation = send.send(handle, body, fields, unit)
-            return self._run(operation if durability is None else durably(operation, durability, unit))
-        try:
-            prepared = send.prepare(handle, body, fields, unit)
-        except MessageTooLarge as error:
-            self._run(send.learn(handle, error))
-            prepared = send.prepare(handle, body, fields, unit)
-        asked = None
-        ask = straight.putting(handle, prepared, unit)
-        if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
-            sent = straight.put(handle, prepared, answer, unit)
-            if sent is not None:
-                return sent
-            asked = straight.asked(ask, answer)
-        return self._run(send.put_one(handle, prepared, unit, asked))
+        unit = unit_of(transaction)
+        operation: Operation[Sent] = send.Send(self._handle, body, fields, unit)
+        if durability is not None:
+            operation = durably(operation, durability, unit)
+        return self._run(operation)
 
     def send_many(
         self,
@@ -148,15 +134,7 @@ class Queue:
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
             return self._run(operation)
-        handle, asked = self._handle, None
-        if tag is None and match is None and selector is None:
-            ask = straight.taking(handle, timeout, unit)
-            if ask is not None and (answer := self._manager._driver.straight(*ask)) is not None:
-                message = straight.taken(handle, answer, unit)
-                if message is not None:
-                    return message
-                asked = straight.asked(ask, answer)
-        return (self._run(receive.receive(handle, 1, timeout, unit, tag, match, selector, asked)))[0]
+        return (self._run(receive.Receive(self._handle, 1, timeout, unit, tag, match, selector)))[0]
 
     def receive_many(
         self,
@@ -169,7 +147,7 @@ class Queue:
     ) -> list[Message]:
         """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
         unit = unit_of(transaction)
-        return self._run(receive.receive(self._handle, max, timeout, unit, None, match, selector))
+        return self._run(receive.Receive(self._handle, max, timeout, unit, None, match, selector))
 
     def receive_group(
         self,
@@ -270,15 +248,7 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self._locked(self._run(operation))[0]
-        handle, asked = self._handle, None
-        if lease is None and tag is None and match is None and selector is None:
-            ask = straight.locking(handle, 1, timeout, ())
-            if ask is not None and (answer := self._look(ask)) is not None:
-                now = time.monotonic()
-                if (one := straight.locked(handle, answer, ())) is not None:
-                    return LockedMessage._one(self, now, one)
-                asked = straight.asked(ask, answer)
-        locks = self._run(receive.lock(handle, 1, timeout, lease, tag, None, match, selector, asked))
+        locks = self._run(receive.Lock(self._handle, 1, timeout, lease, tag, None, match, selector))
         return self._locked(locks)[0]
 
     def lock_many(
@@ -296,21 +266,10 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        handle, asked = self._handle, None
-        if max == 1 and lease is None and match is None and selector is None:
-            # The caller's list may change while the call is made.
-            settle = tuple(settle) if type(settle) is list else settle
-            ask = straight.locking(handle, max, timeout, settle)
-            if ask is not None and (answer := self._look(ask)) is not None:
-                now = time.monotonic()
-                if (one := straight.locked(handle, answer, settle)) is not None:
-                    return [LockedMessage._one(self, now, one)]
-                asked = straight.asked(ask, answer)
-        earlier = settling(handle, settle)
+        earlier = settling(self._handle, settle)
+        operation = receive.Lock(self._handle, max, timeout, lease, None, earlier, match, selector)
         try:
-            locks = self._run(
-                receive.lock(handle, max, timeout, lease, None, earlier, match, selector, asked)
-            )
+            locks = self._run(operation)
         finally:
             settled(earlier, settle)
         return self._locked(locks)
@@ -409,16 +368,6 @@ class Queue:
     def _run(self, operation: Operation[R]) -> R:
         # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
-
-    def _look(self, ask: straight.Ask) -> Answer | None:
-        """The first call of a lock. If the caller is interrupted in the middle of it, what it locked is given back."""
-        driver = self._manager._driver
-        try:
-            return driver.straight(*ask)
-        except BaseException as error:
-            if (operation := straight.cut(self._handle, ask, error)) is not None:
-                driver.run(operation, time.monotonic())
-            raise
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mqredis import keys
 from mqredis.errors import InvalidName, error_for
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
-from mqredis.steps import Way
 
 #: How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
@@ -50,8 +48,6 @@ class Address:
     beside: tuple[str, ...] = ()
     #: The queues named first, where it is not the family.
     first: tuple[str, ...] = ()
-    #: The calls that are made most on just these queues, by name (``operations/straight``).
-    ways: dict[str, Way[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.family = self.first or _family(self.path)
@@ -64,7 +60,6 @@ class Address:
             beside = tuple(path for path in beside if keys.kept(path))
         self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
         self.call = self.manager.call(*self.family, *self.beside)
-        self.ways.clear()
 
 
 def _family(path: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from mqredis.drivers.direct import AsyncEar, async_ear
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Answer, Wait, Woken
+from mqredis.steps import Reply, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -89,7 +89,7 @@ class AsyncHub:
         self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    async def wait(self, run: Run, step: Wait) -> Woken | Answer:
+    async def wait(self, run: Run, step: Wait) -> Woken | Reply:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag
@@ -110,7 +110,7 @@ class AsyncHub:
             run.mark = board.journal.position
             if cancelled:
                 return Woken.CANCELLED
-        answer = handed.answer(self._driver.core, run, step.look, max(begun, self.glanced))
+        answer = handed.answer(self._driver.core, run, step.call, max(begun, self.glanced))
         return answer or (Woken.RUNG if rung else silent)
 
     def cancel(self, scope: object) -> None:

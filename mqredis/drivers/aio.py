@@ -1,4 +1,4 @@
-"""The asyncio driver: the twin of ``sync``. One driver serves the tasks of one event loop."""
+"""The asyncio driver: runs operations in the caller's task. One driver serves the tasks of one event loop."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
 from mqredis.drivers import durable
-from mqredis.drivers.afirst import AsyncFirst
+from mqredis.drivers.acks import Ack
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.alinks import AsyncBackend, AsyncLink
-from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
+from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.base import BaseDriver
+from mqredis.drivers.coalescing import Lane
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.session import Core, Run
 from mqredis.drivers.urls import redact
@@ -24,7 +26,19 @@ from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Wait
+from mqredis.steps import (
+    MORE,
+    Call,
+    Command,
+    Durable,
+    Interrupted,
+    Listen,
+    Operation,
+    OutcomeKnown,
+    Reply,
+    Steps,
+    Wait,
+)
 
 R = TypeVar("R")
 
@@ -40,13 +54,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class AsyncDriver(AsyncFirst):
+class AsyncDriver(BaseDriver):
     """Runs operations against one queue manager, in one event loop."""
+
+    backend: AsyncBackend
+    _hub: AsyncHub
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
         self.settings = settings
         self.backend = backend
-        self.core = Core(settings, keys, backend.memory)
+        self.core = Core(settings, keys, backend.memory, backend.address)
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
         self._setup()
@@ -69,15 +87,108 @@ class AsyncDriver(AsyncFirst):
             self._setup()
         self._loop = loop
 
-    # ---- what the faces use ----------------------------------------------------------------------
+    # ---- operations ------------------------------------------------------------------------------
 
-    async def clock_ms(self) -> int:
-        """The server's clock in milliseconds since 1970."""
+    def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        """Run an operation to its end in this task. Raises what the operation raises.
+
+        What several tasks do at the same time goes in one call where it can (:class:`Lane`).
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._adopt(loop)
+        shared = operation.shareable
+        if shared is None:
+            return self.run_alone(operation)
+        lane: Lane[R] | None = shared.lanes.get(type(shared))
+        if lane is None or lane.loop is not loop:
+            lane = shared.lanes[type(shared)] = Lane(self, type(shared))
+        return lane.run(shared)
+
+    async def run_alone(self, operation: Operation[R]) -> R:
+        """Run an operation to its end in this task, by itself."""
+        run = await self.begin()
         try:
-            seconds, micros = await self.command("TIME")
-        except REDIS_ERRORS as error:
-            raise BrokerUnavailable(redact(error)) from None
-        return int(seconds) * 1000 + int(micros) // 1000
+            return await self.carry_out(operation, run)
+        finally:
+            self.end(run)
+
+    async def begin(self, deadline: float | None = None) -> Run:
+        """Take a slot for an operation. ``deadline``: when its calls are to be through, on the monotonic clock."""
+        while (session := self.core.session) is None:
+            await self.open(deadline)
+        return Run(session.take(), deadline)
+
+    def end(self, run: Run) -> None:
+        """Give the slot of an operation back."""
+        run.slot.session.give(run.slot)
+        if run.listening:
+            self._hub.board.listeners.discard(run)
+
+    async def carry_out(self, operation: Operation[R], run: Run) -> R:
+        """Carry out an operation in the slot of this run."""
+        operation = self.wrapped(operation)
+        call = operation.request()
+        if call is None:
+            return await self._steps(operation.resume(None), run)
+        try:
+            reply = await self.call(call, run)
+        except MqError:
+            raise
+        except BaseException as raised:
+            if run.interrupted(raised):
+                await self._steps(operation.interrupted(call, run.unknown), run)
+            raise
+        result = operation.accept(reply)
+        return (await self._steps(operation.resume(reply), run)) if result is MORE else result
+
+    async def _steps(self, steps: Steps[R], run: Run) -> R:
+        """Carry out the steps of an operation."""
+        try:
+            step = steps.send(None)
+            while True:
+                try:
+                    answer = await (self.call(step, run) if type(step) is Call else self._step(step, run))
+                except BaseException as raised:  # noqa: BLE001 - handed to the operation
+                    run.interrupted(raised)
+                    step = steps.throw(raised)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        finally:
+            steps.close()
+
+    async def _step(self, step: Any, run: Run) -> Any:
+        if type(step) is Wait:
+            return await self._hub.wait(run, step)
+        if type(step) is Listen:
+            return await self._hub.listen(run)
+        if type(step) is Durable:
+            return await durable.acarry(self, step, run)
+        if type(step) is Command:
+            return await self._command(step)
+        if type(step) is Interrupted:
+            return run.unknown
+        if type(step) is OutcomeKnown:
+            return self.core.outcome_known(run, step.token)
+        raise TypeError(f"an operation yielded {step!r}")
+
+    async def ask(self, operation: Operation[R]) -> R:
+        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
+        as it is."""
+        steps, answer = iter(operation), None
+        try:
+            while True:
+                step: Any = steps.send(answer)
+                if type(step) is Command:
+                    answer = await self._command(step)
+                else:
+                    answer = await self._attempts(Attempt(self.core, step, None, time.monotonic()))
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
 
     async def open(self, deadline: float | None = None) -> None:
         """Connect and open the session, unless that has happened."""
@@ -89,72 +200,27 @@ class AsyncDriver(AsyncFirst):
                 if self.core.session is None:
                     await self._session_open(deadline)
 
-    async def ask(self, operation: Operation[R]) -> R:
-        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
-        as it is."""
-        answer: Any = None
-        try:
-            while True:
-                step: Any = operation.send(answer)
-                if type(step) is Command:
-                    answer = await self._command(step)
-                    continue
-                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                answer = await self._carry(attempt)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
+    async def close(self) -> None:
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        if self.core.closed:
+            return
+        self.core.closed = True
+        await self._hub.close()
+        attempt = parting(self.core, time.monotonic())
+        if attempt is not None:
+            with suppress(MqError):  # the session expires by itself
+                await self._attempts(attempt, patient=False)
+        await self.backend.close()
 
-    async def run(
-        self,
-        operation: Operation[R],
-        deadline: float | None = None,
-        keep: Callable[[Run], object] | None = None,
-    ) -> R:
-        """Run an operation to its end in this task. ``deadline``: when its calls are to be through. ``keep`` is given
-        the run at its end, and with it its slot to be given back."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._adopt(loop)
+    # ---- plain commands --------------------------------------------------------------------------
+
+    async def clock_ms(self) -> int:
+        """The server's clock in milliseconds since 1970."""
         try:
-            while (session := self.core.session) is None:
-                await self.open(deadline)
-            slot = session.take()
-            run = Run(slot, deadline) if slot.run is None or deadline is not None else slot.run
-            answer: Any
-            try:
-                step = operation.send(None)
-                while True:
-                    try:
-                        if type(step) is Call:
-                            answer = await self._call(step, run)
-                        elif type(step) is Now:
-                            answer = time.monotonic()
-                        else:
-                            answer = await self._perform(step, run)
-                    except BaseException as raised:  # noqa: BLE001 - handed to the operation
-                        if not isinstance(raised, Exception):
-                            run.deadline = time.monotonic()  # what it still calls to clean up is tried once
-                        step = operation.throw(raised)
-                    else:
-                        step = operation.send(answer)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            finally:
-                if keep is None:
-                    given = run.slot
-                    if given is slot:  # else the session is another, or an outcome is unknown
-                        # What has waited has an event of this loop; the slot may live to see another one.
-                        again = run.deadline is None and run.flag is None and not run.listening
-                        slot.run = run if again else None
-                    given.session.give(given)
-                else:
-                    keep(run)
-                if run.listening:
-                    self._hub.board.listeners.discard(run)
-        finally:
-            operation.close()
+            seconds, micros = await self.command("TIME")
+        except REDIS_ERRORS as error:
+            raise BrokerUnavailable(redact(error)) from None
+        return int(seconds) * 1000 + int(micros) // 1000
 
     async def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
@@ -170,33 +236,6 @@ class AsyncDriver(AsyncFirst):
         await self.backend.release(link)
         return reply
 
-    async def close(self) -> None:
-        """End the waits and the session, and close every connection. A closed driver stays closed."""
-        if self.core.closed:
-            return
-        self.core.closed = True
-        await self._hub.close()
-        attempt = parting(self.core, self.backend.address, time.monotonic())
-        if attempt is not None:
-            with suppress(MqError):  # the session expires by itself
-                await self._carry(attempt, patient=False)
-        await self.backend.close()
-
-    # ---- steps -----------------------------------------------------------------------------------
-
-    async def _perform(self, step: Any, run: Run) -> Any:
-        if type(step) is Wait:
-            return await self._hub.wait(run, step)
-        if type(step) is Listen:
-            return await self._hub.listen(run)
-        if type(step) is Durable:
-            return await durable.acarry(self, step, run)
-        if type(step) is Command:
-            return await self._command(step)
-        if type(step) is Interrupted:
-            return self.core.interrupted(run, step.known)
-        raise TypeError(f"an operation yielded {step!r}")
-
     async def _command(self, step: Command) -> Any:
         """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
         tries = 2
@@ -210,35 +249,37 @@ class AsyncDriver(AsyncFirst):
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    async def _carry(self, attempt: Attempt, spent: Spent | None = None, patient: bool = True) -> Answer:
-        """All tries of a call, the first of which may have been made before. ``patient``: unless the script has only to
-        be loaded, one try is enough."""
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> Coroutine[Any, Any, Reply]:
+        """Make a call in the slot of this run, in as many tries as it takes. ``ack``: what its change has to reach."""
+        attempt = Attempt(self.core, call, run, time.monotonic())
+        attempt.ack = ack
+        if run.listening:
+            run.keys = call.keys
+        return self._attempts(attempt)
+
+    async def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
+        """All tries of a call. ``patient``: unless the script has only to be loaded, one try is enough."""
         backend = self.backend
         try:
             while True:
-                attempt.sent = spent is not None
+                attempt.sent = False
+                request = attempt.packed()
                 link: AsyncLink | None = None
                 try:
-                    if spent is not None:
-                        link = spent.take()
-                        spent.reply(link)
-                    if attempt.detour is None and attempt.ack is None:
+                    if attempt.detour is not None:
+                        link = await self._detour(attempt.detour, attempt)
+                    elif attempt.ack is None:
                         link = backend.take() or await backend.acquire(attempt.deadline)
-                    else:  # what waits on a connection must not hold up others there
-                        alone = attempt.ack is not None
-                        link = await backend.acquire(attempt.deadline, attempt.detour, alone)
-                        if attempt.detour is not None:
-                            link.run_id = self.core.run_id
-                            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
-                                await link.command(*self.core.script(attempt.call.script).load)
-                            await link.command("ASKING")
+                    else:  # the wait of one call must not hold up others on its connection
+                        link = await backend.acquire(attempt.deadline, alone=True)
                     reply = None
                     step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
                     if step is DONE:
-                        request = attempt.packed()
+                        request = request or attempt.bare()
                         attempt.sent = True
-                        rings = attempt.call.script == "send"
-                        reply = await (link.behind(request) if rings else link.exchange(request))
+                        reply = await link.exchange(request)
                         if attempt.ack is not None:
                             await durable.afollow(link, attempt, attempt.ack, reply)
                 except REDIS_ERRORS as error:
@@ -256,7 +297,6 @@ class AsyncDriver(AsyncFirst):
                         return attempt.result
                 if not patient and step is not Next.LOAD:
                     return attempt.result
-                spent = None
                 await self._prepare(attempt, step)
         except BrokerUnavailable as error:
             raise attempt.final(error) from None
@@ -265,6 +305,19 @@ class AsyncDriver(AsyncFirst):
         except BaseException:
             attempt.abandon()
             raise
+
+    async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncLink:
+        """A connection to the node to which a slot of the cluster is just moving, for one request."""
+        link = await self.backend.acquire(attempt.deadline, node, attempt.ack is not None)
+        try:
+            link.run_id = self.core.run_id
+            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+                await link.command(*self.core.script(attempt.call.script).load)
+            await link.command("ASKING")
+        except BaseException:
+            await self.backend.discard(link)
+            raise
+        return link
 
     async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -309,7 +362,7 @@ class AsyncDriver(AsyncFirst):
 
     async def _greet(self, link: AsyncLink) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
-        questions, reply = greet(self.core, self.backend.memory), None
+        questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:
             while True:
                 step: Any = questions.send(reply)
@@ -323,8 +376,8 @@ class AsyncDriver(AsyncFirst):
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
-        attempt = arrival(self.core, self.backend.address, time.monotonic(), deadline)
+        attempt = arrival(self.core, time.monotonic(), deadline)
         while True:
-            _, reply = await self._carry(attempt)
+            _, reply = await self._attempts(attempt)
             if self.core.adopt(reply, attempt.server):
                 return

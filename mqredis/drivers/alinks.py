@@ -25,7 +25,6 @@ class AsyncLink:
     """One connection, shared by several calls where it can be (``line``)."""
 
     __slots__ = (
-        "behind",
         "conn",
         "depth",
         "epoch",
@@ -48,8 +47,6 @@ class AsyncLink:
         self.line = None if alone else line(conn, patience)
         self.depth = 1 if self.line is None else DEPTH
         self.exchange = self._exchange if self.line is None else self.line.exchange
-        #: The same for a request that may wake a reader, after a rest.
-        self.behind = self._exchange if self.line is None else self.line.behind
         self.users = 1
         #: Is it among those that take another call?
         self.free = False

@@ -10,7 +10,7 @@ from mqredis import scripts
 from mqredis.drivers.acks import Ack
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import SIZES, Fault, bulk, fault_of, forbidden, pack, redirect
+from mqredis.drivers.wire import Fault, bulk, fault_of, forbidden, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -20,7 +20,7 @@ from mqredis.errors import (
     OutcomeUnknown,
     ScriptsNotLoaded,
 )
-from mqredis.steps import Answer, Call, Payload
+from mqredis.steps import Call, Payload, Reply
 
 #: How often one call may get a new session or slot before we give up.
 MAX_RENEWALS = 3
@@ -36,7 +36,6 @@ READS = frozenset(("receive", "lookup"))
 #: Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
-_NO_SEQUENCE = bulk(b"")
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
 
@@ -55,42 +54,10 @@ class Next(Enum):
 DONE = Next.DONE
 
 
-class Spent:
-    """A first try that failed before anybody kept account of tries: most calls need but one, and no ``Attempt``."""
-
-    __slots__ = ("_error", "began", "floor", "link")
-
-    def __init__(self, link: Any, error: BaseException, floor: int, began: float) -> None:
-        self.link = link
-        self._error = error
-        self.began = began
-        self.floor = floor
-
-    def take(self) -> Any:
-        """Hand the connection over."""
-        return self.link
-
-    def reply(self, _link: Any) -> Any:
-        """Raise what went wrong."""
-        raise self._error
-
-
-def request(core: Core, call: Call[Any], slot: Slot) -> list[bytes | memoryview]:
-    """The request of a call with the next token of a slot. To be made immediately before it is sent."""
-    if call.changes:
-        number = b"%d\r\n" % (slot.last + 1)
-        token = slot.packed + SIZES[len(number) - 2] + number
-    else:
-        token = slot.packed + _NO_SEQUENCE
-    form = core.forms.get(call.script) or core.script(call.script)
-    return pack(call.keys, form, token, call.args, call.fixed, call.ending)
-
-
 class Attempt:
     """All tries of one call, from the first to a known outcome."""
 
-    # Most calls need but one try, and none of these.
-    floor = 0
+    # Most calls need one try only, and none of these.
     renewals = 0
     #: How often the server did not have the script: the first time is no failure that patience must cover.
     loads = 0
@@ -110,18 +77,41 @@ class Attempt:
     detour: tuple[str, int] | None = None
     #: run_id of the server that took the call; only for opening a session.
     server = ""
-    result: Answer = (0, [])
+    #: What its change has to wait for behind the script, on the same connection.
+    ack: Ack | None = None
+    #: The least history number that the reply may have.
+    floor = 0
+    result: Reply = (0, [])
 
-    def __init__(
-        self, core: Core, call: Call[Any], run: Run | None, now: float, where: str, ack: Ack | None = None
-    ) -> None:
+    def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float) -> None:
         self.core = core
         self.call = call
         self.run = run
-        self.where = where
-        self.deadline = now + core.patience
-        #: What its change has to wait for behind the script, on the same connection.
-        self.ack = ack
+        self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
+
+    def packed(self) -> list[bytes | memoryview]:
+        """The request with the next token of the run's slot; empty for a call without a session (:meth:`bare`).
+
+        To be called for each try. A request that cannot be packed was not sent.
+        """
+        core, call, run = self.core, self.call, self.run
+        if run is None:
+            return []
+        if not self.maybe:
+            # A repeated call may get its first answer, with the history number of then.
+            self.floor = core.floor(run) if run.listening else core.history
+        form = core.forms.get(call.script) or core.script(call.script)
+        packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args, call.fixed)
+        if self.ack is not None and self.ack.early:
+            packed.append(self.ack.request())
+        return packed
+
+    def bare(self) -> list[bytes | memoryview]:
+        """The request of a call without a session, for the server that :meth:`ready` was told of."""
+        call = self.call
+        if call.script == "session_open":
+            call.args = self.core.open_args(self.server)
+        return pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)
 
     def ready(self, run_id: str) -> Next:
         """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
@@ -134,16 +124,6 @@ class Attempt:
             self._count_renewal()
             return Next.TOUCH
         return DONE if run.slot.session is core.session else Next.RENEW
-
-    def begun(self, run_id: str | None, now: float) -> bool:
-        """The first try begins only now, with a request that was packed before. False: something has to be done before
-        it is sent over a connection to the server ``run_id``."""
-        run, core = self.run, self.core
-        if run is None or run_id != core.run_id or run.slot.session is not core.session:
-            return False
-        self.deadline = now + core.patience
-        self.floor = core.floor(run)
-        return True
 
     def _count_renewal(self) -> None:
         self.renewals += 1
@@ -159,21 +139,6 @@ class Attempt:
             raise self._unknown("the session ended before the lost reply could be asked for again")
         old, run.slot = run.slot, session.take()
         return old if run.listening else None
-
-    def packed(self) -> list[bytes | memoryview]:
-        """The request. To be called for each try, immediately before it is sent."""
-        core, call, run = self.core, self.call, self.run
-        if not self.maybe:
-            # A repeated call may get its first answer, with the history number of then.
-            self.floor = core.floor(run)
-        if run is None:
-            if call.script == "session_open":
-                call.args = core.open_args(self.server)
-            return pack(call.keys, core.script(call.script), _NO_TOKEN, call.args)
-        packed = request(core, call, run.slot)
-        if self.ack is not None and self.ack.early:
-            packed.append(self.ack.request())
-        return packed
 
     def answered(self, reply: Any) -> Next:
         """A reply came."""
@@ -202,9 +167,9 @@ class Attempt:
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)
         self.detour = None
         node = redirect(error)
-        if node is not None and "+cluster:" not in self.where:
+        if node is not None and "+cluster:" not in self.core.where:
             raise BrokerRefused(
-                f"{self.where} is a node of a cluster and does not hold this manager; use redis+cluster://"
+                f"{self.core.where} is a node of a cluster and does not hold this manager; use redis+cluster://"
             )
         if fault is Fault.NOSCRIPT:
             self.loads += 1
@@ -233,11 +198,11 @@ class Attempt:
             raise self._unknown(text)
         if fault is Fault.FULL:
             raise BrokerFull(
-                f"{self.where} is at its memory limit: {text}. Receiving still works and makes room"
+                f"{self.core.where} is at its memory limit: {text}. Receiving still works and makes room"
             )
         if fault is Fault.REFUSED:
             raise BrokerRefused(
-                f"{self.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
+                f"{self.core.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
             )
         raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
 
@@ -254,9 +219,9 @@ class Attempt:
             if self.maybe and self.call.changes:
                 raise self._unknown(redact(error))
             raise ScriptsNotLoaded(
-                f"{self.where} does not have the script {self.call.script} of this release of mqredis, and this user "
-                "may not load scripts; nothing was done. `mqredis scripts load`, run as a user of the role deploy, "
-                "loads them: before a new release starts, and after each restart of a server before Redis 7"
+                f"{self.core.where} does not have the script {self.call.script} of this release of mqredis, and this "
+                "user may not load scripts; nothing was done. `mqredis scripts load`, run as a user of the role "
+                "deploy, loads them: before a new release starts, and after each restart of a server before Redis 7"
             )
         self.sent = False
         self.unloaded = error
@@ -285,9 +250,9 @@ class Attempt:
         """Certainly not carried out."""
         text = redact(error).rstrip(".")
         if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
-            return BrokerUnavailable(f"{self.where} refused the call until its time was over: {text}")
+            return BrokerUnavailable(f"{self.core.where} refused the call until its time was over: {text}")
         return BrokerUnavailable(
-            f"{self.where} cannot be used: {text}. Is the server running, and is the URL right?"
+            f"{self.core.where} cannot be used: {text}. Is the server running, and is the URL right?"
         )
 
     def final(self, error: BrokerUnavailable) -> MqError:
@@ -296,7 +261,7 @@ class Attempt:
 
     def _unknown(self, why: str) -> MqError:
         return OutcomeUnknown(
-            f"call {self.call.script} on {self.where} has an unknown outcome: {why}; ask resolve(token)",
+            f"call {self.call.script} on {self.core.where} has an unknown outcome: {why}; ask resolve(token)",
             token=self.quarantine(),
         )
 
@@ -318,27 +283,20 @@ class Attempt:
             self.sent = self.maybe = False
 
 
-def interrupted(core: Core, call: Call[Any], run: Run, began: float, where: str) -> None:
-    """The caller was cancelled or interrupted in the middle of the first try of a call."""
-    attempt = Attempt(core, call, run, began, where)
-    attempt.sent = True
-    attempt.abandon()
-
-
-def arrival(core: Core, where: str, now: float, deadline: float) -> Attempt:
+def arrival(core: Core, now: float, deadline: float) -> Attempt:
     """The call that opens a session, or shows the present one to a restarted server."""
     call: Call[Payload] = Call("session_open", core.admin, (), raw, False)
-    attempt = Attempt(core, call, None, now, where)
+    attempt = Attempt(core, call, None, now)
     attempt.deadline = deadline
     return attempt
 
 
-def parting(core: Core, where: str, now: float) -> Attempt | None:
+def parting(core: Core, now: float) -> Attempt | None:
     """The call that closes the session, which is forgotten here; None if there is none."""
     session, core.session = core.session, None
     if session is None:
         return None
     call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
-    attempt = Attempt(core, call, None, now, where)
+    attempt = Attempt(core, call, None, now)
     attempt.deadline = now + 1.0  # worth a try, not a wait
     return attempt

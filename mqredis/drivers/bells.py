@@ -19,7 +19,7 @@ from mqredis.drivers.handed import LOCK
 from mqredis.drivers.session import Run, Slot
 from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Operation, Wait, Woken, perform
+from mqredis.steps import Steps, Wait, Woken, perform, procedure
 
 #: How long a probe waits for its own event, in seconds.
 PROBE_SECONDS = 0.25
@@ -206,12 +206,13 @@ class Board:
 
     def looks(self) -> list[tuple[Run, Flag]]:
         """The runs whose next call may be answered before it is made, each with the flag of its wait."""
-        return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.look is not None]
+        return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.call is not None]
 
 
+@procedure
 def glance(
     keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], looks: Sequence[tuple[Run, Flag]]
-) -> Operation[None]:
+) -> Steps[None]:
     """Look once at all these queues, and raise the flags of those where a look would find something; and those of the
     runs whose next look was answered already (``handed``): before this glance, so what their bells said may be old.
 

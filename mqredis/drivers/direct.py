@@ -23,9 +23,6 @@ from mqredis.drivers.wire import hiredis
 
 #: Bytes read at once.
 CHUNK = 65_536
-#: How long a connection must have rested for a request to go behind a PING, in seconds.
-REST = 0.002
-_PING = b"*1\r\n$4\r\nPING\r\n"
 _POSIX = sys.platform.startswith(("linux", "darwin"))
 _SILENT = "no reply came in time"
 
@@ -56,7 +53,7 @@ class Direct:
     def exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         """Send a packed request and read its reply. Raises whatever the reply or the system says.
 
-        An empty request: what was sent before is answered.
+        An empty request: a reply of what was sent before is read.
         """
         try:
             for part in request:
@@ -76,17 +73,6 @@ class Direct:
         if type(reply) is not list and isinstance(reply, Exception):
             raise reply
         return reply
-
-    def behind(self, request: Sequence[bytes | memoryview]) -> Any:
-        """The same behind a PING, which is one command more for the server and no round trip more.
-
-        Redis writes first to whom it had something to say last: to the sender, and then to the reader that the message
-        wakes. With the PING's reply the sender is the first of both and written to last, so the reader starts at once
-        and does not wait until the sender leaves a processor (docs/decisions/0036).
-        """
-        with suppress(rx.ResponseError):  # what comes behind it says what is wrong
-            self.exchange((_PING + bytes(request[0]), *request[1:]))
-        return self.exchange(())
 
 
 def direct(conn: Any) -> Direct | None:
@@ -266,17 +252,6 @@ class Line(asyncio.Protocol):
             if not self._unsent:
                 self._loop.call_soon(self._flush)
         self._unsent += request
-        return future
-
-    def behind(self, request: Sequence[bytes | memoryview]) -> Reply:
-        """The same behind a PING, after a rest: see :class:`Direct`."""
-        rested = not self._waiting and monotonic() + self._patience - self._due > REST
-        if not rested or self._unsent or self._reading or self.lost is not None:
-            return self.exchange(request)
-        future = self.exchange((_PING, *request))
-        skipped = Reply(loop=self._loop)
-        skipped.cancel()
-        self._waiting.appendleft(skipped)
         return future
 
     def _flush(self) -> None:

@@ -11,7 +11,7 @@ from mqredis.drivers.session import Run
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
 from mqredis.operations.levels import way
-from mqredis.steps import Answer, Durable
+from mqredis.steps import Durable, Reply
 
 if TYPE_CHECKING:
     from mqredis.drivers.aio import AsyncDriver
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
 
 
-def carry(driver: Driver, step: Durable, run: Run) -> Answer:
+def carry(driver: Driver, step: Durable, run: Run) -> Reply:
     """A call whose change has to get further than the primary's memory."""
     if step.level == Durability.MEMORY:
-        return driver._call(step.call, run)
+        return driver.call(step.call, run)
     ack = Ack(step, _way(driver, step.level), driver.settings)
-    answer = driver._tries(step.call, run, ack)
+    answer = driver.call(step.call, run, ack)
     step.token = run.slot.latest()
     return answer
 
@@ -59,12 +59,12 @@ def follow(link: Link, attempt: Attempt, ack: Ack, reply: Any) -> None:
 # ---- the same for tasks --------------------------------------------------------------------------
 
 
-async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> Answer:
+async def acarry(driver: AsyncDriver, step: Durable, run: Run) -> Reply:
     """The twin."""
     if step.level == Durability.MEMORY:
-        return await driver._call(step.call, run)
+        return await driver.call(step.call, run)
     ack = Ack(step, await _away(driver, step.level), driver.settings)
-    answer = await driver._tries(step.call, run, ack)
+    answer = await driver.call(step.call, run, ack)
     step.token = run.slot.latest()
     return answer
 

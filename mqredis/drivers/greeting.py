@@ -13,7 +13,7 @@ from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import NO_FUNCTION, Fault, as_text, fault_of
 from mqredis.errors import UnsafeServer
 from mqredis.operations import safety
-from mqredis.steps import Command, Operation, Refused
+from mqredis.steps import Command, Refused, Steps, procedure
 
 if TYPE_CHECKING:
     from mqredis.drivers.session import Core
@@ -33,7 +33,8 @@ def refusal(error: Exception) -> Refused:
     return Refused(redact(error), fault_of(error) is Fault.REFUSED)
 
 
-def greet(core: Core, memory: bool) -> Operation[str]:
+@procedure
+def greet(core: Core, memory: bool) -> Steps[str]:
     """Tell the core about the server behind a connection. Answers with the server's run_id, "" if it is hidden.
 
     ``memory``: the server is a fakeredis in this process.
@@ -75,7 +76,7 @@ def run_id_of(info: Any) -> str:
     return found[1] if found else ""
 
 
-def _forms(memory: bool, functions: bool) -> Operation[tuple[bool, bool]]:
+def _forms(memory: bool, functions: bool) -> Steps[tuple[bool, bool]]:
     """Does the server understand ``#!lua`` in front of a script (Redis 7, Valkey), and may this user call functions?
 
     One question tells both, since Redis got both in one release: a server without functions does not know FCALL, and

@@ -7,13 +7,13 @@ from typing import Any
 
 from mqredis.drivers.session import Core, Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
-from mqredis.steps import Answer, Call
+from mqredis.steps import Call, Reply
 
 #: How such a message begins.
 LOCK = b"lock "
 
 
-def answer(core: Core, run: Run, look: Call[Any] | None, alive: float) -> Answer | None:
+def answer(core: Core, run: Run, look: Call[Any] | None, alive: float) -> Reply | None:
     """The answer to this look, which the run makes next, if its bell has said it; it is used up then.
 
     ``alive``: when this process is known to have been awake and waiting (time.monotonic()). If that is long ago it may

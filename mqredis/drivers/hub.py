@@ -24,12 +24,11 @@ from mqredis.drivers.bells import (
     letter,
 )
 from mqredis.drivers.direct import Ear, ear
-from mqredis.drivers.early import Early
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
-from mqredis.steps import Answer, Wait, Woken
+from mqredis.steps import Reply, Wait, Woken
 
 if TYPE_CHECKING:
     from mqredis.drivers.sync import Driver
@@ -96,43 +95,21 @@ class Hub:
             self.board.follow(old, run.slot)
         run.bell, run.flag = bell, bell.rung
 
-    def wait(self, run: Run, step: Wait) -> Woken | Answer:
+    def wait(self, run: Run, step: Wait) -> Woken | Reply:
         """Sleep until something happens."""
         board, begun = self.board, time.monotonic()
         flag = run.flag
         if flag is None:
             flag = run.flag = self._shift.alarm()
         nap, silent = board.nap(step, run.polling)
-        early: Early | None = None
-        answer: Answer | None = None
-        if step.look is not None and not run.polling:
-            early = run.early = Early(self._driver.core, self._driver.backend, step.look, run)
-
-        def over() -> bool:
-            # Mostly nothing is, and then nothing is asked: a message waits for the answer.
-            if run.mark == board.journal.position:
-                return self._ended
-            return self._ended or board.journal.since(run.mark, step.scopes)
-
-        def woken() -> None:
-            nonlocal answer
-            if early is not None and not over():
-                flag.clear()  # what rings from now on rings for what this look may not see
-                answer = handed.answer(self._driver.core, run, step.look, max(begun, self.glanced))
-                if answer is None:
-                    early.send()
-
         with self._lock:
             board.waits[run] = (step, flag)
         try:
-            rung = over() or self._shift.sleep(flag, nap, woken)
+            over = self._ended or board.journal.since(run.mark, step.scopes)
+            rung = over or self._shift.sleep(flag, nap)
         finally:
             with self._lock:
                 board.waits.pop(run, None)
-        if answer is not None:
-            return answer
-        if early is not None and early.link is not None:
-            return Woken.RUNG  # a cancellation that comes now meets a look under way, and ends the next wait
         flag.clear()
         if self._ended:
             return Woken.CANCELLED
@@ -141,7 +118,8 @@ class Hub:
             run.mark = board.journal.position
             if cancelled:
                 return Woken.CANCELLED
-        return Woken.RUNG if rung else silent
+        answer = handed.answer(self._driver.core, run, step.call, max(begun, self.glanced))
+        return answer or (Woken.RUNG if rung else silent)
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""

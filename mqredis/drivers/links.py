@@ -10,7 +10,7 @@ from typing import Any
 
 from redis import exceptions as rx
 
-from mqredis.drivers.direct import REST, direct
+from mqredis.drivers.direct import direct
 from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import redact
 from mqredis.drivers.wire import REDIS_ERRORS, digits
@@ -23,35 +23,24 @@ IDLE_CHECK = 1.0
 class Link:
     """One connection."""
 
-    __slots__ = ("behind", "conn", "epoch", "exchange", "rested", "run_id", "send", "used")
+    __slots__ = ("conn", "epoch", "exchange", "run_id", "used")
 
     #: Send a packed request and read its reply; an empty one: read the reply of what was sent before.
     exchange: Callable[[Sequence[bytes | memoryview]], Any]
-    #: The same for a request that may wake a reader, after a rest.
-    behind: Callable[[Sequence[bytes | memoryview]], Any]
-    #: Send a part of a packed request, without reading.
-    send: Callable[[bytes | memoryview], object]
 
     def __init__(self, conn: Any, epoch: int) -> None:
         self.conn = conn
         short = direct(conn)
         self.exchange = self._exchange if short is None else short.exchange
-        self.behind = self._exchange if short is None else short.behind
-        self.send = self._send if short is None else short.send
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
         #: When it was last taken into use.
         self.used = monotonic()
-        #: Was it not used for a while before that?
-        self.rested = True
 
     def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
         self.conn.send_packed_command(request, check_health=False)
         return self.conn.read_response()
-
-    def _send(self, part: bytes | memoryview) -> None:
-        self.conn.send_packed_command([part], check_health=False)
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
@@ -136,7 +125,6 @@ class Backend:
             now = monotonic()
             rest = now - link.used
             if link.epoch == self._epoch and (rest < IDLE_CHECK or self._usable(link)):
-                link.rested = rest > REST
                 link.used = now
                 return link
             self.discard(link)

@@ -9,11 +9,12 @@ import itertools
 import secrets
 import threading
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from mqredis import scripts
 from mqredis.commands.manager import session_arguments
-from mqredis.drivers.wire import as_text, bulk
+from mqredis.drivers.wire import SIZES, as_text, bulk
 from mqredis.errors import (
     HistoryRolledBack,
     InvalidHandle,
@@ -26,11 +27,12 @@ from mqredis.models import Durability
 from mqredis.operations.context import Standing
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Answer, Arg, Call, Payload, Way
+from mqredis.steps import Arg, Call, Payload, Reply
 
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
+_NO_SEQUENCE = bulk(b"")
 EXPIRED = int(Status.SESSION_EXPIRED)
 REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
@@ -45,17 +47,21 @@ def raw(_status: int, payload: Payload) -> Payload:
 class Slot:
     """One place of a session: at most one call at a time, numbered 1, 2, 3..."""
 
-    __slots__ = ("last", "name", "packed", "run", "session")
+    __slots__ = ("_packed", "last", "name", "session")
 
     def __init__(self, session: Session, index: int) -> None:
         self.session = session
         self.name = f"{session.number}.{index}"
-        self.packed = bulk(self.name.encode())
+        self._packed = bulk(self.name.encode())
         #: The last sequence number that the server is known to have taken.
         self.last = 0
-        #: Of the operation that had it before, if that left nothing behind: the next one goes on with it, which costs
-        #: less than a new one.
-        self.run: Run | None = None
+
+    def token_of(self, changes: bool) -> bytes:
+        """The packed token of the next call, which has a sequence number if it changes something."""
+        if not changes:
+            return self._packed + _NO_SEQUENCE
+        number = b"%d\r\n" % (self.last + 1)
+        return self._packed + SIZES[len(number) - 2] + number
 
     def token(self) -> str:
         """Token of the call that is under way or comes next."""
@@ -113,18 +119,23 @@ class Run:
         self.slot = slot
         #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
         self.deadline = deadline
-        # Each call asks for these two, and what only the class has takes Python longer to find.
         #: It has subscribed to the bell of its slot.
         self.listening = False
-        #: What it looks for when its bell rings (``early``).
-        self.early: Any = None
+
+    def interrupted(self, error: BaseException) -> bool:
+        """Note what ended a step of the operation. True: a call was under way, and its outcome is unknown."""
+        if not isinstance(error, Exception):
+            self.deadline = monotonic()  # what the operation still calls to clean up is tried once
+        return bool(self.unknown)
 
 
 class Core:
     """What a driver knows about the queue manager. Shared by all threads or tasks of one driver."""
 
-    def __init__(self, settings: Settings, keys: ManagerKeys, memory: bool) -> None:
+    def __init__(self, settings: Settings, keys: ManagerKeys, memory: bool, where: str) -> None:
         self.settings = settings
+        #: The address without secrets, for errors.
+        self.where = where
         #: Seconds that a call may take with all its repetitions.
         self.patience = settings.retry_seconds
         self.keys = keys
@@ -173,10 +184,6 @@ class Core:
             found = script.function() if self.functions else script.form(bool(self.shebang))
             self.forms[name] = found
         return found
-
-    def first(self, way: Way[Any]) -> scripts.Form | None:
-        """The form of a script that was not called yet, if no operation calls it."""
-        return self.script(way.script) if way.few and self.forms else None
 
     def use_shebang(self, works: bool, functions: bool = False) -> None:
         """Remember whether the server understands ``#!lua``, and whether we may call functions."""
@@ -305,26 +312,24 @@ class Core:
             if token in self.unknown:
                 self.unknown.remove(token)
 
-    def interrupted(self, run: Run, known: str) -> str:
-        """The token of the call of this run that was interrupted. Once it is ``known`` what became of that call, its
-        slot is as good as any, since the server has taken its number either way."""
-        if known:
-            self.resolved(known)
-        if known and known == run.unknown and run.lost is not None:
+    def outcome_known(self, run: Run, token: str) -> None:
+        """The outcome of the interrupted call of this run is known: its slot can be used again, since the server has
+        taken its number either way."""
+        self.resolved(token)
+        if token == run.unknown and run.lost is not None:
             if run.lost.session is self.session:
                 run.slot.session.give(run.slot)
                 run.slot = run.lost
                 run.slot.last += 1
             run.unknown, run.lost = "", None
-        return run.unknown
 
     # ---- replies ---------------------------------------------------------------------------------
 
-    def floor(self, run: Run | None) -> int:
-        """The least history that the answer to a call may have, which this run makes now."""
-        return self.history if run is None or not run.listening else min(self.history, run.floor)
+    def floor(self, run: Run) -> int:
+        """The least history that the reply to a call may have which this run, that listens, makes now."""
+        return min(self.history, run.floor)
 
-    def accept(self, reply: Any, floor: int) -> Answer:
+    def accept(self, reply: Any, floor: int) -> Reply:
         """Check a reply against what was known when its call was sent; status and payload."""
         try:
             # By place: to unpack them costs half as much again.

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from redis import exceptions as rx
 
 from mqredis.drivers import durable
-from mqredis.drivers.attempt import DONE, Attempt, Next, Spent, arrival, parting
-from mqredis.drivers.early import Early
-from mqredis.drivers.first import First
+from mqredis.drivers.acks import Ack
+from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.base import BaseDriver
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.hub import Hub
 from mqredis.drivers.links import Backend, Link
@@ -25,7 +25,19 @@ from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from mqredis.steps import Answer, Call, Command, Durable, Interrupted, Listen, Now, Operation, Wait
+from mqredis.steps import (
+    MORE,
+    Call,
+    Command,
+    Durable,
+    Interrupted,
+    Listen,
+    Operation,
+    OutcomeKnown,
+    Reply,
+    Steps,
+    Wait,
+)
 
 R = TypeVar("R")
 
@@ -41,13 +53,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Driver(First):
+class Driver(BaseDriver):
     """Runs operations against one queue manager."""
+
+    backend: Backend
+    _hub: Hub
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
         self.settings = settings
         self.backend = backend
-        self.core = Core(settings, keys, backend.memory)
+        self.core = Core(settings, keys, backend.memory, backend.address)
         # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
         self.core.reached = backend.plan.movable
         self._setup()
@@ -64,15 +79,80 @@ class Driver(First):
         self._hub.after_fork()
         self._setup()
 
-    # ---- what the faces use ----------------------------------------------------------------------
+    # ---- operations ------------------------------------------------------------------------------
 
-    def clock_ms(self) -> int:
-        """The server's clock in milliseconds since 1970."""
+    def run(self, operation: Operation[R]) -> R:
+        """Run an operation to its end in this thread. Raises what the operation raises."""
+        operation = self.wrapped(operation)
+        while (session := self.core.session) is None:
+            self.open()
+        run = Run(session.take())
         try:
-            seconds, micros = self.command("TIME")
-        except REDIS_ERRORS as error:
-            raise BrokerUnavailable(redact(error)) from None
-        return int(seconds) * 1000 + int(micros) // 1000
+            call = operation.request()
+            if call is None:
+                return self._steps(operation.resume(None), run)
+            try:
+                reply = self.call(call, run)
+            except MqError:
+                raise
+            except BaseException as raised:
+                if run.interrupted(raised):
+                    self._steps(operation.interrupted(call, run.unknown), run)
+                raise
+            result = operation.accept(reply)
+            return self._steps(operation.resume(reply), run) if result is MORE else result
+        finally:
+            run.slot.session.give(run.slot)
+            if run.listening:
+                self._hub.board.listeners.discard(run)
+
+    def _steps(self, steps: Steps[R], run: Run) -> R:
+        """Carry out the steps of an operation."""
+        try:
+            step = steps.send(None)
+            while True:
+                try:
+                    answer = self.call(step, run) if type(step) is Call else self._step(step, run)
+                except BaseException as raised:  # noqa: BLE001 - handed to the operation
+                    run.interrupted(raised)
+                    step = steps.throw(raised)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        finally:
+            steps.close()
+
+    def _step(self, step: Any, run: Run) -> Any:
+        if type(step) is Wait:
+            return self._hub.wait(run, step)
+        if type(step) is Listen:
+            return self._hub.listen(run)
+        if type(step) is Durable:
+            return durable.carry(self, step, run)
+        if type(step) is Command:
+            return self._command(step)
+        if type(step) is Interrupted:
+            return run.unknown
+        if type(step) is OutcomeKnown:
+            return self.core.outcome_known(run, step.token)
+        raise TypeError(f"an operation yielded {step!r}")
+
+    def ask(self, operation: Operation[R]) -> R:
+        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
+        as it is."""
+        steps, answer = iter(operation), None
+        try:
+            while True:
+                step: Any = steps.send(answer)
+                if type(step) is Command:
+                    answer = self._command(step)
+                else:
+                    answer = self._attempts(Attempt(self.core, step, None, time.monotonic()))
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
 
     def open(self, deadline: float | None = None) -> None:
         """Connect and open the session, unless that has happened."""
@@ -84,68 +164,34 @@ class Driver(First):
                 if self.core.session is None:
                     self._session_open(deadline)
 
-    def ask(self, operation: Operation[R]) -> R:
-        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
-        as it is."""
-        answer: Any = None
-        try:
-            while True:
-                step: Any = operation.send(answer)
-                if type(step) is Command:
-                    answer = self._command(step)
-                    continue
-                attempt = Attempt(self.core, step, None, time.monotonic(), self.backend.address)
-                answer = self._carry(attempt)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
+    def close(self) -> None:
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        if self.core.closed:
+            return
+        self.core.closed = True
+        self._hub.close()
+        attempt = parting(self.core, time.monotonic())
+        if attempt is not None:
+            with suppress(MqError):  # the session expires by itself
+                self._attempts(attempt, patient=False)
+        self.backend.close()
 
-    def run(self, operation: Operation[R], deadline: float | None = None) -> R:
-        """Run an operation to its end in this thread. ``deadline``: when its calls are to be through."""
+    # ---- plain commands --------------------------------------------------------------------------
+
+    def clock_ms(self) -> int:
+        """The server's clock in milliseconds since 1970."""
         try:
-            while (session := self.core.session) is None:
-                self.open(deadline)
-            slot = session.take()
-            run = Run(slot, deadline) if slot.run is None or deadline is not None else slot.run
-            answer: Any
-            try:
-                step = operation.send(None)
-                while True:
-                    try:
-                        if type(step) is Call:
-                            answer = self._call(step, run)
-                        elif type(step) is Now:
-                            answer = time.monotonic()
-                        else:
-                            answer = self._perform(step, run)
-                    except BaseException as raised:  # noqa: BLE001 - handed to the operation
-                        if not isinstance(raised, Exception):
-                            run.deadline = time.monotonic()  # what it still calls to clean up is tried once
-                        step = operation.throw(raised)
-                    else:
-                        step = operation.send(answer)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            finally:
-                if run.early is not None and run.early.link is not None:
-                    run.early.drop()
-                given = run.slot
-                if given is slot:  # else the session is another, or an outcome is unknown
-                    slot.run = run if run.deadline is None and not run.listening else None
-                given.session.give(given)
-                if run.listening:
-                    self._hub.board.listeners.discard(run)
-        except BaseException:
-            operation.close()
-            raise
+            seconds, micros = self.command("TIME")
+        except REDIS_ERRORS as error:
+            raise BrokerUnavailable(redact(error)) from None
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
         return self._plain(lambda link: link.command(*args))
 
     def fields(self, verb: str, key: str, fields: Sequence[bytes]) -> Any:
-        """The same for a command with thousands of fields, such as HMGET."""
+        """Run a plain command with thousands of fields, such as HMGET."""
         request = pack_fields(verb, key, fields)
         return self._plain(lambda link: link.exchange([request]))
 
@@ -162,35 +208,6 @@ class Driver(First):
         self.backend.release(link)
         return reply
 
-    def close(self) -> None:
-        """End the waits and the session, and close every connection. A closed driver stays closed."""
-        if self.core.closed:
-            return
-        self.core.closed = True
-        self._hub.close()
-        attempt = parting(self.core, self.backend.address, time.monotonic())
-        if attempt is not None:
-            with suppress(MqError):  # the session expires by itself
-                self._carry(attempt, patient=False)
-        self.backend.close()
-
-    # ---- steps -----------------------------------------------------------------------------------
-
-    def _perform(self, step: Any, run: Run) -> Any:
-        if type(step) is Wait:
-            return self._hub.wait(run, step)
-        if type(step) is Listen:
-            return self._hub.listen(run)
-        if type(step) is Durable:
-            return durable.carry(self, step, run)
-        if type(step) is Command:
-            return self._command(step)
-        if type(step) is Interrupted:
-            if run.early is not None and run.early.link is not None:
-                run.early.drop()
-            return self.core.interrupted(run, step.known)
-        raise TypeError(f"an operation yielded {step!r}")
-
     def _command(self, step: Command) -> Any:
         """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
         tries = 2
@@ -204,35 +221,37 @@ class Driver(First):
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
 
-    def _carry(self, attempt: Attempt, early: Early | Spent | None = None, patient: bool = True) -> Answer:
-        """All tries of a call, the first of which may have been sent before. ``patient``: unless the script has only to
-        be loaded, one try is enough."""
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> Reply:
+        """Make a call in the slot of this run, in as many tries as it takes. ``ack``: what its change has to reach."""
+        attempt = Attempt(self.core, call, run, time.monotonic())
+        attempt.ack = ack
+        if run.listening:
+            run.keys = call.keys
+        return self._attempts(attempt)
+
+    def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
+        """All tries of a call. ``patient``: unless the script has only to be loaded, one try is enough."""
         backend = self.backend
         try:
             while True:
-                attempt.sent = early is not None
+                attempt.sent = False
+                request = attempt.packed()
                 link: Link | None = None
                 try:
-                    if early is not None:
-                        link = early.take()
-                        reply, step = early.reply(link), DONE
+                    if attempt.detour is None:
+                        link = backend.take() or backend.acquire(attempt.deadline)
                     else:
-                        if attempt.detour is None:
-                            link = backend.take() or backend.acquire(attempt.deadline)
-                        else:
-                            link = backend.acquire(attempt.deadline, attempt.detour)
-                            link.run_id = self.core.run_id
-                            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
-                                link.command(*self.core.script(attempt.call.script).load)
-                            link.command("ASKING")
-                        reply = None
-                        step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
-                        if step is DONE:
-                            request = attempt.packed()
-                            attempt.sent = True
-                            reply = link.exchange(request)
-                            if attempt.ack is not None:
-                                durable.follow(link, attempt, attempt.ack, reply)
+                        link = self._detour(attempt.detour, attempt)
+                    reply = None
+                    step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
+                    if step is DONE:
+                        request = request or attempt.bare()
+                        attempt.sent = True
+                        reply = link.exchange(request)
+                        if attempt.ack is not None:
+                            durable.follow(link, attempt, attempt.ack, reply)
                 except REDIS_ERRORS as error:
                     if link is not None:
                         self._put_away(link, error, attempt.ack is not None)
@@ -247,7 +266,6 @@ class Driver(First):
                         return attempt.result
                 if not patient and step is not Next.LOAD:
                     return attempt.result
-                early = None
                 self._prepare(attempt, step)
         except BrokerUnavailable as error:
             raise attempt.final(error) from None
@@ -256,6 +274,19 @@ class Driver(First):
         except BaseException:
             attempt.abandon()
             raise
+
+    def _detour(self, node: tuple[str, int], attempt: Attempt) -> Link:
+        """A connection to the node to which a slot of the cluster is just moving, for one request."""
+        link = self.backend.acquire(attempt.deadline, node)
+        try:
+            link.run_id = self.core.run_id
+            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+                link.command(*self.core.script(attempt.call.script).load)
+            link.command("ASKING")
+        except BaseException:
+            self.backend.discard(link)
+            raise
+        return link
 
     def _put_away(self, link: Link, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
@@ -300,7 +331,7 @@ class Driver(First):
 
     def _greet(self, link: Link) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
-        questions, reply = greet(self.core, self.backend.memory), None
+        questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:
             while True:
                 step: Any = questions.send(reply)
@@ -314,8 +345,8 @@ class Driver(First):
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or show the present one to a restarted server."""
-        attempt = arrival(self.core, self.backend.address, time.monotonic(), deadline)
+        attempt = arrival(self.core, time.monotonic(), deadline)
         while True:
-            _, reply = self._carry(attempt)
+            _, reply = self._attempts(attempt)
             if self.core.adopt(reply, attempt.server):
                 return

@@ -14,7 +14,7 @@ from redis import exceptions as rx
 
 from mqredis.keys import KeySet
 from mqredis.scripts import Form
-from mqredis.steps import Arg, Way
+from mqredis.steps import Arg
 
 try:
     import hiredis as _hiredis
@@ -55,36 +55,29 @@ def _head(keys: KeySet, form: Form) -> bytes:
 
 
 def pack(
-    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0, ending: int = 0
+    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0
 ) -> list[bytes | memoryview]:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
-    Everything up to the keys is the same in each call of a script on a queue, so it is kept in the key set; so are the
-    first ``fixed`` arguments and the last ``ending``, which are the same in many. ``token`` is the already packed pair
-    of slot and sequence.
+    Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set; so are the
+    first ``fixed`` arguments, which are equal in many. ``token`` is the packed pair of slot and sequence.
     """
     kept = keys.packed
     head = kept.get(form.name)
     if head is None:
         head = kept[form.name] = _head(keys, form)
     number = len(keys.keys) + 5 + len(args)
-    before = after = b""
-    if type(args) is not tuple:
-        args = tuple(args)
-    if fixed:
-        words = args[:fixed]
-        before = kept.get(words) or _keep(kept, words)
-        args = args[fixed:]
-    if ending:
-        words = args[-ending:]
-        after = kept.get(words) or _keep(kept, words)
-        args = args[:-ending]
     parts: list[bytes | memoryview] = [
         _COUNTS[number] if number < _FEW else b"*%d\r\n" % number,
         head,
         token,
-        before,
     ]
+    if type(args) is not tuple:
+        args = tuple(args)
+    if fixed:
+        words = args[:fixed]
+        parts.append(kept.get(words) or _keep(kept, words))
+        args = args[fixed:]
     large = 0
     if len(args) > _SINGLE:
         rest, large = _bulks(args)
@@ -99,33 +92,7 @@ def pack(
                 parts += (b"$%d\r\n" % size, data, b"\r\n")
                 if size >= LARGE:
                     large += size
-    if after:
-        parts.append(after)
     return _gather(parts) if large >= JOINED else [b"".join(parts)]
-
-
-def pack_way(way: Way[Any], form: Form, slot: bytes, number: int, differing: Sequence[bytes]) -> bytes:
-    """The same of a call of which little differs from the last one of its kind, none of it large."""
-    if way.form is not form:
-        before, after = (b"".join([bulk(_octets(word)) for word in words]) for words in way.words)
-        count = len(way.keys) + 5 + way.count + sum(map(len, way.words))
-        head = b"*%d\r\n" % count + _head(way.keys, form)
-        head, before, after = (part.replace(b"%", b"%%") for part in (head, before, after))
-        way.packed = head + b"%b%b%b\r\n" + before + b"%b%b\r\n" * way.count + after
-        way.form = form
-    sequence = b"%d" % number
-    with_size = slot, SIZES[len(sequence)], sequence
-    try:
-        if len(differing) == 2:  # as most
-            one, two = differing
-            return way.packed % (*with_size, SIZES[len(one)], one, SIZES[len(two)], two)
-    except IndexError:  # one of them is longer
-        pass
-    parts: list[bytes] = []
-    for data in differing:
-        size = len(data)
-        parts += (SIZES[size] if size < _KEPT else b"$%d\r\n" % size, data)
-    return way.packed % (*with_size, *parts)
 
 
 def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:

@@ -24,11 +24,11 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
-from mqredis.operations.reach import reach
-from mqredis.operations.receive import locked, taking
+from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.receive import fetching, noted
 from mqredis.operations.settle import settle
-from mqredis.operations.wait import until_found
-from mqredis.steps import Operation, perform
+from mqredis.operations.wait import Reader, until_found
+from mqredis.steps import Steps, perform, procedure
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +70,7 @@ class Browse:
     mark: Mark = Mark.NONE
 
 
+@procedure
 def start(
     handle: Handle,
     session: str,
@@ -77,7 +78,7 @@ def start(
     selector: Selection,
     grouping: Grouping | None,
     co_op: object,
-) -> Operation[Browsing]:
+) -> Steps[Browsing]:
     """A browser before the first message. What is wrong with its options is said now."""
     handle.need("peek")
     found = matching.wanted(handle, match, selector, grouping)
@@ -119,7 +120,8 @@ def _mark(mark: object) -> None:
         raise InvalidArgument(f"mark must be a mqredis.Mark, not {mark!r:.40}", mqrc=2046)
 
 
-def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
+@procedure
+def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     """The first message that fits, or the next one beyond the cursor. A failed call moves nothing."""
     handle = browsing.handle
     browsing.need()
@@ -135,15 +137,16 @@ def browse(browsing: Browsing, call: Browse) -> Operation[Message]:
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
     if call.lock:
-        kind, look = "D", taking(handle, "lock", text, lease=lease)
+        kind, fetch = "D", fetching(handle, "lock", text, lease=lease)
     else:
-        kind, look = "P", peeking(handle, text, "after", marks=marking)
-    answer = yield from until_found(handle, look, kind, call.timeout, scopes=(browsing,), match=text)
+        kind, fetch = "P", peeking(handle, text, "after", marks=marking)
+    reader = Reader(handle, fetch, text, locks=call.lock)
+    answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
     if browsing.fence:
         yield from unlock(browsing)
     browsing.marked = browsing.marked or marking
     if call.lock:
-        locks = yield from locked(handle, answer)
+        locks = noted(handle, answer)
         browsing.fence, messages = answer.fence, locks.messages
     else:
         messages = handle.context.messages(handle.path, answer.messages)
@@ -161,14 +164,16 @@ def _whole(browsing: Browsing, messages: Sequence[Message]) -> Message:
     return matching.joined(messages) if joins else messages[0]
 
 
-def current(browsing: Browsing) -> Operation[Message]:
+@procedure
+def current(browsing: Browsing) -> Steps[Message]:
     """The message under the cursor once more."""
     browsing.need()
     found = yield from _under(browsing, "peek", None)
     return _whole(browsing, browsing.handle.context.messages(browsing.handle.path, found))
 
 
-def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
+@procedure
+def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
     """Take the message under the cursor off the queue; the cursor keeps its place."""
     browsing.need()
     handle = browsing.handle
@@ -180,7 +185,7 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Operation[Message]:
     return _whole(browsing, handle.context.messages(handle.path, found, taken=unit is None))
 
 
-def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[Sequence[Raw]]:
+def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequence[Raw]]:
     """What is under the cursor: all of it, or MessageAlreadyReceived."""
     handle = browsing.handle
     if not browsing.under:
@@ -189,7 +194,7 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[
     ids = ",".join(browsing.under)
     call = read.lookup(handle.address, mode, "current", ids, owner=owner, grant=grant, held=browsing.fence)
     try:
-        found = yield from reach(handle.address, call)
+        found = yield from QueueCall(handle.address, call)
     except MessageNotFound as error:
         raise MessageAlreadyReceived(mqrc=2034) from error
     except TransactionUsage as error:
@@ -201,13 +206,15 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Operation[
     return found.messages
 
 
-def unlock(browsing: Browsing) -> Operation[None]:
+@procedure
+def unlock(browsing: Browsing) -> Steps[None]:
     """Give the lock that is held back."""
     fence, browsing.fence = browsing.fence, ""
     yield from settle(browsing.handle, [("a", fence, lookup_id) for lookup_id in browsing.under])
 
 
-def release(browsing: Browsing) -> Operation[None]:
+@procedure
+def release(browsing: Browsing) -> Steps[None]:
     """UNLOCK. Raises MessageNotFound (2209) without a lock."""
     browsing.need()
     if not browsing.fence:
@@ -215,7 +222,8 @@ def release(browsing: Browsing) -> Operation[None]:
     yield from unlock(browsing)
 
 
-def unmark(browsing: Browsing, message: Message, whose: Mark) -> Operation[None]:
+@procedure
+def unmark(browsing: Browsing, message: Message, whose: Mark) -> Steps[None]:
     """Take marks of a message away."""
     browsing.need()
     _mark(whose)
@@ -226,10 +234,11 @@ def unmark(browsing: Browsing, message: Message, whose: Mark) -> Operation[None]
     )
     text = found.text()
     call = read.peek(browsing.handle.address, match=text, marks=True)
-    yield from reach(browsing.handle.address, call)
+    yield from QueueCall(browsing.handle.address, call)
 
 
-def close(browsing: Browsing) -> Operation[None]:
+@procedure
+def close(browsing: Browsing) -> Steps[None]:
     """End the browser: its lock is given back, its handle marks are forgotten."""
     if browsing.closed:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -48,6 +49,8 @@ class Context:
     standing: Standing = field(default_factory=Standing)
     #: Seals what is sent and opens what is read.
     sealer: Sealer | None = None
+    #: A clock in seconds of which only differences mean anything.
+    clock: Callable[[], float] = monotonic
     handles: int = 0
     browsers: int = 0
     transactions: int = 0
@@ -181,6 +184,8 @@ class Handle:
     #: Of locked messages that were joined from segments: the ids of all, by the first one.
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
+    #: Operations of several tasks that share their calls, by class of operation (``drivers/coalescing``).
+    lanes: dict[type, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -205,7 +210,6 @@ class Handle:
     def close(self) -> None:
         """Nothing more goes through it."""
         self.closed = True
-        self.address.ways.clear()  # the journal of cancellations keeps the handle for a while
 
     def need(self, use: str) -> None:
         """Raise unless the handle is open and was opened for this use."""

@@ -19,10 +19,10 @@ from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
-from mqredis.operations.receive import Locks, locked, taking
-from mqredis.operations.wait import until_found
+from mqredis.operations.receive import Locks, fetching, noted
+from mqredis.operations.wait import Reader, until_found
 from mqredis.selector import Selector
-from mqredis.steps import Operation
+from mqredis.steps import Steps, procedure
 
 
 @dataclass(slots=True, eq=False)
@@ -63,23 +63,25 @@ class Place:
         self.busy = True
 
 
-def start(handle: Handle, match: Match | None, selector: Selection) -> Operation[Place]:
+@procedure
+def start(handle: Handle, match: Match | None, selector: Selection) -> Steps[Place]:
     """A cursor at the start of the queue. What is wrong with its options is said now."""
     matching.wanted(handle, match, selector)
     yield from still_there(handle)
     return Place(handle, match, matching.selection(selector))
 
 
-def peek(place: Place, step: str, timeout: float | None) -> Operation[Message]:
+@procedure
+def peek(place: Place, step: str, timeout: float | None) -> Steps[Message]:
     """PEEK_CURRENT (``current``) or PEEK_NEXT (``next``)."""
     handle = place.handle
     handle.need("peek")
     place.enter()
     try:
         wanted = place.wanted(timeout, taking=False)
-        look = peeking(handle, wanted, step, at=place.text)
+        reader = Reader(handle, peeking(handle, wanted, step, at=place.text), wanted)
         try:
-            found = yield from until_found(handle, look, "P", timeout, scopes=(place,), match=wanted)
+            found = yield from until_found(reader, "P", timeout, scopes=(place,))
         except MqError as error:
             if _waited(error):
                 place.state = "U"
@@ -90,9 +92,8 @@ def peek(place: Place, step: str, timeout: float | None) -> Operation[Message]:
         place.busy = False
 
 
-def receive(
-    place: Place, timeout: float | None, unit: UnitOfWork | None, tag: str | None
-) -> Operation[Message]:
+@procedure
+def receive(place: Place, timeout: float | None, unit: UnitOfWork | None, tag: str | None) -> Steps[Message]:
     """RECEIVE at the cursor."""
     found = yield from _dequeue(place, timeout, "tx" if unit else "take", unit, "", tag)
     if unit:
@@ -100,16 +101,17 @@ def receive(
     return place.handle.context.messages(place.handle.path, found.messages, taken=unit is None)[0]
 
 
-def lock(place: Place, timeout: float | None, lease: float | None, tag: str | None) -> Operation[Locks]:
+@procedure
+def lock(place: Place, timeout: float | None, lease: float | None, tag: str | None) -> Steps[Locks]:
     """A two-phase read at the cursor."""
     grant = str(lease_of(place.handle.context, lease))
     found = yield from _dequeue(place, timeout, "lock", None, grant, tag)
-    return (yield from locked(place.handle, found))
+    return noted(place.handle, found)
 
 
 def _dequeue(
     place: Place, timeout: float | None, mode: str, unit: UnitOfWork | None, lease: str, tag: str | None
-) -> Operation[Found]:
+) -> Steps[Found]:
     handle = place.handle
     handle.need("receive")
     place.enter()
@@ -118,9 +120,10 @@ def _dequeue(
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
         idle = Waiter(ticket="nowait" if nowait else "")
-        look = taking(handle, mode, wanted, unit=unit, lease=lease, at=place.text, idle=idle)
+        fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, at=place.text, idle=idle)
+        reader = Reader(handle, fetch, wanted, locks=mode == "lock")
         try:
-            found = yield from until_found(handle, look, "C", timeout, tag, scopes=(place,), match=wanted)
+            found = yield from until_found(reader, "C", timeout, tag, scopes=(place,))
         except MqError as error:
             if _waited(error):
                 place.state, place.lookup_id = "U", "end"

@@ -15,13 +15,14 @@ from mqredis.operations.faults import Fault
 from mqredis.operations.levels import levels
 from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
-from mqredis.steps import Operation, perform
+from mqredis.steps import Steps, perform, procedure
 
 #: How often the doctor looks again when the store changed under a repair.
 ROUNDS = 5
 
 
-def examine(context: Context, repair: bool) -> Operation[Report]:
+@procedure
+def examine(context: Context, repair: bool) -> Steps[Report]:
     """Look, and with ``repair`` mend."""
     checks.flag(repair, "repair")
     facts = yield from serverlint.look()
@@ -91,7 +92,7 @@ def _finding(fault: Fault, repaired: bool) -> Finding:
     )
 
 
-def _mend(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Operation[bool]:
+def _mend(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Steps[bool]:
     """Carry out the edits, unless the store has changed since the picture was taken."""
     history = store.history
     for paths, edits in _batches(manager, [edit for fault in faults for edit in fault.edits]):

@@ -8,7 +8,7 @@ from mqredis.commands.lasting import lasting
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
 from mqredis.operations.context import UnitOfWork
-from mqredis.steps import Call, Durable, Operation, Wait
+from mqredis.steps import Call, Durable, Operation, Steps, Wait, procedure
 
 R = TypeVar("R")
 
@@ -23,30 +23,31 @@ def level_of(value: Any) -> Durability:
 
 
 def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork | None = None) -> Operation[R]:
-    """The same operation, whose lasting changes wait for ``level``.
+    """The operation, whose lasting changes wait for ``level``.
 
     Raises DurabilityNotReached, with the result, once everything is done but did not get so far in time; UnsafeServer,
-    before anything is done, if the server has no way there.
+    before anything is done, if the server cannot give that level.
     """
     chosen = level_of(level)
     if unit is not None:
-        operation.close()
         raise InvalidArgument("in a transaction nothing is final before its commit: give durability to that")
     return _waiting(operation, chosen)
 
 
-def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
+@procedure
+def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
     short: Durable | None = None
+    steps = iter(operation)
     answer: Any = None
     error: BaseException | None = None
     try:
         while True:
-            step: Any = operation.send(answer) if error is None else operation.throw(error)
+            step: Any = steps.send(answer) if error is None else steps.throw(error)
             answer = error = None
             if type(step) is Call and lasting(step):
                 step = Durable(step, level)
-            elif type(step) is Wait and step.look is not None and lasting(step.look):
-                step.look = None  # it will be another step
+            elif type(step) is Wait and step.call is not None and lasting(step.call):
+                step.call = None  # it will be a Durable step
             try:
                 answer = yield step
             except GeneratorExit:
@@ -57,7 +58,9 @@ def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
                 short = step
     except StopIteration as stop:
         result: R = stop.value
-    except IoTimeout as nothing:  # what was settled on the way has fallen short, and nobody else would say so
+    except (
+        IoTimeout
+    ) as nothing:  # what was settled on the way has fallen short, and nothing else would say so
         if short is None:
             raise
         raise _not_reached(short, None) from nothing
@@ -66,7 +69,7 @@ def _waiting(operation: Operation[R], level: Durability) -> Operation[R]:
             refused.add_note(str(_not_reached(short, None)))
         raise
     finally:
-        operation.close()
+        steps.close()
     if short is not None:
         raise _not_reached(short, result)
     return result

@@ -1,7 +1,7 @@
 """How a reader gives a message back: whether that was an attempt, and what is told of the failure.
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
-(``transaction.end``); lua/core/release reads them. Plain readers know only "a": ``LockedMessage.abort`` and the abort
+(``transaction.End``); lua/core/release reads them. Plain readers know only "a": ``LockedMessage.abort`` and the abort
 of a transaction.
 """
 

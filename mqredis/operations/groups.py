@@ -14,9 +14,9 @@ from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
 from mqredis.operations import checks, matching, send
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
-from mqredis.operations.receive import Locks, locked, taking
-from mqredis.operations.wait import until_found
-from mqredis.steps import Operation
+from mqredis.operations.receive import Locks, fetching, noted
+from mqredis.operations.wait import Reader, until_found
+from mqredis.steps import Steps, procedure
 
 
 def _take(
@@ -27,18 +27,20 @@ def _take(
     unit: UnitOfWork | None,
     lease: str,
     tag: str | None,
-) -> Operation[Found]:
+) -> Steps[Found]:
     handle.need("receive")
     matching.check_token(found.match, timeout)
     text = found.text()
 
-    look = taking(handle, mode, text, unit=unit, lease=lease)
-    answer = yield from until_found(handle, look, "D", timeout, tag, match=text)
+    fetch = fetching(handle, mode, text, unit=unit, lease=lease)
+    reader = Reader(handle, fetch, text, locks=mode == "lock")
+    answer = yield from until_found(reader, "D", timeout, tag)
     if unit:
         unit.touched(answer.fence, handle)
     return answer
 
 
+@procedure
 def receive(
     handle: Handle,
     timeout: float | None,
@@ -47,7 +49,7 @@ def receive(
     match: Match | None,
     selector: Selection,
     grouping: Grouping,
-) -> Operation[Message]:
+) -> Steps[Message]:
     """Take one message under grouping options."""
     found = matching.wanted(handle, match, selector, grouping)
     matching.enter(handle.getting, found, unit)
@@ -57,6 +59,7 @@ def receive(
     return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
 
 
+@procedure
 def lock(
     handle: Handle,
     timeout: float | None,
@@ -65,13 +68,13 @@ def lock(
     match: Match | None,
     selector: Selection,
     grouping: Grouping,
-) -> Operation[Locks]:
+) -> Steps[Locks]:
     """Lock one message under grouping options; of a complete message all its segments."""
     found = matching.wanted(handle, match, selector, grouping)
     matching.enter(handle.getting, found, None)
     grant = str(lease_of(handle.context, lease))
     answer = yield from _take(handle, found, timeout, "lock", None, grant, tag)
-    locks = yield from locked(handle, answer)
+    locks = noted(handle, answer)
     first = answer.messages[0][0].decode()
     matching.advance(handle.getting, found, None, locks.messages, (first, answer.fence))
     if len(locks.messages) > 1:
@@ -81,6 +84,7 @@ def lock(
     return locks
 
 
+@procedure
 def receive_group(
     handle: Handle,
     timeout: float | None,
@@ -88,7 +92,7 @@ def receive_group(
     tag: str | None,
     match: Match | None,
     selector: Selection,
-) -> Operation[list[Message]]:
+) -> Steps[list[Message]]:
     """Take the first group that is complete, all of it in one step; a message without a group is a group of one."""
     found = matching.wanted(handle, match, selector)
     found.letters = "W"
@@ -157,13 +161,14 @@ def segments(message: Outgoing, size: int | None) -> list[Outgoing]:
     ]
 
 
+@procedure
 def send_group(
     handle: Handle,
     items: Iterable[object],
     group_id: Identifier | None,
     segment_bytes: object,
     unit: UnitOfWork | None,
-) -> Operation[list[Sent]]:
+) -> Steps[list[Sent]]:
     """Send a whole group: numbered from 1, the last one flagged."""
     physical = members(checks.several(items, "items"), group_id, check_size(segment_bytes))
     return (yield from send.send_many(handle, physical, unit))
@@ -211,6 +216,7 @@ def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     return Writing(handle, group)
 
 
+@procedure
 def write(
     writing: Writing,
     body: object,
@@ -218,7 +224,7 @@ def write(
     last: bool,
     segment: bool,
     unit: UnitOfWork | None,
-) -> Operation[Sent]:
+) -> Steps[Sent]:
     """Send the next message of a group, or with ``segment`` the next part of a message that is not its last part.
 
     After parts sent with ``segment`` the next call without it sends the last part.
@@ -241,7 +247,7 @@ def write(
     flags = {"last_in_group": last, "segment": segment or writing.segmenting}
     flags["last_segment"] = writing.segmenting and not segment
     before = writing.state()
-    sent = yield from send.send(writing.handle, message.model_copy(update={**place, **flags}), {}, unit)
+    sent = yield from send.Send(writing.handle, message.model_copy(update={**place, **flags}), {}, unit)
     writing.in_unit = unit is not None
     if segment:
         writing.segmenting, writing.offset = True, writing.offset + len(message.body)

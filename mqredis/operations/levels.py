@@ -8,7 +8,7 @@ from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
 from mqredis.operations.serverlint import LATE, ServerFacts, config_of, facts_of
 from mqredis.reports import Level
-from mqredis.steps import Command, Operation, Refused
+from mqredis.steps import Command, Refused, Steps, procedure
 
 #: The reply of a script implies the level: nothing more is sent.
 IMPLIED = "reply"
@@ -31,7 +31,8 @@ class Way:
     forbidden: bool = False
 
 
-def way(level: Durability, assured: bool = False) -> Operation[str]:
+@procedure
+def way(level: Durability, assured: bool = False) -> Steps[str]:
     """The command of this server for a level.
 
     ``assured``: the operator says that the server has ``appendfsync always``, which counts where the client may not
@@ -43,7 +44,8 @@ def way(level: Durability, assured: bool = False) -> Operation[str]:
     raise (BrokerRefused if found.forbidden else UnsafeServer)(f"durability {level!s}: {found.why}; {_HINT}")
 
 
-def seek(level: Durability, assured: bool = False) -> Operation[Way]:
+@procedure
+def seek(level: Durability, assured: bool = False) -> Steps[Way]:
     """How this server gets to a level; see :func:`way`."""
     if level == Durability.REPLICA:
         reply = yield Command(("WAIT", 0, 1))
@@ -72,7 +74,7 @@ def seek(level: Durability, assured: bool = False) -> Operation[Way]:
     return Way(IMPLIED)
 
 
-def _waits(assured: bool) -> Operation[Way]:
+def _waits(assured: bool) -> Steps[Way]:
     """WAITAOF, unless it is one that does not wait."""
     reply = yield Command(("INFO", "server"))
     facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
@@ -91,7 +93,8 @@ def _refused(command: str, reply: Refused) -> Way:
     return Way("", f"the server says: {reply.text}")
 
 
-def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Operation[tuple[Level, ...]]:
+@procedure
+def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Steps[tuple[Level, ...]]:
     """Each level, and whether ``durability=`` reaches it now.
 
     ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`way`.

@@ -7,13 +7,14 @@ from typing import Any
 
 from mqredis import scripts
 from mqredis.reports import Finding
-from mqredis.steps import Command, Operation, Refused
+from mqredis.steps import Command, Refused, Steps, procedure
 
 #: A library of functions that some release has loaded.
 OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
 
 
-def examine(repair: bool) -> Operation[list[Finding]]:
+@procedure
+def examine(repair: bool) -> Steps[list[Finding]]:
     """Those of other releases; ``repair`` deletes them. That hurts no client of another release: it is told that the
     function is missing, which means that nothing ran, and loads it again."""
     reply = yield Command(("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"))

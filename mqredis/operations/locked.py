@@ -9,9 +9,9 @@ from mqredis.commands.read import Sole
 from mqredis.models import Message
 from mqredis.operations.context import UnitOfWork
 from mqredis.operations.receive import Locks
-from mqredis.operations.settle import settle_one
+from mqredis.operations.settle import Settle
 from mqredis.operations.transaction import settle_in
-from mqredis.steps import Asked, Operation
+from mqredis.steps import Operation
 
 
 class _Made:
@@ -111,11 +111,11 @@ class Locked:
     def _unit(self) -> UnitOfWork | None:
         return self._grant.unit
 
-    def _operation(self, action: str, lease: float | None, asked: Asked | None = None) -> Operation[float]:
+    def _operation(self, action: str, lease: float | None) -> Operation[float]:
         handle = self._grant.handle
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
-        return settle_one(handle, (action, self.fence, self._key), lease, asked)
+        return Settle(handle, (action, self.fence, self._key), lease)
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

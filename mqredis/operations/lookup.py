@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mqredis.commands import read
-from mqredis.errors import InvalidArgument, MqError
+from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
-from mqredis.operations.reach import reach
-from mqredis.operations.receive import Locks, locked
-from mqredis.operations.regain import regain
-from mqredis.steps import Operation
+from mqredis.operations.interruption import ReadCall
+from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.receive import Locks, noted
+from mqredis.steps import Steps, procedure
 
 
 def hex_id(lookup_id: object) -> str:
@@ -27,21 +27,23 @@ def _seek(seek: object) -> str:
     return seek.value
 
 
-def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Operation[Message]:
+@procedure
+def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Steps[Message]:
     """Show one particular message."""
     handle.need("peek")
     call = read.lookup(handle.address, "peek", _seek(seek), hex_id(lookup_id))
-    found = yield from reach(handle.address, call)
+    found = yield from QueueCall(handle.address, call)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
+@procedure
 def receive_by_lookup_id(
     handle: Handle, lookup_id: int, seek: Seek, unit: UnitOfWork | None, allow_peek: bool
-) -> Operation[Message]:
+) -> Steps[Message]:
     """Take one particular message; in a transaction it may stay visible to peeks until the end."""
     handle.need("receive")
     owner, grant = owner_of(handle, unit)
-    found = yield from reach(
+    found = yield from QueueCall(
         handle.address,
         read.lookup(
             handle.address,
@@ -58,20 +60,15 @@ def receive_by_lookup_id(
     return handle.context.messages(handle.path, found.messages, taken=unit is None)[0]
 
 
+@procedure
 def lock_by_lookup_id(
     handle: Handle, lookup_id: int, seek: Seek, lease: float | None, allow_peek: bool
-) -> Operation[Locks]:
+) -> Steps[Locks]:
     """Lock one particular message."""
     handle.need("receive")
     grant = str(lease_of(handle.context, lease))
     call = read.lookup(
         handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek
     )
-    try:
-        found = yield from reach(handle.address, call)
-    except (GeneratorExit, MqError):
-        raise
-    except BaseException:
-        yield from regain(handle, call)
-        raise
-    return (yield from locked(handle, found))
+    found = yield from ReadCall(handle, call, locks=True)
+    return noted(handle, found)

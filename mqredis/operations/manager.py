@@ -13,15 +13,17 @@ from mqredis.models import ManagerInfo
 from mqredis.operations import queue
 from mqredis.operations.checks import seconds
 from mqredis.operations.context import Context
-from mqredis.steps import Call, Operation, perform, understand
+from mqredis.steps import Call, Steps, perform, procedure, understand
 
 
-def info(context: Context) -> Operation[ManagerInfo]:
+@procedure
+def info(context: Context) -> Steps[ManagerInfo]:
     """State of the manager."""
     return (yield from perform(commands.info(context.keys)))
 
 
-def throttle(context: Context, on: object) -> Operation[None]:
+@procedure
+def throttle(context: Context, on: object) -> Steps[None]:
     """Begin or end flow control: while it is on, every send is refused with status 2."""
     if not isinstance(on, bool):
         raise InvalidArgument(f"throttle takes True or False, not {on!r:.40}")
@@ -36,13 +38,15 @@ def _quota(value: object, what: str) -> str:
     return str(value)
 
 
-def set_quota(context: Context, messages: object, bytes_: object) -> Operation[None]:
+@procedure
+def set_quota(context: Context, messages: object, bytes_: object) -> Steps[None]:
     """Quota over all queues; None: no limit."""
     values = _quota(messages, "messages"), _quota(bytes_, "bytes")
     yield from perform(commands.update(context.keys, "quota", *values))
 
 
-def advance_clock(context: Context, by: object) -> Operation[None]:
+@procedure
+def advance_clock(context: Context, by: object) -> Steps[None]:
     """Move the clock of a test manager."""
     ms = round(seconds(by, "seconds") * 1000)
     if ms < 0:
@@ -50,7 +54,8 @@ def advance_clock(context: Context, by: object) -> Operation[None]:
     yield from perform(commands.update(context.keys, "clock", str(ms)))
 
 
-def resolve(context: Context, token: object, call: Call[Found] | None = None) -> Operation[Resolution]:
+@procedure
+def resolve(context: Context, token: object, call: Call[Found] | None = None) -> Steps[Resolution]:
     """Ask what became of a call whose outcome is unknown; ``call``: the call itself, if it reads messages.
 
     A call that took messages keeps them in its reply, since they are nowhere else. Messages that are locked or belong
@@ -61,14 +66,15 @@ def resolve(context: Context, token: object, call: Call[Found] | None = None) ->
     resolution = yield from perform(commands.resolve(context.keys, token))
     done = resolution.outcome == "done" and resolution.status == OK
     if done and call is not None and call.args[1] == "take":
-        found = understand(call, OK, list(resolution.payload))
+        found = understand(call, (OK, list(resolution.payload)))
         path = context.keys.path_of(call.keys)
         resolution.messages = tuple(context.messages(path, found.messages, taken=True))
         resolution.payload = ()
     return resolution
 
 
-def maintain(context: Context) -> Operation[int]:
+@procedure
+def maintain(context: Context) -> Steps[int]:
     """Serve every due timer of every queue, forget lapsed transactions; answers the number of calls it took."""
     calls = 1
     while (yield from perform(transactions.sweep(context.keys))):

@@ -10,9 +10,9 @@ from mqredis.errors import TransactionUsage
 from mqredis.models import Match, Message
 from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.matching import Selection, text_of
-from mqredis.operations.reach import reach
-from mqredis.operations.wait import Look, until_found
-from mqredis.steps import Call, Operation
+from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.wait import Fetch, Reader, until_found
+from mqredis.steps import Call, Steps, procedure
 
 #: Messages a browse fetches at once.
 PAGE = 64
@@ -25,48 +25,51 @@ def peeking(
     *,
     at: Callable[[str], str] = read.behind,
     marks: bool = False,
-) -> Look:
-    """The look of a read that shows. ``at``: the cursor, given where a search goes on; ``marks``: it marks, too."""
+) -> Fetch:
+    """Each fetch of a peek. ``at``: the cursor, given where a search goes on; ``marks``: it marks, too."""
 
-    def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
+    def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
         going = "after" if place else step
         return read.peek(
             handle.address, cursor=at(place), step=going, waiter=waiter, match=match, marks=marks
         )
 
-    return look
+    return fetch
 
 
+@procedure
 def peek(
     handle: Handle,
     timeout: float | None,
     match: Match | None = None,
     selector: Selection = None,
     unit: UnitOfWork | None = None,
-) -> Operation[Message]:
+) -> Steps[Message]:
     """Show the first message, waiting for it."""
     handle.need("peek")
     if unit is not None:
         raise TransactionUsage("a peek takes nothing, so it cannot be part of a transaction")
     wanted = text_of(handle, match, selector, timeout)
-    found = yield from until_found(handle, peeking(handle, wanted), "P", timeout, match=wanted)
+    reader = Reader(handle, peeking(handle, wanted), wanted)
+    found = yield from until_found(reader, "P", timeout)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
+@procedure
 def page(
     handle: Handle,
     after: int | None,
     count: int = PAGE,
     match: Match | None = None,
     selector: Selection = None,
-) -> Operation[list[Message]]:
+) -> Steps[list[Message]]:
     """The next available messages behind a lookup id, in delivery order; none at the end."""
     handle.need("peek")
     wanted = text_of(handle, match, selector, 0)
     place = "" if after is None else f"{after:016x}"
     while True:
         call = read.peek(handle.address, count, cursor=read.behind(place), step="after", match=wanted)
-        found = yield from reach(handle.address, call)
+        found = yield from QueueCall(handle.address, call)
         if found.messages or not found.place:
             return handle.context.messages(handle.path, found.messages)
         place = found.place

@@ -11,9 +11,9 @@ from mqredis.commands.pipelines import Backlog, Claimed, Order, Published, Stage
 from mqredis.commands.read import Waiter
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
-from mqredis.operations.reach import provide, reach
+from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.status import Status
-from mqredis.steps import NOW, Listen, Operation, Wait, perform
+from mqredis.steps import Listen, Steps, Wait, perform, procedure
 
 Between = Callable[[], None] | None
 
@@ -21,14 +21,16 @@ Between = Callable[[], None] | None
 PAGE = 256
 
 
+@procedure
 def look(
     context: Context, path: str, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
-) -> Operation[Backlog]:
+) -> Steps[Backlog]:
     """How much is there, and where a claim stands. Raises QueueNotFound."""
     address = Address(context.keys, path)
-    return (yield from reach(address, commands.look(address, owner, bound, bands, after)))
+    return (yield from QueueCall(address, commands.look(address, owner, bound, bands, after)))
 
 
+@procedure
 def claim(
     queue: Address,
     owner: str,
@@ -37,7 +39,7 @@ def claim(
     order: Order,
     first: bool = False,
     between: Between = None,
-) -> Operation[Claimed]:
+) -> Steps[Claimed]:
     """Claim messages under (owner, sequence); a repetition answers the same. Raises ClaimLost.
 
     ``between`` is called between two pages, here and below: the kill tests end the process there.
@@ -45,7 +47,7 @@ def claim(
     place = ""
     while True:
         call = commands.claim(queue, owner, lineage, sequence, order, first, place)
-        found = yield from reach(queue, call)
+        found = yield from QueueCall(queue, call)
         if found.sealed:
             return found
         place = found.place
@@ -53,24 +55,24 @@ def claim(
             between()
 
 
-def matches(queue: Address, order: Order) -> Operation[bool]:
+@procedure
+def matches(queue: Address, order: Order) -> Steps[bool]:
     """Is there a message that a claim of this order would take? Raises QueueNotFound."""
     place = ""
     while True:
-        found = yield from reach(queue, commands.match(queue, order, place))
+        found = yield from QueueCall(queue, commands.match(queue, order, place))
         if isinstance(found, bool):
             return found
         place = found
 
 
-def commit(
-    queue: Address, owner: str, lineage: str, sequence: int, between: Between = None
-) -> Operation[int]:
+@procedure
+def commit(queue: Address, owner: str, lineage: str, sequence: int, between: Between = None) -> Steps[int]:
     """Receive everything that is claimed up to ``sequence``, and remove it; answers how many messages. Sequence 0: only
     remove what is received already. Raises ClaimLost."""
     total = 0
     while True:
-        page = yield from reach(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
         total += page.count
         if not page.more:
             return total
@@ -78,32 +80,33 @@ def commit(
             between()
 
 
-def receive(
-    queue: Address, owner: str, lineage: str, sequence: int, between: Between = None
-) -> Operation[bool]:
+@procedure
+def receive(queue: Address, owner: str, lineage: str, sequence: int, between: Between = None) -> Steps[bool]:
     """Receive everything that is claimed up to ``sequence``, and leave its removal to a later ``commit``; False if
     nothing is left to remove. What is left of the claim before is removed first. Raises ClaimLost."""
     while True:
-        page = yield from reach(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
         if page.done:
             return page.more
         if between:
             between()
 
 
-def release(context: Context, path: str, owner: str, forget: bool) -> Operation[int]:
+@procedure
+def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]:
     """Give back what an owner has claimed; answers how many. Raises WaiterNotFound if it has no claim."""
     total, more, address = 0, True, Address(context.keys, path)
     while more:
-        count, more = yield from reach(address, commands.claim_release(address, owner, forget))
+        count, more = yield from QueueCall(address, commands.claim_release(address, owner, forget))
         total += count
     return total
 
 
-def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float) -> Operation[bool]:
+@procedure
+def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float) -> Steps[bool]:
     """Wait up to ``timeout`` seconds until a queue holds a message that is newer than the SequentialID beside it ("":
     any message), or gets one back; takes nothing."""
-    start: float = yield NOW
+    start = context.clock()
     mode: str = yield Listen()
     member = f"P {mode}{context.database} -" if mode else ""
     waiters = [Waiter(member) for _ in places]
@@ -111,15 +114,14 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     while not found:
         nap = timeout
         for (queue, after), waiter in zip(places, waiters, strict=True):
-            seen = yield from reach(queue, commands.wait(queue, after, waiter))
+            seen = yield from QueueCall(queue, commands.wait(queue, after, waiter))
             if seen is None:
                 found, waiter.member = True, ""
                 break
             waiter.ticket = seen.ticket
             if seen.due_ms >= 0:
                 nap = min(nap, seen.due_ms / 1000)
-        now: float = yield NOW
-        left = timeout - (now - start)
+        left = timeout - (context.clock() - start)
         if found or left <= 0:
             break
         yield Wait(min(nap, left), ())
@@ -129,6 +131,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     return found
 
 
+@procedure
 def publish(
     context: Context,
     sink: str,
@@ -138,7 +141,7 @@ def publish(
     keep: bool,
     stages: Sequence[Stage],
     between: Between = None,
-) -> Operation[int]:
+) -> Steps[int]:
     """Publish a batch once, whatever happened to earlier tries; answers how many messages this call
     published.
 
@@ -169,7 +172,8 @@ def publish(
             between()
 
 
-def sweep(context: Context, sink: str, upto: int, close: bool = False, ttl_ms: int = 0) -> Operation[int]:
+@procedure
+def sweep(context: Context, sink: str, upto: int, close: bool = False, ttl_ms: int = 0) -> Steps[int]:
     """Throw away what is staged for batches up to ``upto``; ``close``: and take no more for them.
 
     That comes first: a late task may lay something aside between two calls.

@@ -28,11 +28,11 @@ from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection, text_of
-from mqredis.operations.reach import provide, reach
+from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.operations.safety import refuse_volatile
 from mqredis.operations.settle import settle
 from mqredis.status import Status
-from mqredis.steps import Operation, perform
+from mqredis.steps import Steps, perform, procedure
 
 #: Properties that a queue of the system has.
 _OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
@@ -48,7 +48,8 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidArgument(complaint(error)) from None
 
 
-def create(context: Context, name: object, properties: Mapping[str, Any]) -> Operation[QueueInfo]:
+@procedure
+def create(context: Context, name: object, properties: Mapping[str, Any]) -> Steps[QueueInfo]:
     """Create a queue. A subqueue is created by opening it."""
     path = path_of(name)
     if ";" in path:
@@ -62,7 +63,8 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ope
     return (yield from info(context, path))
 
 
-def info(context: Context, name: object) -> Operation[QueueInfo]:
+@procedure
+def info(context: Context, name: object) -> Steps[QueueInfo]:
     """Properties and state of a queue."""
     path = path_of(name)
     found = (yield from _infos(context, (path,)))[0]
@@ -71,7 +73,7 @@ def info(context: Context, name: object) -> Operation[QueueInfo]:
     return found
 
 
-def _infos(context: Context, paths: Sequence[str]) -> Operation[list[QueueInfo | None]]:
+def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | None]]:
     """The same of several. A subqueue has no properties of its own: those of its queue are told."""
     parents = {path: path.partition(";")[0] for path in paths if ";" in path and not keys.own_quota(path)}
     wanted = list(dict.fromkeys((*paths, *parents.values())))
@@ -89,16 +91,18 @@ def _infos(context: Context, paths: Sequence[str]) -> Operation[list[QueueInfo |
     return found
 
 
-def serve(context: Context, path: str) -> Operation[int]:
+@procedure
+def serve(context: Context, path: str) -> Steps[int]:
     """Serve all due timers of a queue; answers the number of calls it took."""
     calls, more, address = 0, True, Address(context.keys, path)
     while more:
         calls += 1
-        more = yield from reach(address, maintain(address))
+        more = yield from QueueCall(address, maintain(address))
     return calls
 
 
-def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operation[QueueInfo]:
+@procedure
+def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[QueueInfo]:
     """Change properties."""
     path = path_of(name)
     if path.startswith(f"{keys.SYSTEM};") and set(changes) <= _OF_SYSTEM:
@@ -115,7 +119,8 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Operat
     return (yield from info(context, path))
 
 
-def delete(context: Context, name: object) -> Operation[int]:
+@procedure
+def delete(context: Context, name: object) -> Steps[int]:
     """Delete a queue with its subqueues; answers how many messages went with it."""
     paths, removed = [path_of(name)], 0
     beside = [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.own_quota(paths[0]) else []
@@ -131,7 +136,8 @@ def delete(context: Context, name: object) -> Operation[int]:
         beside += [path for path in outside if path not in beside]
 
 
-def listing(context: Context, pattern: object) -> Operation[list[QueueInfo]]:
+@procedure
+def listing(context: Context, pattern: object) -> Steps[list[QueueInfo]]:
     """All queues whose name matches a glob pattern, sorted by name."""
     if pattern is not None and not isinstance(pattern, str):
         raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
@@ -145,9 +151,10 @@ def listing(context: Context, pattern: object) -> Operation[list[QueueInfo]]:
     return found
 
 
+@procedure
 def open_handle(
     context: Context, name: object, access: object, share: object, selector: Selection = None
-) -> Operation[Handle]:
+) -> Steps[Handle]:
     """Open a queue (3.1.7.1.5)."""
     selected = selection(selector)
     if selected is not None and access in (Access.SEND, Access.MOVE):
@@ -187,7 +194,7 @@ def open_handle(
     return handle
 
 
-def _open_several(context: Context, name: str) -> Operation[Handle]:
+def _open_several(context: Context, name: str) -> Steps[Handle]:
     """Open a multiple-element name for sending: each element once, all or none (3.1.7.1.5, 3.1.7.3.8)."""
     elements: list[Handle] = []
     wanted = {path_of(part.strip()): None for part in name.split(",")}
@@ -207,7 +214,8 @@ def _open_several(context: Context, name: str) -> Operation[Handle]:
     return made
 
 
-def close_handle(handle: Handle) -> Operation[None]:
+@procedure
+def close_handle(handle: Handle) -> Steps[None]:
     """Close a handle: its locks are given back. The face has ended its waits before."""
     if handle.closed:
         return
@@ -222,19 +230,21 @@ def close_handle(handle: Handle) -> Operation[None]:
     yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
 
 
-def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Operation[int]:
+@procedure
+def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Steps[int]:
     """Remove every available message, or those that agree; answers how many (3.1.7.1.7)."""
     handle.need("receive")
     some = match is not None or selector is not None
     wanted = text_of(handle, match, selector, 0) if some else b""
-    removed, limit = yield from reach(handle.address, read.purge(handle.address, match=wanted))
+    removed, limit = yield from QueueCall(handle.address, read.purge(handle.address, match=wanted))
     while limit:
-        more, limit = yield from reach(handle.address, read.purge(handle.address, limit, wanted))
+        more, limit = yield from QueueCall(handle.address, read.purge(handle.address, limit, wanted))
         removed += more
     return removed
 
 
-def cancel(handle: Handle, tag: object) -> Operation[None]:
+@procedure
+def cancel(handle: Handle, tag: object) -> Steps[None]:
     """End the wait of a reader by its tag (3.1.7.1.17)."""
     if handle.closed:
         raise InvalidHandle(f"this handle of queue {handle.path!r} is closed")
@@ -244,7 +254,8 @@ def cancel(handle: Handle, tag: object) -> Operation[None]:
     yield from perform(read.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED)))
 
 
-def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Operation[None]:
+@procedure
+def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Steps[None]:
     """Move a message between a queue and its subqueues (3.1.7.1.16)."""
     source.need("receive")
     if target.closed or target.access not in (Access.MOVE, Access.ADMIN, Access.ALL):
@@ -259,13 +270,14 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
         )
     owner, grant = owner_of(source, unit)
     call = read.move(source.address, target.address, hex_id(lookup_id), owner, grant)
-    fence = yield from reach(read.between(source.address, target.address), call)
+    fence = yield from QueueCall(read.between(source.address, target.address), call)
     if unit:
         unit.touched(fence, source)
         unit.touched(fence, target)
 
 
-def still_there(handle: Handle) -> Operation[None]:
+@procedure
+def still_there(handle: Handle) -> Steps[None]:
     """Raise QueueNotAvailable if the queue behind the handle was deleted."""
     handle.need("peek")
     ((found, _),) = yield from perform(commands.info(handle.context.keys, (handle.path,)))

@@ -10,16 +10,15 @@ from mqredis import codec
 from mqredis.commands import read
 from mqredis.commands.common import OK
 from mqredis.commands.read import Found, Waiter
-from mqredis.errors import MqError
 from mqredis.models import Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.interruption import release_after_interruption
 from mqredis.operations.matching import Selection, text_of
-from mqredis.operations.reach import reach
-from mqredis.operations.regain import regain
+from mqredis.operations.queue_call import complete
 from mqredis.operations.settle import Settling
-from mqredis.operations.wait import Look, first, until_found
-from mqredis.steps import NOW, Asked, Call, Operation, understand
+from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
+from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
 #: When it lapses, and when that was said, on the server's clock in ms.
 Lease = tuple[bytes | int, int]
@@ -30,7 +29,7 @@ class Locks:
 
     #: The messages, once they were made: of sealed ones and of joined ones that is at once.
     made: list[Message] | None = None
-    #: The face's queue, and the transaction that ends the locks.
+    #: The interface's queue, and the transaction that ends the locks.
     queue: Any = None
     unit: UnitOfWork | None = None
     _until: float | None = None
@@ -45,11 +44,11 @@ class Locks:
         lease: Lease,
     ) -> None:
         self.handle = handle
-        #: What came of each message, and its lookup id as the scripts spell it.
+        #: The record of each message, and its lookup id as the scripts spell it.
         self.found = found
         self.keys = keys
         self.fence = fence
-        #: When the call was answered, on the driver's monotonic clock.
+        #: When the reply was read, on the monotonic clock.
         self.now = now
         self.lease = lease
 
@@ -59,7 +58,7 @@ class Locks:
         return self.whole().made or []
 
     def whole(self) -> Locks:
-        """The same with its messages made, which is quicker together than one by one when each is asked for."""
+        """These locks with all their messages made, which is quicker together than one by one."""
         if self.made is None:
             context = self.handle.context
             messages = codec.made_each(self.handle.address.path, context.incarnation, self.found)
@@ -68,7 +67,7 @@ class Locks:
 
     @property
     def until(self) -> float:
-        """When the lease lapses, on the driver's monotonic clock."""
+        """When the lease lapses, on the monotonic clock."""
         until = self._until
         if until is None:
             deadline, now = self.lease
@@ -76,7 +75,7 @@ class Locks:
         return until
 
 
-def taking(
+def fetching(
     handle: Handle,
     mode: str,
     match: bytes = b"",
@@ -87,18 +86,16 @@ def taking(
     earlier: Settling | None = None,
     at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
-) -> Look:
-    """The look of a read that takes (``take``), locks (``lock``) or receives in a transaction (``tx``).
+) -> Fetch:
+    """Each fetch of a read that takes (``take``), locks (``lock``) or receives in a transaction (``tx``).
 
-    ``earlier``: locks that it settles on its way. ``at``: the cursor, given where a search goes on. ``idle``: what
-    stands for the waiter in a look that registers nothing.
+    ``earlier``: locks that it settles on its way. ``at``: the cursor, given where a search goes on. ``idle``: takes the
+    place of the waiter in a fetch that registers none.
     """
-
-    # A closure over all this would be made for each message, with a cell for each name: four times what this costs.
-    return partial(_look, handle, mode, match, count, unit, lease, earlier, at, idle)
+    return partial(_fetch, handle, mode, match, count, unit, lease, earlier, at, idle)
 
 
-def _look(
+def _fetch(
     handle: Handle,
     mode: str,
     match: bytes,
@@ -113,113 +110,169 @@ def _look(
 ) -> Call[Found]:
     owner, grant = owner_of(handle, unit) if unit else ("", "")
     runs = earlier.runs() if earlier and earlier.pending() else ()
-    # By place: names cost Python a search each.
     call = read.receive(
         handle.address, mode, count, owner, grant or lease, at(place), waiter or idle, match, runs
     )
     return earlier.along(handle, call, earlier.pending()) if runs and earlier else call
 
 
-def receive(
-    handle: Handle,
-    count: int,
-    timeout: float | None,
-    unit: UnitOfWork | None = None,
-    tag: str | None = None,
-    match: Match | None = None,
-    selector: Selection = None,
-    asked: Asked | None = None,
-) -> Operation[list[Message]]:
-    """Take up to ``count`` messages, waiting for the first. ``asked``: the first look, for who has made it."""
-    if asked is None:
+class Receive(Operation[list[Message]]):
+    """Take up to ``count`` messages, waiting for the first; in the transaction ``unit``, if there is one."""
+
+    __slots__ = ("_call", "_wanted", "count", "handle", "match", "selector", "tag", "timeout", "unit")
+
+    def __init__(
+        self,
+        handle: Handle,
+        count: int,
+        timeout: float | None,
+        unit: UnitOfWork | None = None,
+        tag: str | None = None,
+        match: Match | None = None,
+        selector: Selection = None,
+    ) -> None:
+        self.handle = handle
+        self.count = count
+        self.timeout = timeout
+        self.unit = unit
+        self.tag = tag
+        self.match = match
+        self.selector = selector
+
+    def request(self) -> Call[Found] | None:
+        """The first fetch, unless it has to register a waiter."""
+        handle, unit = self.handle, self.unit
         handle.need("receive")
-    count = checks.count(count, "max", read.BATCH)
-    wanted = text_of(handle, match, selector, timeout)
+        self.count = checks.count(self.count, "max", read.BATCH)
+        self._wanted = text_of(handle, self.match, self.selector, self.timeout)
+        if not polls_first(handle, self.timeout, self.tag):
+            return None
+        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        mode = "tx" if unit else "take"
+        self._call = read.receive(handle.address, mode, self.count, owner, grant, "", None, self._wanted)
+        return self._call
 
-    mode, found = "tx" if unit else "take", None
-    if asked is not None or first(handle, timeout, tag):
-        if asked is None:
-            owner, grant = owner_of(handle, unit) if unit else ("", "")
-            call = read.receive(handle.address, mode, count, owner, grant, "", None, wanted)
-            status, payload = yield call
-        else:
-            call, (status, payload) = asked
-        if status == OK:
-            found = understand(call, status, payload)
-        else:
-            found = yield from reach(handle.address, call, (status, payload))
-    if found is None or not found.messages:
-        look = taking(handle, mode, wanted, count, unit=unit)
-        found = yield from until_found(
-            handle, look, "D", timeout, tag, match=wanted, steady=unit is None, found=found
-        )
-    if unit:
-        unit.touched(found.fence, handle)
-    return handle.context.messages(handle.address.path, found.messages, taken=unit is None)
+    def accept(self, reply: Reply) -> list[Message] | More:
+        """The messages, if the first fetch has found any."""
+        if reply[0] != OK:
+            return MORE  # nothing was found, more queues are needed, or the call was refused
+        found = understand(self._call, reply)
+        return self._result(found) if found.messages else MORE
+
+    def resume(self, reply: Reply | None) -> Steps[list[Message]]:
+        """Wait for messages."""
+        handle, unit, found = self.handle, self.unit, None
+        if reply is not None:
+            found = yield from complete(self, handle.address, self._call, reply)
+        fetch = fetching(handle, "tx" if unit else "take", self._wanted, self.count, unit=unit)
+        reader = Reader(handle, fetch, self._wanted, steady=unit is None)
+        found = yield from until_found(reader, "D", self.timeout, self.tag, found=found)
+        return self._result(found)
+
+    def _result(self, found: Found) -> list[Message]:
+        handle, unit = self.handle, self.unit
+        if unit:
+            unit.touched(found.fence, handle)
+        return handle.context.messages(handle.address.path, found.messages, taken=unit is None)
 
 
-def lock(
-    handle: Handle,
-    count: int,
-    timeout: float | None,
-    lease: float | None,
-    tag: str | None = None,
-    settling: Settling | None = None,
-    match: Match | None = None,
-    selector: Selection = None,
-    asked: Asked | None = None,
-) -> Operation[Locks]:
-    """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first look.
+class Lock(Operation[Locks]):
+    """Lock up to ``count`` messages, waiting for the first; settle earlier locks in the first fetch."""
 
-    ``asked``: the first look, for who has made it.
-    """
-    if asked is None:
+    __slots__ = (
+        "_call",
+        "_lease",
+        "_pending",
+        "_wanted",
+        "count",
+        "earlier",
+        "handle",
+        "lease",
+        "match",
+        "selector",
+        "tag",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        handle: Handle,
+        count: int,
+        timeout: float | None,
+        lease: float | None = None,
+        tag: str | None = None,
+        earlier: Settling | None = None,
+        match: Match | None = None,
+        selector: Selection = None,
+    ) -> None:
+        self.handle = handle
+        self.count = count
+        self.timeout = timeout
+        self.lease = lease
+        self.tag = tag
+        self.earlier = earlier
+        self.match = match
+        self.selector = selector
+
+    def request(self) -> Call[Found] | None:
+        """The first fetch, unless it has to register a waiter, or there is more to settle than one call takes."""
+        handle, earlier = self.handle, self.earlier
         handle.need("receive")
-    count = checks.count(count, "max", read.BATCH)
-    lease_ms = handle.context.lease if lease is None else str(lease_of(handle.context, lease))
-    wanted = text_of(handle, match, selector, timeout)
-    earlier = settling or Settling()
-    if handle.parts:
-        earlier.whole(handle)
-    while (pending := earlier.pending()) > read.BATCH:
-        yield from earlier.settle(handle)
-
-    found = None
-    if asked is not None or first(handle, timeout, tag):
-        if asked is None:
-            runs = earlier.runs() if pending else ()
-            call = read.receive(handle.address, "lock", count, "", lease_ms, "", None, wanted, runs)
-            try:
-                status, payload = yield call
-            except (GeneratorExit, MqError):
-                raise
-            except BaseException:
-                yield from regain(handle, call)
-                raise
-        else:
-            call, (status, payload) = asked
-        if status == OK:
-            found = understand(call, status, payload)
-        else:
-            found = yield from reach(handle.address, call, (status, payload))
-        if pending:
-            earlier.take(handle, pending, found.lost)
-    if found is None or not found.messages:
-        look = taking(handle, "lock", wanted, count, lease=lease_ms, earlier=earlier)
-        found = yield from until_found(
-            handle, look, "D", timeout, tag, match=wanted, steady=True, lease=lease_ms, found=found
+        self.count = checks.count(self.count, "max", read.BATCH)
+        context = handle.context
+        self._lease = context.lease if self.lease is None else str(lease_of(context, self.lease))
+        self._wanted = text_of(handle, self.match, self.selector, self.timeout)
+        polls = polls_first(handle, self.timeout, self.tag)
+        self._pending = 0
+        runs: Sequence[str] = ()
+        if earlier is not None:
+            if handle.parts:
+                earlier.whole(handle)
+            self._pending = earlier.pending()
+            if self._pending > read.BATCH:
+                return None
+            if self._pending:
+                runs = earlier.runs()
+        if not polls:
+            return None
+        self._call = read.receive(
+            handle.address, "lock", self.count, "", self._lease, "", None, self._wanted, runs
         )
-    now: float = yield NOW
-    return noted(handle, found, now)
+        return self._call
+
+    def accept(self, reply: Reply) -> Locks | More:
+        """The locks, if the first fetch has found any messages."""
+        if reply[0] != OK:
+            return MORE  # nothing was found, more queues are needed, or the call was refused
+        found = understand(self._call, reply)
+        if not found.messages:
+            return MORE
+        self._settled(found)
+        return noted(self.handle, found)
+
+    def resume(self, reply: Reply | None) -> Steps[Locks]:
+        """Wait for messages; settle before what one call does not take."""
+        handle, earlier, found = self.handle, self.earlier, None
+        if reply is not None:
+            found = yield from complete(self, handle.address, self._call, reply)
+            self._settled(found)
+        while earlier is not None and earlier.pending() > read.BATCH:
+            yield from earlier.settle(handle)
+        fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
+        reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
+        found = yield from until_found(reader, "D", self.timeout, self.tag, found=found)
+        return noted(handle, found)
+
+    def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
+        """Release what the call has locked."""
+        return release_after_interruption(self.handle, call, token, locks=True)
+
+    def _settled(self, found: Found) -> None:
+        if self._pending and self.earlier is not None:
+            self.earlier.take(self.handle, self._pending, found.lost)
 
 
-def locked(handle: Handle, found: Found) -> Operation[Locks]:
-    """The same as ``noted``, at this time."""
-    now: float = yield NOW
-    return noted(handle, found, now)
-
-
-def noted(handle: Handle, found: Found, now: float) -> Locks:
+def noted(handle: Handle, found: Found) -> Locks:
     """Note what was locked, so that closing the handle can give it back."""
     fence, raw = found.fence, found.messages
     if len(raw) == 1:
@@ -230,5 +283,5 @@ def noted(handle: Handle, found: Found, now: float) -> Locks:
         keys = [ids[n : n + 16] for n in range(0, len(ids), 16)]
         handle.locks.update(dict.fromkeys(keys, fence))
     sound = codec.sound(handle.address.path, raw)
-    locks = Locks(handle, sound, keys, fence, now, (found.deadline, found.now_ms))
+    locks = Locks(handle, sound, keys, fence, handle.context.clock(), (found.deadline, found.now_ms))
     return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken

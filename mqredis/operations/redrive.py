@@ -13,14 +13,15 @@ from mqredis.operations import checks, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import close_handle, open_handle, serve
-from mqredis.operations.reach import reach
-from mqredis.steps import NOW, Operation, Wait, perform
+from mqredis.operations.queue_call import QueueCall
+from mqredis.steps import Steps, Wait, perform, procedure
 
 #: The part of a lookup id that counts up.
 SEQUENCE = (1 << 56) - 1
 
 
-def statistics(context: Context, name: object) -> Operation[QueueStatistics]:
+@procedure
+def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
     """What is in a queue and passes through it."""
     path = path_of(name)
     found, overdue = yield from perform(features.statistics(context.keys, path))
@@ -30,6 +31,7 @@ def statistics(context: Context, name: object) -> Operation[QueueStatistics]:
     return found
 
 
+@procedure
 def redrive(
     context: Context,
     source: object,
@@ -39,7 +41,7 @@ def redrive(
     rate: float | None,
     match: Match | None = None,
     selector: Selection = None,
-) -> Operation[int]:
+) -> Steps[int]:
     """Send messages of ``source`` back; answers how many went."""
     target = "" if to is None else keys.check_name(to)
     most = None if limit is None else checks.count(limit, "limit", 1 << 53)
@@ -67,12 +69,13 @@ def _redrive(
     pace: float | None,
     match: Match | None,
     selector: Selection,
-) -> Operation[int]:
+) -> Steps[int]:
     # The broker chooses by match and selector, and redrive.lua takes only what is still available: a message never
     # changes, so what was chosen stays chosen, whoever reads the queue meanwhile.
     # A paced redrive goes a tenth of a second at a time, at least one message.
     batch = peek.PAGE if pace is None else max(1, min(peek.PAGE, int(pace / 10)))
-    start: float = yield NOW
+    clock = handle.context.clock
+    start = clock()
     after: int | None = None
     went = 0
     last = SEQUENCE
@@ -90,12 +93,11 @@ def _redrive(
                 chosen.append(f"{message.lookup_id:016x}")
         if not chosen:
             continue
-        moved, before = yield from reach(handle.address, features.redrive(handle.address, target, chosen))
+        moved, before = yield from QueueCall(handle.address, features.redrive(handle.address, target, chosen))
         went += moved
         last = min(last, before)
         while pace is not None:
-            now: float = yield NOW
-            left = went / pace - (now - start)
+            left = went / pace - (clock() - start)
             if left <= 0:
                 break
             yield Wait(left, (handle,))

@@ -10,12 +10,13 @@ from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound, QueueExi
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.operations import checks, queue
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.receive import receive
-from mqredis.operations.send import outgoing, send
-from mqredis.steps import NOW, Operation
+from mqredis.operations.receive import Receive
+from mqredis.operations.send import Send, outgoing
+from mqredis.steps import Steps, procedure
 
 
-def reply_queue(context: Context, session: str) -> Operation[Handle]:
+@procedure
+def reply_queue(context: Context, session: str) -> Steps[Handle]:
     """A temporary queue of this client, free or new. It goes with its session (queue_orphans.lua)."""
     while context.replies:
         handle = context.replies.pop()
@@ -31,9 +32,10 @@ def reply_queue(context: Context, session: str) -> Operation[Handle]:
         return (yield from queue.open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
 
 
+@procedure
 def request(
     context: Context, session: str, target: Handle, body: object, timeout: float, fields: Mapping[str, Any]
-) -> Operation[Message]:
+) -> Steps[Message]:
     """Send a request and wait for its reply until the deadline, after which nobody needs to serve it either."""
     limit = checks.seconds(timeout, "timeout", positive=True)
     message = outgoing(body, fields)
@@ -42,18 +44,17 @@ def request(
     changes: dict[str, Any] = {}
     if message.time_to_be_received is None:
         changes["time_to_be_received"] = limit
-    start: float = yield NOW
+    start = context.clock()
     handle = yield from reply_queue(context, session)
     changes["response_queue"] = handle.path
     try:
-        sent = yield from send(target, message.model_copy(update=changes), {}, None)
+        sent = yield from Send(target, message.model_copy(update=changes), {})
         while True:
-            now: float = yield NOW
-            left = limit - (now - start)
+            left = limit - (context.clock() - start)
             if left <= 0:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s")
             try:
-                reply = (yield from receive(handle, 1, left))[0]
+                reply = (yield from Receive(handle, 1, left))[0]
             except IoTimeout:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s") from None
             if reply.correlation_id == _passed(message, sent.message_id):
@@ -73,7 +74,8 @@ def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier |
     return request.correlation_id if codec.names(request.correlation_id) else None
 
 
-def discard(context: Context, handle: Handle) -> Operation[None]:
+@procedure
+def discard(context: Context, handle: Handle) -> Steps[None]:
     """Delete a reply queue: a late reply finds no queue."""
     handle.close()
     try:
@@ -82,13 +84,15 @@ def discard(context: Context, handle: Handle) -> Operation[None]:
         return
 
 
-def discard_all(context: Context) -> Operation[None]:
+@procedure
+def discard_all(context: Context) -> Steps[None]:
     """Delete the free reply queues of this client."""
     while context.replies:
         yield from discard(context, context.replies.pop())
 
 
-def reply(context: Context, message: Message, body: object, fields: Mapping[str, Any]) -> Operation[Sent]:
+@procedure
+def reply(context: Context, message: Message, body: object, fields: Mapping[str, Any]) -> Steps[Sent]:
     """Answer a message: to its response queue, with its message id as correlation id."""
     if not checks.message(message).response_queue:
         raise MessageNotFound("the message names no response queue")
@@ -101,7 +105,7 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
     made = made.model_copy(update=changes)
     handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
     try:
-        sent = yield from send(handle, made, {}, None)
+        sent = yield from Send(handle, made, {})
     except GeneratorExit:
         raise
     except BaseException:

@@ -9,7 +9,7 @@ from mqredis.errors import BrokerUnavailable, MqError, OutcomeUnknown
 from mqredis.operations import request, transaction
 from mqredis.operations.context import Context
 from mqredis.operations.settle import settle
-from mqredis.steps import Operation
+from mqredis.steps import Operation, Steps, procedure
 
 
 def left(context: Context) -> bool:
@@ -17,7 +17,8 @@ def left(context: Context) -> bool:
     return bool(context.begun() or context.replies or context.holding())
 
 
-def rundown(context: Context) -> Operation[None]:
+@procedure
+def rundown(context: Context) -> Steps[None]:
     """Give all of it back. Stops where the server does not answer: the leases do it then."""
     for job in _jobs(context):
         try:
@@ -30,7 +31,7 @@ def rundown(context: Context) -> Operation[None]:
 
 def _jobs(context: Context) -> Iterator[Operation[object]]:
     for unit in context.begun():
-        yield transaction.end(unit, "abort")
+        yield transaction.End(unit, "abort")
     for handle in context.holding():
         held: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()]
         for start in range(0, len(held), read.BATCH):

@@ -11,7 +11,7 @@ from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.keys import ManagerKeys
 from mqredis.operations.serverlint import ServerFacts, config_of, facts_of
 from mqredis.settings import Settings
-from mqredis.steps import Command, Operation, Refused, perform
+from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 log = logging.getLogger("mqredis")
 
@@ -19,7 +19,8 @@ log = logging.getLogger("mqredis")
 KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 
 
-def admit(manager: ManagerKeys, settings: Settings, database: int) -> Operation[None]:
+@procedure
+def admit(manager: ManagerKeys, settings: Settings, database: int) -> Steps[None]:
     """Raise BrokerRefused if this user may not run what the scripts run, UnsafeServer if the server may delete
     messages of its own accord.
     """
@@ -39,7 +40,8 @@ def acl_command(manager: str, database: int) -> str:
     return f"mqredis acl --manager {shlex.quote(manager)}{where}"
 
 
-def keeps_nothing() -> Operation[bool | None]:
+@procedure
+def keeps_nothing() -> Steps[bool | None]:
     """Does the server keep nothing on disk? None: it does not tell, as a managed service, which has ways of its own."""
     replies = []
     for name, _ in KEEPS_NOTHING:
@@ -51,7 +53,7 @@ def keeps_nothing() -> Operation[bool | None]:
     return False if info.get("aof_enabled") == "1" else None
 
 
-def _evicts_nothing() -> Operation[None]:
+def _evicts_nothing() -> Steps[None]:
     policy, forbidden = yield from _policy()
     if forbidden:
         log.warning(
@@ -81,7 +83,7 @@ def refuse_volatile(what: str) -> UnsafeServer:
     )
 
 
-def _policy() -> Operation[tuple[str, bool]]:
+def _policy() -> Steps[tuple[str, bool]]:
     """The eviction policy, "" if unknown; and whether it is unknown for want of a right (a fake has no such policy)."""
     found = config_of((yield Command(("CONFIG", "GET", "maxmemory-policy"))))
     if found:

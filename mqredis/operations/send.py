@@ -11,14 +11,25 @@ from pydantic import ValidationError
 from mqredis import codec
 from mqredis.commands import queues
 from mqredis.commands import send as commands
-from mqredis.commands.common import ID, OK
+from mqredis.commands.common import ID
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
 from mqredis.models import Identifier, Journal, Outgoing, Sent, plain
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.operations.reach import reach
+from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
 from mqredis.operations.safety import refuse_volatile
-from mqredis.steps import Asked, Call, Operation, perform, understand
+from mqredis.steps import (
+    MORE,
+    Call,
+    More,
+    Operation,
+    Reply,
+    Shareable,
+    Steps,
+    perform,
+    procedure,
+    understand,
+)
 from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
@@ -33,8 +44,8 @@ Prepared = tuple[Given, Encoded]
 #: The message id and the group id that a message was given.
 Names = tuple[Identifier | None, Identifier | None]
 _NAMELESS: Names = (None, None)
-#: Each octet as bytes: a slice of one costs three times as much.
-OCTETS = [bytes((octet,)) for octet in range(256)]
+#: Each octet as bytes: a slice of one octet costs three times as much.
+_OCTETS = [bytes((octet,)) for octet in range(256)]
 
 
 def given(body: object, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,10 +146,16 @@ def _check_size(handle: Handle, size: int) -> None:
         )
 
 
-def learn(handle: Handle, error: MessageTooLarge) -> Operation[None]:
+def _size(encoded: Encoded) -> int:
+    line, large = encoded
+    return len(line) if large is None else len(line) + len(large)
+
+
+@procedure
+def learn(handle: Handle, error: MessageTooLarge) -> Steps[None]:
     """Learn the bound of the queue anew, which may have been raised after it was opened. Raises ``error`` if not.
 
-    Only who has a message that is too large asks; that a bound was lowered the broker says.
+    Called only for a message that is too large; the broker says by itself that a bound was lowered.
     """
     context = handle.context
     if handle.max_message_bytes >= context.settings.max_message_bytes:
@@ -149,30 +166,6 @@ def learn(handle: Handle, error: MessageTooLarge) -> Operation[None]:
         handle.max_message_bytes = min(info.max_message_bytes, context.settings.max_message_bytes)
     if handle.max_message_bytes <= known:
         raise error
-
-
-def _size(encoded: Encoded) -> int:
-    line, large = encoded
-    return len(line) if large is None else len(line) + len(large)
-
-
-def send(handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None) -> Operation[Sent]:
-    """Send one message, to every element of a multiple-element name in turn (3.1.7.1.27)."""
-    if handle.elements:
-        handle.need("send")
-        return _send_to_all(handle, outgoing(body, fields), unit)
-    try:
-        prepared = prepare(handle, body, fields, unit)
-    except MessageTooLarge as error:
-        return _send_large(handle, body, fields, unit, error)
-    return put_one(handle, prepared, unit)
-
-
-def _send_large(
-    handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None, error: MessageTooLarge
-) -> Operation[Sent]:
-    yield from learn(handle, error)
-    return (yield from put_one(handle, prepare(handle, body, fields, unit), unit))
 
 
 def prepare(
@@ -197,52 +190,124 @@ def prepare(
     return message, encoded
 
 
-def put_one(
-    handle: Handle, prepared: Prepared, unit: UnitOfWork | None = None, asked: Asked | None = None
-) -> Operation[Sent]:
-    """Send one message that was prepared. ``asked``: the call that does, for who has made it."""
-    message, encoded = prepared
-    if asked is None:
-        owner, grant = owner_of(handle, unit) if unit else ("", "")
-        line, large = encoded
+#: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.
+_TRACED = frozenset(("acknowledge", "administration_queue", "journal", "dead_letter_queue"))
+
+
+class Send(Shareable[Sent]):
+    """Send one message, to every element of a multiple-element name in turn (3.1.7.1.27)."""
+
+    __slots__ = ("_call", "body", "fields", "handle", "prepared", "too_large", "unit")
+
+    def __init__(
+        self, handle: Handle, body: object, fields: Mapping[str, Any], unit: UnitOfWork | None = None
+    ) -> None:
+        """Raises what is wrong with the message, unless it is too large for what is known of the queue."""
+        self.handle = handle
+        self.body = body
+        self.fields = fields
+        self.unit = unit
+        self.prepared: Prepared | None = None
+        self.too_large: MessageTooLarge | None = None
+        if not handle.elements:
+            try:
+                self.prepared = prepare(handle, body, fields, unit)
+            except MessageTooLarge as error:
+                self.too_large = error
+
+    @property
+    def shareable(self) -> Send | None:
+        """A batch that is refused must leave nothing behind of any message."""
+        prepared = self.prepared
+        if prepared is None or self.unit is not None or self.handle.topic:
+            return None
+        return self if _TRACED.isdisjoint(prepared[0]) else None
+
+    @property
+    def lanes(self) -> dict[type, Any]:
+        """Those of the handle."""
+        return self.handle.lanes
+
+    @classmethod
+    def fitting(cls, operations: Sequence[Send]) -> int:
+        """As many as one call takes."""
+        return _fitting([_size(operation.prepared[1]) for operation in operations if operation.prepared])
+
+    @classmethod
+    def joined(cls, operations: Sequence[Send]) -> Operation[list[Sent]]:
+        """One call for all of these messages: all or none of them are sent."""
+        handle = operations[0].handle
+        return send_each(handle, [operation.prepared for operation in operations if operation.prepared])
+
+    def request(self) -> Call[tuple[str, str]] | None:
+        """The message, unless it may be too large or goes to several queues."""
+        return None if self.prepared is None else self._request(self.prepared)
+
+    def _request(self, prepared: Prepared) -> Call[tuple[str, str]]:
+        handle, unit = self.handle, self.unit
+        line, large = prepared[1]
         texts = (line[1:],) if large is None else (line[1:], large)
-        call = commands.send_texts(handle.address, OCTETS[line[0]], texts, owner, grant, "f" in handle.flags)
-        status, payload = yield call
-    else:
-        call, (status, payload) = asked
-    if status == OK:  # a generator less, where the script asks for nothing
-        accepted = understand(call, status, payload)
-    else:
-        accepted = yield from reach(handle.address, call, (status, payload))
-    return sent(handle, message, accepted.ids, accepted.fence, unit)
+        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        priority = _OCTETS[line[0]]
+        self._call = commands.send_texts(handle.address, priority, texts, owner, grant, "f" in handle.flags)
+        return self._call
+
+    def accept(self, reply: Reply) -> Sent | More:
+        """The identifiers of the message, unless the script needs more queues."""
+        if reply[0] == KEYS_CHANGED:
+            return MORE
+        return self._result(*understand(self._call, reply))
+
+    def resume(self, reply: Reply | None) -> Steps[Sent]:
+        """Name the queues that the script needs; learn first whether the queue takes larger messages by now."""
+        handle = self.handle
+        if reply is None:
+            if handle.elements:
+                return (yield from self._to_all())
+            if self.too_large is not None:
+                yield from learn(handle, self.too_large)
+            self.prepared = prepare(handle, self.body, self.fields, self.unit)
+            reply = yield from self.make(self._request(self.prepared))
+        return self._result(*(yield from complete(self, handle.address, self._call, reply)))
+
+    def _result(self, lookup_id: str, fence: str) -> Sent:
+        handle, message = self.handle, self.prepared[0]  # type: ignore[index]  # it was sent
+        if self.unit:
+            self.unit.touched(fence, handle)
+        names = _names(message) if "message_id" in message or "group_id" in message else _NAMELESS
+        put(model := new(Sent), {PENDING: (_whole, _one, names, handle.context.incarnation, lookup_id, 0)})
+        return model  # as ``lazy`` makes it, without its call
+
+    def _to_all(self) -> Steps[Sent]:
+        """The first refusal ends it; what was sent before stays, unless a transaction is aborted."""
+        self.handle.need("send")
+        message = outgoing(self.body, self.fields)
+        if self.unit and Journal.DEAD_LETTER in message.journal:
+            raise InvalidArgument("a transactional message to several queues cannot ask for dead letters")
+        copies: list[Sent] = []
+        for element in self.handle.elements:
+            copies.append((yield from Send(element, message, {}, self.unit)))  # noqa: PERF401
+        return copies[0].model_copy(update={"copies": tuple(copies)})
 
 
-def sent(handle: Handle, message: Given, lookup_id: str, fence: str, unit: UnitOfWork | None) -> Sent:
-    """What the sender of one message is answered."""
-    if unit:
-        unit.touched(fence, handle)
-    asked = _names(message) if "message_id" in message or "group_id" in message else _NAMELESS
-    put(model := new(Sent), {PENDING: (_whole, _one, asked, handle.context.incarnation, lookup_id, 0)})
-    return model  # as ``lazy`` makes it, without its call
-
-
-def put_each(handle: Handle, prepared: Sequence[Prepared]) -> Operation[list[Sent]]:
+@procedure
+def send_each(handle: Handle, prepared: Sequence[Prepared]) -> Steps[list[Sent]]:
     """Send what several callers have prepared, as much as one call takes: all or none of it."""
     messages, encoded = zip(*prepared, strict=True)
-    return _put(handle, commands.send(handle.address, encoded, topic=handle.topic), [*map(_names, messages)])
+    call = commands.send(handle.address, encoded, topic=handle.topic)
+    return (yield from _send_batch(handle, call, [*map(_names, messages)]))
 
 
-def _put(
-    handle: Handle, call: Call[commands.Accepted], names: Sequence[Names], unit: UnitOfWork | None = None
-) -> Operation[list[Sent]]:
+def _send_batch(
+    handle: Handle, call: Call[tuple[str, str]], names: Sequence[Names], unit: UnitOfWork | None = None
+) -> Steps[list[Sent]]:
     """Make the call that sends messages with these names."""
-    accepted = yield from reach(handle.address, call)
+    ids, fence = yield from QueueCall(handle.address, call)
     if unit:
-        unit.touched(accepted.fence, handle)
-    if len(accepted.ids) != len(names) * ID:
-        count = len(accepted.ids) // ID
-        raise InvariantBroken(f"send answered {count} ids for {len(names)} messages")
-    return _answers(names, handle.context.incarnation, accepted.ids)
+        unit.touched(fence, handle)
+    if len(ids) != len(names) * ID:
+        raise InvariantBroken(f"send answered {len(ids) // ID} ids for {len(names)} messages")
+    return _answers(names, handle.context.incarnation, ids)
 
 
 def _fitting(sizes: Sequence[int], at: int = 0) -> int:
@@ -255,38 +320,15 @@ def _fitting(sizes: Sequence[int], at: int = 0) -> int:
     return stop
 
 
-def fit(prepared: Sequence[Prepared]) -> int:
-    """How many of them one call takes."""
-    return _fitting([_size(encoded) for _, encoded in prepared])
-
-
-#: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.
-_TRACED = frozenset(("acknowledge", "administration_queue", "journal", "dead_letter_queue"))
-
-
-def shares(prepared: Prepared) -> bool:
-    """May it go in one call with messages of others? A batch that is refused must leave nothing behind."""
-    return _TRACED.isdisjoint(prepared[0])
-
-
-def _send_to_all(handle: Handle, message: Outgoing, unit: UnitOfWork | None) -> Operation[Sent]:
-    """The first refusal ends it; what was sent before stays, unless a transaction is aborted."""
-    if unit and Journal.DEAD_LETTER in message.journal:
-        raise InvalidArgument("a transactional message to several queues cannot ask for dead letters")
-    copies: list[Sent] = []
-    for element in handle.elements:
-        copies.append((yield from send(element, message, {}, unit)))  # noqa: PERF401
-    return copies[0].model_copy(update={"copies": tuple(copies)})
-
-
-def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) -> Operation[list[Sent]]:
+@procedure
+def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) -> Steps[list[Sent]]:
     """Send many messages, in order. Each call to the broker takes a batch, all or none of it."""
     handle.need("send")
     items = checks.several(items, "items")
     if handle.elements:
         several = []
         for item in items:
-            several.append((yield from send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
+            several.append((yield from Send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
         return several
     messages = []
     for item in items:
@@ -305,7 +347,7 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         stop = _fitting(sizes, at)
         owner, grant = owner_of(handle, unit)
         call = commands.send_texts(handle.address, *batch.part(at, stop), owner, grant, handle.topic)
-        sent += yield from _put(handle, call, names[at:stop], unit)
+        sent += yield from _send_batch(handle, call, names[at:stop], unit)
         at = stop
     return sent
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis.reports import Finding, Severity
-from mqredis.steps import Command, Operation, Refused
+from mqredis.steps import Command, Refused, Steps, procedure
 
 #: Settings that are read one by one: older servers answer only one name at a time.
 SETTINGS = (
@@ -193,7 +193,8 @@ def config_of(reply: Any) -> str | None:
     return row[1].decode("utf-8", "replace") if isinstance(row[1], bytes) else str(row[1])
 
 
-def look() -> Operation[ServerFacts]:
+@procedure
+def look() -> Steps[ServerFacts]:
     """Read what the server tells about itself."""
     reply = yield Command(("INFO",))
     info = (yield from _role()) if isinstance(reply, Refused) else facts_of(reply)
@@ -208,7 +209,7 @@ def look() -> Operation[ServerFacts]:
     return ServerFacts(info, config)
 
 
-def _role() -> Operation[dict[str, str]]:
+def _role() -> Steps[dict[str, str]]:
     """What ROLE tells of the fields of INFO, for a user who may not run that: the role and the replicas in step."""
     reply = yield Command(("ROLE",))
     if isinstance(reply, Refused) or not reply:

@@ -14,9 +14,20 @@ from mqredis.commands.read import Found, Lost, Settlement
 from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, lease_of
-from mqredis.operations.reach import reach
+from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
 from mqredis.status import Status
-from mqredis.steps import NOW, Asked, Call, Operation, Payload
+from mqredis.steps import (
+    MORE,
+    Call,
+    More,
+    Operation,
+    Payload,
+    Reply,
+    Shareable,
+    Steps,
+    procedure,
+    understand,
+)
 
 
 @dataclass(slots=True)
@@ -66,7 +77,7 @@ class Settling:
         self.take(handle, count, found.lost)
         return found
 
-    def settle(self, handle: Handle) -> Operation[Sequence[Lost]]:
+    def settle(self, handle: Handle) -> Steps[Sequence[Lost]]:
         """Settle as many as one call takes. Answers those of them that were lost."""
         stop = self.done + read.BATCH
         batch = [*zip(repeat("c"), self.fences[self.done : stop], self.keys[self.done : stop])]
@@ -144,24 +155,23 @@ def settled(settling: Settling, locks: Sequence[Any]) -> None:
             lock._settled = True
 
 
+@procedure
 def settle(
-    handle: Handle,
-    settlements: Sequence[Settlement],
-    lease: float | None = None,
-    asked: Asked | None = None,
-) -> Operation[read.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12). ``asked``: the call that does, for who has made it."""
-    if asked is None:
-        if handle.parts:
-            settlements = whole(handle, settlements)
-        call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
-        settled = yield from reach(handle.address, call)
-    else:
-        settled = yield from reach(handle.address, *asked)
+    handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
+) -> Steps[read.Settled]:
+    """Commit, abort, reject or renew locks (3.1.7.1.12)."""
+    if handle.parts:
+        settlements = whole(handle, settlements)
+    call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
+    settled = yield from QueueCall(handle.address, call)
+    _forget_all(handle, settlements)
+    return settled
+
+
+def _forget_all(handle: Handle, settlements: Sequence[Settlement]) -> None:
     for action, fence, key in settlements:
         if action != "x":
             forget(handle, action, fence, key)
-    return settled
 
 
 def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
@@ -186,20 +196,75 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
     ]
 
 
-def settle_one(
-    handle: Handle, settlement: Settlement, lease: float | None = None, asked: Asked | None = None
-) -> Operation[float]:
-    """Settle one lock; raises LockLost if it is not held any more. Answers the monotonic time of the call."""
-    if asked is None:
+class Settle(Shareable[float]):
+    """Settle one lock. The result is the monotonic time of the reply.
+
+    Raises LockLost if the lock is not held any more.
+    """
+
+    __slots__ = ("_call", "_settlements", "handle", "lease", "settlement")
+
+    def __init__(self, handle: Handle, settlement: Settlement, lease: float | None = None) -> None:
         still_open(handle)
-    settled = yield from settle(handle, (settlement,), lease, asked)
-    if settled.lost:
-        raise lock_lost(settled.lost[0][1], int(settlement[2], 16))
-    now: float = yield NOW
-    return now
+        self.handle = handle
+        self.settlement = settlement
+        self.lease = lease
+
+    @property
+    def shareable(self) -> Settle | None:
+        """A renewal has a lease of its own, and a message that was joined from segments is several locks."""
+        return None if self.handle.parts or self.settlement[0] == "x" else self
+
+    @property
+    def lanes(self) -> dict[type, Any]:
+        """Those of the handle."""
+        return self.handle.lanes
+
+    @classmethod
+    def fitting(cls, operations: Sequence[Settle]) -> int:
+        """As many as are of different messages."""
+        seen: set[str] = set()
+        for operation in operations:
+            if operation.settlement[2] in seen:
+                break
+            seen.add(operation.settlement[2])
+        return len(seen)
+
+    @classmethod
+    def joined(cls, operations: Sequence[Settle]) -> Operation[list[float | LockLost]]:
+        """One call for all of these locks."""
+        return settle_each(operations[0].handle, [operation.settlement for operation in operations])
+
+    def request(self) -> Call[read.Settled]:
+        """The settlement, with every segment of a message that was joined."""
+        handle = self.handle
+        one = (self.settlement,)
+        self._settlements = whole(handle, one) if handle.parts else one
+        lease_ms = lease_of(handle.context, self.lease)
+        self._call = read.settle(handle.address, self._settlements, lease_ms)
+        return self._call
+
+    def accept(self, reply: Reply) -> float | More:
+        """The time, unless the script needs more queues."""
+        if reply[0] == KEYS_CHANGED:
+            return MORE
+        return self._result(understand(self._call, reply))
+
+    def resume(self, reply: Reply | None) -> Steps[float]:
+        """Name the queues that the script needs, and repeat the call."""
+        if reply is None:
+            reply = yield from self.make(self._call)
+        return self._result((yield from complete(self, self.handle.address, self._call, reply)))
+
+    def _result(self, settled: read.Settled) -> float:
+        _forget_all(self.handle, self._settlements)
+        if settled.lost:
+            raise lock_lost(settled.lost[0][1], int(self.settlement[2], 16))
+        return self.handle.context.clock()
 
 
-def settle_all(handle: Handle, settling: Settling) -> Operation[None]:
+@procedure
+def settle_all(handle: Handle, settling: Settling) -> Steps[None]:
     """Commit all of these locks. Raises LockLost for the first that was not held any more; the others are committed."""
     still_open(handle)
     first: Lost | None = None
@@ -217,25 +282,16 @@ def still_open(handle: Handle) -> None:
         raise InvalidHandle(f"the handle of queue {handle.path!r} was closed, which gave this message back")
 
 
-def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Operation[list[float | LockLost]]:
-    """Settle locks of several callers (:func:`apart`): for each the monotonic time of the call, or that it is lost."""
+@procedure
+def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list[float | LockLost]]:
+    """Settle locks of different messages: for each the monotonic time of the reply, or that it is lost."""
     settled = yield from settle(handle, settlements)
-    now: float = yield NOW
+    now = handle.context.clock()
     lost = dict(settled.lost)
     keys = [key for _, _, key in settlements]
     if not lost.keys() <= set(keys):
         raise InvariantBroken(f"settle answered {[*lost]!s:.80}, which it was not asked about")
     return [lock_lost(lost[key], int(key, 16)) if key in lost else now for key in keys]
-
-
-def apart(settlements: Sequence[Settlement]) -> int:
-    """How many of them, from the first on, are of different messages: one call takes so many."""
-    seen: set[str] = set()
-    for _, _, key in settlements:
-        if key in seen:
-            break
-        seen.add(key)
-    return len(seen)
 
 
 def lock_lost(why: str, lookup_id: int) -> LockLost:

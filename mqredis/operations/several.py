@@ -12,12 +12,13 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
-from mqredis.operations.receive import Locks, locked, taking
+from mqredis.operations.receive import Locks, fetching, noted
 from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Reader, until_any
-from mqredis.steps import Operation
+from mqredis.steps import Steps, procedure
 
 
+@procedure
 def lock(
     handles: Sequence[Handle],
     count: int | Sequence[int],
@@ -26,7 +27,7 @@ def lock(
     settling: Sequence[Settling] = (),
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
-) -> Operation[tuple[int, Locks]]:
+) -> Steps[tuple[int, Locks]]:
     """Lock up to ``count`` messages of the first queue that has any; answers its place and the locks.
 
     ``count``: for all, or one for each queue. ``settling``: per queue, earlier locks to settle, whatever is found.
@@ -42,20 +43,22 @@ def lock(
     readers = [
         Reader(
             handle,
-            taking(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]),
+            fetching(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]),
             steady=True,
             lease=lease_ms,
+            locks=True,
         )
         for n, handle in enumerate(handles)
     ]
     at, found = yield from until_any(readers, "D", timeout, scopes, stop)
-    locks = yield from locked(handles[at], found)
+    locks = noted(handles[at], found)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
             yield from earlier[n].settle(handle)
     return at, locks
 
 
+@procedure
 def receive(
     handles: Sequence[Handle],
     count: int,
@@ -63,11 +66,11 @@ def receive(
     unit: UnitOfWork,
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
-) -> Operation[tuple[int, list[Message]]]:
+) -> Steps[tuple[int, list[Message]]]:
     """Receive in a transaction up to ``count`` messages of the first queue that has any."""
     _check(handles)
     count = checks.count(count, "max", read.BATCH)
-    readers = [Reader(handle, taking(handle, "tx", count=count, unit=unit)) for handle in handles]
+    readers = [Reader(handle, fetching(handle, "tx", count=count, unit=unit)) for handle in handles]
     at, found = yield from until_any(readers, "D", timeout, scopes, stop)
     unit.touched(found.fence, handles[at])
     return at, handles[at].context.messages(handles[at].path, found.messages)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mqredis.commands import doctor as commands
 from mqredis.commands import queues as queue_commands
 from mqredis.keys import MANAGER_PARTS, META_COUNTS, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
-from mqredis.steps import Command, Operation, Refused, perform
+from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 #: Queues whose keys one call brings.
 CHUNK = 48
@@ -81,7 +81,8 @@ class Store:
         return self.manager.tag + part
 
 
-def take(manager: ManagerKeys) -> Operation[Store]:
+@procedure
+def take(manager: ManagerKeys) -> Steps[Store]:
     """Take the picture."""
     for _ in range(TRIES):
         names = yield from perform(queue_commands.names(manager))
@@ -95,7 +96,7 @@ def take(manager: ManagerKeys) -> Operation[Store]:
     return store
 
 
-def _forget_unpacked(store: Store) -> Operation[None]:
+def _forget_unpacked(store: Store) -> Steps[None]:
     """Unpacking locks changes no history: a text may have been seen before the line that no longer named it."""
     locks = store.hashes.get("locks", {})
     for name in [name for name in locks if name.removeprefix("lock:") not in store.fences]:
@@ -104,7 +105,7 @@ def _forget_unpacked(store: Store) -> Operation[None]:
             del locks[name]
 
 
-def _once(manager: ManagerKeys, names: Sequence[str]) -> Operation[Store]:
+def _once(manager: ManagerKeys, names: Sequence[str]) -> Steps[Store]:
     store = Store(manager)
     calls = 0
     for at in range(0, max(1, len(names)), CHUNK):
@@ -213,7 +214,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _scan(manager: ManagerKeys) -> Operation[list[str] | None]:
+def _scan(manager: ManagerKeys) -> Steps[list[str] | None]:
     """Every key with the manager's prefix; None where it cannot be told."""
     size = yield Command(("DBSIZE",))
     if isinstance(size, Refused) or int(size) > MAX_SCAN:

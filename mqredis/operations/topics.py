@@ -7,7 +7,7 @@ from mqredis.commands.common import subqueue_parts
 from mqredis.errors import InvalidArgument, InvalidName
 from mqredis.models import Subscription
 from mqredis.operations.context import Context
-from mqredis.steps import Operation, perform
+from mqredis.steps import Steps, perform, procedure
 
 
 def _name(value: object) -> str:
@@ -17,7 +17,8 @@ def _name(value: object) -> str:
     return name
 
 
-def subscribe(context: Context, topic: object, queue: object, selector: object) -> Operation[Subscription]:
+@procedure
+def subscribe(context: Context, topic: object, queue: object, selector: object) -> Steps[Subscription]:
     """Subscribe a queue to a topic, or change the selector of its subscription."""
     name, to = _name(topic), _name(queue)
     if name == to:
@@ -37,11 +38,13 @@ def subscribe(context: Context, topic: object, queue: object, selector: object) 
     return Subscription(topic=name, queue=to, selector=selector)
 
 
-def unsubscribe(context: Context, topic: object, queue: object) -> Operation[None]:
+@procedure
+def unsubscribe(context: Context, topic: object, queue: object) -> Steps[None]:
     """End a subscription; the queue keeps what it has."""
     yield from perform(features.subscribe(context.keys, _name(topic), _name(queue), b""))
 
 
-def subscriptions(context: Context, topic: object) -> Operation[list[Subscription]]:
+@procedure
+def subscriptions(context: Context, topic: object) -> Steps[list[Subscription]]:
     """Who subscribed to a topic."""
     return (yield from perform(features.subscriptions(context.keys, _name(topic))))

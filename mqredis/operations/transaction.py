@@ -11,15 +11,14 @@ from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
     NotSupported,
-    OutcomeUnknown,
     TransactionSequence,
     TransactionUsage,
 )
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
-from mqredis.operations.reach import provide
-from mqredis.steps import NOW, Asked, Operation, perform, understand
+from mqredis.operations.queue_call import provide
+from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, procedure, understand
 
 #: What a transaction is after its end; a preparation does not end it.
 IN_DOUBT = "in doubt"
@@ -35,7 +34,8 @@ def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
     return context.unit(UnitOfWork(context, f"t{session}.{context.transactions}", lease_ms))
 
 
-def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Operation[UnitOfWork]:
+@procedure
+def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Steps[UnitOfWork]:
     """A new unit of work, for which a session is opened. With a chosen id the broker is asked at once."""
     if chosen is None:
         return fresh(context, session, lease)
@@ -48,63 +48,79 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
 
 
-def commit(unit: UnitOfWork, retaining: object, asked: Asked | None = None) -> Operation[None]:
+def commit(unit: UnitOfWork, retaining: object) -> End:
     """Commit; that the transaction goes on afterwards is not supported."""
     if not isinstance(retaining, bool):
         raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
     if retaining:
         raise NotSupported("a commit ends the transaction: begin another one for what follows")
-    return end(unit, "commit", asked)
+    return End(unit, "commit")
 
 
-def end(
-    unit: UnitOfWork,
-    outcome: str,
-    asked: Asked | None = None,
-    given: str = "",
-    verdicts: Mapping[str, str] | None = None,
-) -> Operation[None]:
-    """Commit, abort or prepare. ``asked``: the call that does, for who has made it.
+class End(Operation[None]):
+    """Commit, abort or prepare a transaction.
 
     ``given`` and ``verdicts``: how messages are given back (:mod:`mqredis.operations.giveback`).
     """
-    grant = unit.grant() if asked is None else unit.fence
-    if not unit.fence:
-        # Nothing was done in it, so the broker has never heard of it.
-        unit.finished = _FINISHED[outcome]
-        return
-    try:
-        if asked is None:
-            call = commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths, given, verdicts)
-            missing = understand(call, *(yield call))  # as perform does: a generator less
-        else:
-            missing = understand(asked[0], *asked[1])
-        while missing:
+
+    __slots__ = ("_call", "given", "outcome", "unit", "verdicts")
+
+    def __init__(
+        self, unit: UnitOfWork, outcome: str, given: str = "", verdicts: Mapping[str, str] | None = None
+    ) -> None:
+        self.unit = unit
+        self.outcome = outcome
+        self.given = given
+        self.verdicts = verdicts
+
+    def request(self) -> Call[list[str]] | None:
+        """The end, unless nothing was done in the transaction: then the broker has never heard of it."""
+        grant = self.unit.grant()
+        return self._request(grant) if self.unit.fence else None
+
+    def _request(self, grant: str) -> Call[list[str]]:
+        unit = self.unit
+        self._call = commands.end(
+            unit.context.keys, unit.id, grant, self.outcome, unit.paths, self.given, self.verdicts
+        )
+        return self._call
+
+    def accept(self, reply: Reply) -> More | None:
+        """It has ended, unless the script needs more queues."""
+        if self._missing(reply):
+            return MORE
+        self._ended()
+        return None
+
+    def resume(self, reply: Reply | None) -> Steps[None]:
+        """Name the queues that the script needs, and repeat the call."""
+        unit = self.unit
+        while reply is not None and (missing := self._missing(reply)):
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))
-            missing = yield from perform(
-                commands.end(unit.context.keys, unit.id, grant, outcome, unit.paths, given, verdicts)
-            )
-    except TransactionSequence:
-        unit.finished = "rolled back"
-        unit.rolled_back()
-        raise
-    except OutcomeUnknown:
-        unit.finished = IN_DOUBT
-        raise
-    ended(unit, outcome)
+            reply = yield from self.make(self._request(unit.fence))
+        self._ended()
+
+    def _missing(self, reply: Reply) -> list[str]:
+        try:
+            return understand(self._call, reply)
+        except TransactionSequence:
+            self.unit.finished = "rolled back"
+            self.unit.rolled_back()
+            raise
+
+    def _ended(self) -> None:
+        """It has ended, or is prepared."""
+        unit = self.unit
+        if self.outcome == "abort":
+            unit.rolled_back()
+        elif self.outcome == "commit" and unit.readers:
+            unit.committed()
+        unit.finished = _FINISHED[self.outcome]
 
 
-def ended(unit: UnitOfWork, outcome: str) -> None:
-    """It has ended, or is prepared."""
-    if outcome == "abort":
-        unit.rolled_back()
-    elif outcome == "commit" and unit.readers:
-        unit.committed()
-    unit.finished = _FINISHED[outcome]
-
-
-def renew(unit: UnitOfWork, lease: float | None) -> Operation[float]:
+@procedure
+def renew(unit: UnitOfWork, lease: float | None) -> Steps[float]:
     """Renew the lease; answers its length in seconds."""
     lease_ms = unit.lease_ms if lease is None else lease_of(unit.context, lease)
     grant = unit.grant()
@@ -115,7 +131,8 @@ def renew(unit: UnitOfWork, lease: float | None) -> Operation[float]:
     return left / 1000
 
 
-def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "") -> Operation[None]:
+@procedure
+def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "") -> Steps[None]:
     """Mark a message received in this unit of work as rejected."""
     grant = unit.grant()
     if not unit.fence:
@@ -127,14 +144,15 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "")
     yield from _mark(unit, handle, message, grant, checks.reason(reason))
 
 
-def _mark(unit: UnitOfWork, handle: Handle, message: Message, grant: str, reason: str) -> Operation[None]:
+def _mark(unit: UnitOfWork, handle: Handle, message: Message, grant: str, reason: str) -> Steps[None]:
     lookup_id = f"{message.lookup_id:016x}"
     yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, reason))
 
 
+@procedure
 def settle_in(
     unit: UnitOfWork, handle: Handle, message: Message, action: str, lease: float | None
-) -> Operation[float]:
+) -> Steps[float]:
     """The end of a two-phase read in a transaction (3.1.7.1.12 rule 3): the message stays locked until that ends.
 
     ``action`` as in settle.lua; answers the monotonic time. Raises TransactionSequence when the transaction is over.
@@ -148,5 +166,4 @@ def settle_in(
         yield from _mark(unit, handle, message, grant, action[1:])
     elif action == "x":
         yield from renew(unit, lease)
-    now: float = yield NOW
-    return now
+    return unit.context.clock()

@@ -10,7 +10,7 @@ from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
 from mqredis.models import QueueStatistics
 from mqredis.prometheus.text import Labels, Sample, metric
-from mqredis.steps import Command, Operation, Refused
+from mqredis.steps import Command, Refused, Steps, procedure
 
 #: Name, type, help, and the samples of one queue.
 _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], ...] = (
@@ -123,7 +123,8 @@ def _server(lines: list[str], manager: QueueManager) -> None:
 def _info(manager: QueueManager, section: str, wanted: re.Pattern[str]) -> list[tuple[str, Labels]]:
     """Rows ``name:key=value,...`` of a section of INFO."""
 
-    def ask() -> Operation[str]:
+    @procedure
+    def ask() -> Steps[str]:
         reply = yield Command(("INFO", section))
         if isinstance(reply, Refused):
             return ""

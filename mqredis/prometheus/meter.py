@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from mqredis.client import QueueManager
 from mqredis.models import Message
 from mqredis.prometheus.text import Histogram
-from mqredis.steps import Call, Operation, Wait, Woken
+from mqredis.steps import Call, Operation, Steps, Wait, Woken, procedure
 
 R = TypeVar("R")
 
@@ -41,12 +41,10 @@ class Meter:
             return original(self._metered(manager, operation))
 
         vars(manager)["_run"] = run
-        vars(manager._driver)["straight"] = _never
 
     def unwatch(self, manager: QueueManager) -> None:
         """Measure it no more."""
         vars(manager).pop("_run", None)
-        vars(manager._driver).pop("straight", None)
         self._ahead.pop(manager, None)
 
     def render(self) -> str:
@@ -64,15 +62,17 @@ class Meter:
         server = manager._driver.clock_ms() / 1000
         self._ahead[manager] = server - (before + time.time()) / 2
 
-    def _metered(self, manager: QueueManager, operation: Operation[R]) -> Operation[R]:
-        """The same operation, with a look at each step."""
+    @procedure
+    def _metered(self, manager: QueueManager, operation: Operation[R]) -> Steps[R]:
+        """The operation, with each of its steps measured."""
+        steps = iter(operation)
         answer: Any = None
         error: BaseException | None = None
         waiting, rung = 0.0, False
         try:
             while True:
                 try:
-                    step = operation.send(answer) if error is None else operation.throw(error)
+                    step = steps.send(answer) if error is None else steps.throw(error)
                 except StopIteration as stop:
                     if rung:
                         self._woken(manager, stop.value, waiting)
@@ -94,7 +94,7 @@ class Meter:
                 elif type(step) is Wait:
                     rung = answer is Woken.RUNG
         finally:
-            operation.close()
+            steps.close()
 
     def _woken(self, manager: QueueManager, result: Any, waiting: float) -> None:
         """A wait was rung, and this came of it. Only what arrived during the wait, and for the first time, tells."""
@@ -105,10 +105,6 @@ class Meter:
         arrived = message.arrived_at.timestamp()
         if arrived >= waiting + ahead:
             self.wakes.observe(max(0.0, time.time() + ahead - arrived), manager=manager.name)
-
-
-def _never(_way: object, _differing: object) -> None:
-    """In place of calls that no operation makes: only operations are seen."""
 
 
 def _first(result: Any) -> Message | None:

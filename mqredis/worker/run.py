@@ -14,7 +14,7 @@ from typing import Any
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
-from mqredis.steps import Listen, Operation
+from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.loop import LOOK_SECONDS, Loop
@@ -268,7 +268,8 @@ class Running:
                 log.debug("queue %s cannot be opened: %s", queue.name, error)
 
 
-def _listen() -> Operation[None]:
+@procedure
+def _listen() -> Steps[None]:
     """Find out how readers are woken."""
     yield Listen()
 

@@ -18,7 +18,7 @@ from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Claimed, Order, Received
 from mqredis.errors import ClaimLost
 from mqredis.operations import pipelines
-from mqredis.operations.reach import reach
+from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import perform
 from tests.support.backend import Backend
 from tests.support.counts import count
@@ -71,7 +71,7 @@ class Pipeline:
         """One call of a commit."""
         queue = self.queue
         call = commands.claim_commit(queue, self.owner, self.lineage, sequence)
-        return self.qm._run(reach(queue, call))
+        return self.qm._run(QueueCall(queue, call))
 
     def commit(self, sequence: int) -> int:
         return self.qm._run(pipelines.commit(self.queue, self.owner, self.lineage, sequence))

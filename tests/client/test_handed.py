@@ -9,18 +9,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import pytest
-import redis.asyncio
 
 import mqredis
 import mqredis.asyncio
 from mqredis.drivers import bells, handed
-from mqredis.drivers.direct import REST
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
-from mqredis.operations import straight
 from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
 from tests.support.faults import DropPush
@@ -268,62 +264,6 @@ def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: Redis
             with waiting.result(20) as locked:
                 assert locked.message.delivery_count == 1
             client.execute_command("ACL", "SETUSER", USER["username"], "+publish")
-
-
-@pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
-def test_a_send_after_a_rest_lets_the_reader_be_written_to_first(
-    redis_server: RedisServer, rights: str
-) -> None:
-    with limited(redis_server, rights) as (client, manager):
-        own = redis_server.client(**USER)
-        with mqredis.connect(own, manager=manager) as qm:
-            qm.create_queue("q")
-            queue = qm.open("q")
-            queue.send(b"0")
-            rest()
-            before = pings(client)
-            queue.send(b"1")  # which rings nobody
-            assert pings(client) == before
-            assert [queue.receive(0).body for _ in range(2)] == [b"0", b"1"]
-            straight._name_all(queue._handle)  # as where somebody has waited
-            for body in (b"a", b"b"):
-                rest()
-                before = pings(client)
-                queue.send(body)
-                assert pings(client) == before + 1
-            queue.send(b"c" * 200_000)
-            assert [queue.receive(0).body[:1] for _ in range(3)] == [b"a", b"b", b"c"]
-
-
-@pytest.mark.parametrize("rights", ["+@all", "+@all -ping"])
-async def test_async_a_send_after_a_rest_lets_the_reader_be_written_to_first(
-    redis_server: RedisServer, rights: str
-) -> None:
-    with limited(redis_server, rights) as (client, manager):
-        own = redis.asyncio.Redis(unix_socket_path=str(redis_server.socket_path), **USER)
-        async with await mqredis.asyncio.connect(own, manager=manager) as qm:
-            await qm.create_queue("q")
-            queue = await qm.open("q")
-            straight._name_all(queue._handle)  # as where somebody has waited
-            for body in (b"a", b"b"):
-                await asyncio.to_thread(rest)
-                before = pings(client)
-                await queue.send(body)
-                assert pings(client) == before + 1
-            await asyncio.gather(*[queue.send(b"c") for _ in range(5)])
-            assert [(await queue.receive(0)).body for _ in range(7)] == [b"a", b"b"] + [b"c"] * 5
-
-
-def pings(client: Any) -> int:
-    """How many the server has seen, those included that were refused."""
-    stats = client.info("commandstats").get("cmdstat_ping", {"calls": 0, "rejected_calls": 0})
-    return int(stats["calls"]) + int(stats["rejected_calls"])
-
-
-def rest() -> None:
-    """Let the connections rest for long enough."""
-    end = monotonic() + 2 * REST
-    until(lambda: monotonic() > end)
 
 
 async def test_asyncio_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) -> None:

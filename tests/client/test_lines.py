@@ -6,6 +6,7 @@ import pytest
 
 import mqredis
 from mqredis.operations import invariants, snapshot
+from mqredis.steps import Procedure
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
@@ -50,11 +51,11 @@ def test_locks_that_are_unpacked_while_the_doctor_looks_are_no_finding(backend: 
             queue.send_many([b"x"] * 12)
             queue.receive(0)
             held = queue.lock_many(4, 0)
-            store = qm._run(snapshot._once(qm._context.keys, ["q"]))  # which unpacks them
+            store = qm._run(Procedure(snapshot._once(qm._context.keys, ["q"])))  # which unpacks them
             assert list(invariants.lines(store)) == []
             store.fences.clear()  # as if the line had been read only then
             assert [fault.code for fault in invariants.lines(store)] == ["queue.locks"]
-            qm._run(snapshot._forget_unpacked(store))
+            qm._run(Procedure(snapshot._forget_unpacked(store)))
             assert list(invariants.lines(store)) == []
             queue.commit_many(held)
 

@@ -16,7 +16,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
-from mqredis.operations import settle, straight
+from mqredis.operations import settle
 from mqredis.worker import Worker, ahead
 from tests.support.server import RedisServer, server_version
 
@@ -393,30 +393,3 @@ def test_a_worker_reads_ahead_in_one_call(
 
     # Beginning and end cost the same.
     assert run(103) - run(23) == 80 * each
-
-
-def test_where_a_plain_send_is_not_enough_the_next_ones_name_all_keys(
-    qm: mqredis.QueueManager, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(straight, "AGAIN", 3)
-    with qm.open("q") as queue, redis_server.client() as client:
-
-        def calls(count: int, **fields: Any) -> list[float]:
-            found: list[float] = []
-            for _ in range(count):
-                client.config_resetstat()
-                queue.send(b"x", **fields)
-                found.append(_counted(client)[0])
-            return found
-
-        queue.send_many([b"x", b"x"])
-        queue.send(b"x")  # all scripts are known now
-        assert calls(5) == [1] * 5
-        qm.update_queue("q", quota_messages=1000)
-        assert calls(9) == [2, 1, 1, 1, 2, 1, 1, 1, 2]
-        qm.update_queue("q", quota_messages=None)
-        assert calls(9) == [1] * 9
-        assert queue._handle.address.ways["send"].script == "send_plain"
-        # Of a message that asks for something the client knows it.
-        assert calls(5, time_to_be_received=60) == [1] * 5
-        assert calls(5) == [1] * 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import mqredis
 from mqredis import Settings, scripts
 from mqredis.keys import MANAGER_PARTS, MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.scripts import Header
-from mqredis.steps import Call, Way
+from mqredis.steps import Call
 from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
@@ -54,7 +53,7 @@ def code(text: str) -> str:
 def test_a_header_says_everything(name: str) -> None:
     header = scripts.get(name).header
     assert header.about, "what does it do?"
-    assert header.keys in ("message", "admin", "plain")
+    assert header.keys in ("message", "admin")
     assert header.returns
     lines = re.findall(r"^-- (QUEUE|ARGV)\[(\d+)([+?]?)\]", source(name), re.MULTILINE)
     for kind, first in (("QUEUE", 1), ("ARGV", 3)):
@@ -85,9 +84,7 @@ def test_every_script_has_a_command(name: str) -> None:
 @pytest.fixture
 def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
     """Every call of a walk through all scripts."""
-    from mqredis.drivers import first as drivers
-    from mqredis.drivers.attempt import Attempt, request
-    from mqredis.drivers.wire import pack_way
+    from mqredis.drivers.attempt import Attempt
 
     seen: list[Call[Any]] = []
     plain = Attempt.__init__
@@ -96,18 +93,7 @@ def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
         seen.append(call)
         plain(self, core, call, *rest)
 
-    def first(core: Any, call: Call[Any], slot: Any) -> list[bytes | memoryview]:
-        seen.append(call)
-        return request(core, call, slot)
-
     monkeypatch.setattr(Attempt, "__init__", record)
-
-    def straight(way: Way[Any], form: Any, slot: bytes, number: int, differing: Sequence[bytes]) -> bytes:
-        seen.append(way.call(differing))
-        return pack_way(way, form, slot, number, differing)
-
-    monkeypatch.setattr(drivers, "request", first)
-    monkeypatch.setattr(drivers, "pack_way", straight)
     raw = backend.client()
     with mqredis.connect(backend.client(), manager="all", settings=Settings(test_clock=True)) as qm:
         everything(qm, raw)
@@ -125,10 +111,6 @@ def wrong_with(call: Call[Any], header: Header) -> str:
     own = len(MANAGER_PARTS) if header.keys == "admin" else MESSAGE_SCRIPT_PARTS
     keys = call.keys.keys
     names = [key.rpartition(":")[2] for key in keys]
-    if header.keys == "plain":
-        return (
-            "" if names == ["meta", "m", "q", "a"] and len(call.args) == len(header.argv) else f"keys {names}"
-        )
     groups, rest = divmod(len(keys) - own, len(QUEUE_PARTS))
     if rest or tuple(names) != (*MANAGER_PARTS[:own], *QUEUE_PARTS * groups):
         return f"keys {names}"

@@ -110,10 +110,10 @@ def test_a_late_waitaof_is_believed_only_on_the_word_of_the_operator() -> None:
 
 def answered(operation: Operation[Way], replies: dict[str, Any]) -> Way:
     """Run an operation of commands with these replies, by name; every other command is forbidden."""
-    reply: Any = None
+    steps, reply = iter(operation), None
     try:
         while True:
-            step: Any = operation.send(reply)
+            step: Any = steps.send(reply)
             reply = replies.get(step.args[0], Refused("NOPERM", True))
     except StopIteration as stop:
         found: Way = stop.value

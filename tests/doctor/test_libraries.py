@@ -19,10 +19,11 @@ def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
     asked: list[tuple[object, ...]] = []
 
     def answers(operation: Any) -> list[Finding]:
+        steps = iter(operation)
         answer: Any = None
         try:
             while True:
-                step = operation.send(answer)
+                step: Any = steps.send(answer)
                 asked.append(step.args)
                 if step.args[1] == "LIST":
                     answer = [
@@ -46,7 +47,7 @@ def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
 
 
 def test_a_server_that_tells_nothing_about_libraries_is_left_alone() -> None:
-    operation = libraries.examine(repair=True)
+    operation = iter(libraries.examine(repair=True))
     next(operation)
     with pytest.raises(StopIteration) as stop:
         operation.send(Refused("unknown command", False))

@@ -17,7 +17,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.scripts import Form
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Call, Listen, Operation, Wait, Woken, perform
+from mqredis.steps import Call, Listen, Operation, Steps, Wait, Woken, perform, procedure
 
 _FRAME = """
 local function envelope(code, ...)
@@ -203,12 +203,13 @@ def put(keys: ManagerKeys, database: int = 0) -> Operation[str]:
     return perform(Call("put", keys.call("q"), [database], first))
 
 
+@procedure
 def take(
     keys: ManagerKeys,
     nap: float | None = None,
     scopes: tuple[object, ...] = (),
     seen: list[Any] | None = None,
-) -> Operation[str]:
+) -> Steps[str]:
     """Take one, waiting for it; "timed out" or "cancelled" otherwise. ``seen`` is told each look and wake."""
     seen = [] if seen is None else seen
     while True:

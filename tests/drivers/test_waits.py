@@ -12,7 +12,7 @@ import pytest
 
 from mqredis.drivers import AsyncDriver, Driver, ahub, hub
 from mqredis.settings import Settings
-from mqredis.steps import Call, Woken, perform
+from mqredis.steps import Call, Procedure, Woken, perform
 from tests.drivers.kit import FAST, aio_until, first, put, take, until
 from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer
@@ -218,7 +218,7 @@ async def test_async_lost_subscription(
 
 def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
-    inner = take(driver.core.keys, scopes=("tag",))
+    inner = iter(take(driver.core.keys, scopes=("tag",)))
 
     def operation() -> Any:
         answer = None
@@ -232,7 +232,7 @@ def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) 
                 driver.cancel("tag")  # after the look, before the wait
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(driver.run, operation()).result(30) == "cancelled"
+        assert pool.submit(driver.run, Procedure(operation())).result(30) == "cancelled"
 
 
 def test_a_subscription_that_the_server_throws_out(

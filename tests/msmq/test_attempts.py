@@ -196,11 +196,11 @@ def test_a_transaction_undone_in_order_is_no_attempt(qm):
     q = filled(qm, b"a", retry=TWICE)
     for _ in range(5):
         tx, _ = received(qm, q)
-        qm._run(transaction.end(unwrap(tx._unit), "abort", given=giveback.orderly()))
+        qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
     assert q.peek(0).delivery_count == 5
     for _ in range(2):
         tx, _ = received(qm, q)
-        qm._run(transaction.end(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
+        qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
     (dead,) = poison(qm)
     assert (dead.properties["failure_error"], dead.properties["failure_attempts"]) == ("E", 2)
     assert qm.doctor().findings == ()
@@ -214,7 +214,7 @@ def test_a_commit_may_send_single_messages_to_poison(qm):
         f"{bad.lookup_id:016x}": giveback.ended("not valid", {}),
         f"{rest.lookup_id:016x}": giveback.orderly(),
     }
-    qm._run(transaction.end(unwrap(tx._unit), "commit", verdicts=verdicts))
+    qm._run(transaction.End(unwrap(tx._unit), "commit", verdicts=verdicts))
     assert [m.body for m in poison(qm)] == [b"bad"]
     assert [m.body for m in out.browse()] == [b"result"]
     assert [m.body for m in q.browse()] == [b"rest"]

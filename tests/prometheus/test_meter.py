@@ -13,7 +13,7 @@ import pytest
 import mqredis
 from mqredis.prometheus import Meter, render
 from mqredis.prometheus.text import Histogram
-from mqredis.steps import Call, Now, Wait, Woken
+from mqredis.steps import Call, Procedure, Wait, Woken
 from mqredis.worker import Worker
 from mqredis.worker.metrics import address, shifted
 from tests.prometheus.test_prometheus import LINE, value
@@ -95,7 +95,7 @@ def run(meter: Meter, qm: Any, answers: list[Any], result: Any) -> None:
             yield step
         return result
 
-    driven = meter._metered(qm, operation())
+    driven = iter(meter._metered(qm, Procedure(operation())))
     next(driven)
     for _, answer in answers[:-1]:
         driven.send(answer)
@@ -133,7 +133,7 @@ def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
         "one": message,
         "place and locks": (1, locks),
     }[shape]
-    run(meter, qm, [(Now(), 0.0), (CALL, (0, [])), (WAIT, how), (CALL, (0, []))], result)
+    run(meter, qm, [(CALL, (0, [])), (WAIT, how), (CALL, (0, []))], result)
     assert wakes(meter) == counted
 
 

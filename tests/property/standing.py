@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 from mqredis import scripts
-from mqredis.keys import ManagerKeys, decode
-from mqredis.status import Status
+from mqredis.keys import ManagerKeys
 from mqredis.steps import Call
 from tests.support.counts import MOST, ROOM, Line
 
@@ -17,7 +15,7 @@ KEYS = ManagerKeys("straight")
 _META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
 #: The scripts that have a short way, and how many each.
-SHORT = {"send": 3, "send_plain": 1, "receive": 3, "settle": 2}
+SHORT = {"send": 3, "receive": 3, "settle": 2}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 #: Where the entry scripts call it.
 _ENTRY = re.compile(
@@ -44,43 +42,10 @@ class Store:
         self.client, self.short = client, short
         self._texts: dict[str, str] = {}
         self.took: Counter[str] = Counter()
-        self.few = 0  # sends for which few keys were enough
         self.together = 0  # messages in packed locks, whenever it was looked at
 
     def call(self, call: Call[Any], slot: str, sequence: object) -> Any:
-        """Make a call. Where it has short ways, a send that is plain for the client is made with few keys first."""
-        if self.short and call.script == "send" and len(call.args) == 3:
-            path = decode(call.keys.keys[2].split(":")[-2])
-            if reply := self._plain(
-                replace(call, script="send_plain", keys=KEYS.plain(path)), slot, sequence
-            ):
-                return reply
-        return self._call(call, slot, sequence)
-
-    def _plain(self, call: Call[Any], slot: str, sequence: object) -> Any:
-        """It does all or nothing: then but for what its slot keeps all is as before, and that is made so again."""
-        before, meta = self._all(), KEYS.admin().keys[0]
-        reply = self._call(call, slot, sequence)
-        if reply[0] != Status.KEYS_CHANGED:
-            self.few += 1
-            return reply
-        if reply[3:]:
-            return reply  # a number that was used before: this is what the other script answered then
-        for field in (slot, slot.partition(".")[0]):
-            text = before[_META].get(field.encode())
-            if text is None:
-                self.client.hdel(meta, field)
-            else:
-                self.client.hset(meta, field, text)
-        assert self._all() == before
-        return None
-
-    def _all(self) -> dict[bytes, Any]:
-        """What it holds, as it is."""
-        keys = sorted(self.client.keys())
-        return {key: self.client.hgetall(key) if key == _META else self.client.dump(key) for key in keys}
-
-    def _call(self, call: Call[Any], slot: str, sequence: object) -> Any:
+        """Make a call."""
         if call.script not in self._texts:
             self._texts[call.script] = text_of(call.script, self.short)
         keys = call.keys.keys

@@ -270,7 +270,7 @@ class Walk(Short):
 def test_the_short_way_leads_where_the_long_one_does(backend: Backend) -> None:
     walks, steps = (300, 400) if FULL else (4, 400) if backend.kind == "real" else (1, 300)
     took: Counter[str] = Counter()
-    together = few = 0
+    together = 0
     seed = random.randrange(10**6)
     for number in range(walks):
         walk = Walk(backend, seed + number)
@@ -285,9 +285,7 @@ def test_the_short_way_leads_where_the_long_one_does(backend: Backend) -> None:
             walk.close()
         took += walk.stores[0].took
         together += walk.stores[0].together
-        few += walk.stores[0].few
         assert not walk.stores[1].took
         assert not walk.stores[1].together
     assert together > 0
-    assert few > 0
     print(f"seed {seed}: {dict(took)} went the short way, {together} times a message was in a packed lock")

@@ -139,7 +139,7 @@ class Doctor:
 
     def faults(self, name: str) -> list[Fault]:
         """What it finds; a store that its script cannot even read is a fault too."""
-        operation = snapshot.take(ManagerKeys(name))
+        operation = iter(snapshot.take(ManagerKeys(name)))
         answer: Any = None
         try:
             while True:

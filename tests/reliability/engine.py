@@ -219,7 +219,7 @@ class Engine:
         """Take a picture of every store, have the doctor look at it, and compare it with the ledger."""
         looks: list[tuple[Ride, Any, Call[Any]]] = []
         for ride in rides:
-            operation = snapshot.take(ride.world.keys)
+            operation = iter(snapshot.take(ride.world.keys))
             looks.append((ride, operation, next(operation)))  # type: ignore[arg-type]
         while looks:
             answers = self.wire.volley([Shot(call, "0.0", 0) for _, _, call in looks])

@@ -53,7 +53,7 @@ class Reader:
         return answer.value
 
     def store(self) -> Store:
-        operation = snapshot.take(self.keys)
+        operation = iter(snapshot.take(self.keys))
         step = next(operation)
         while True:
             reply: Any = Refused("not searched", True)

@@ -18,13 +18,13 @@ def calls(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> list[str]
     """The scripts that readers of this process call from now on."""
     driver = manager_of(options["url"], options["queueManager"])._driver
     called: list[str] = []
-    call = driver._call
+    call = driver.call
 
     def counted(step: Any, run: Any, *more: Any) -> Any:
         called.append(step.script)
         return call(step, run, *more)
 
-    monkeypatch.setattr(driver, "_call", counted)
+    monkeypatch.setattr(driver, "call", counted)
     return called
 
 

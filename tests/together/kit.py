@@ -9,11 +9,17 @@ from typing import Any
 import mqredis
 import mqredis.asyncio
 from mqredis import Settings
+from mqredis.operations.send import Send
 from tests.support.counts import messages_of
 
 SETTINGS = Settings(allow_volatile=True)
 IMPATIENT = SETTINGS.model_copy(update={"retry_seconds": 0})
 Queue = mqredis.asyncio.Queue
+
+
+def lane_of(queue: Any) -> Any:
+    """The lane of the sends of this queue."""
+    return queue._handle.lanes[Send]
 
 
 class Gate:
@@ -28,14 +34,12 @@ class Gate:
         #: How many locks were settled by each call that does nothing else.
         self.settled: list[int] = []
         self._driver = qm._driver
-        self._call = qm._driver._call
-        self._straight = qm._driver.straight
-        qm._driver._call = self.call
-        qm._driver.straight = self.straight
+        self._call = qm._driver.call
+        qm._driver.call = self.call
 
     def away(self) -> None:
         """Let everybody through from now on."""
-        del self._driver._call, self._driver.straight
+        del self._driver.call
 
     async def call(self, call: Any, *args: Any) -> Any:
         if call.script == "send":
@@ -44,18 +48,6 @@ class Gate:
             self.settled.append(sum(len(ids) for ids in call.args[4::3]) // 16)
         await self.wait()
         return await self._call(call, *args)
-
-    async def straight(self, way: Any, differing: Any, loop: Any = None) -> Any:
-        """The same of a call without an operation."""
-        link = self._driver.backend.take()
-        if link is None or not self._driver.backend.give(link) or way.script not in self._driver.core.forms:
-            return None  # a fake has no line of its own, and the first of its kind goes the usual way
-        if way.script == "send":
-            self.sizes.append(1)
-        if way.script == "settle":
-            self.settled.append(1)
-        await self.wait()
-        return await self._straight(way, differing, loop)
 
     async def wait(self) -> None:
         self.waiting += 1

@@ -11,6 +11,7 @@ from tests.together.kit import (
     bodies,
     gathered,
     kinds,
+    lane_of,
     outcomes,
     turns,
     under_way,
@@ -77,13 +78,13 @@ async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody
 
 async def test_a_sender_cancelled_between_the_answer_and_his_next_step_may_ask_for_it(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(3)))
-    tell = queue._gathering.sends._tell
+    tell = lane_of(queue)._answer
 
     def and_cancel(*args: Any) -> None:
         tell(*args)
         tasks[1].cancel()
 
-    queue._gathering.sends._tell = and_cancel
+    lane_of(queue)._answer = and_cancel
     found = await outcomes(gate, tasks)
     assert kinds(found) == ["", "CancelledError", ""]
     await queue.send(b"3")  # in another slot
@@ -110,7 +111,7 @@ async def test_cancelled_at_any_moment(qm, queue, gate):
         await asyncio.gather(*(cancelled(task, dice.randrange(16)) for task in tasks))
         found = await asyncio.gather(*tasks, return_exceptions=True)
         cancels += sum(isinstance(one, asyncio.CancelledError) for one in found)
-    while queue._gathering.sends.under_way:
+    while lane_of(queue).under_way:
         await turns(1)
     unknown = qm._driver.unknown
     done = [(await qm.resolve(token)).outcome for token in unknown].count("done")
@@ -125,7 +126,7 @@ async def test_somebody_cancels_the_task_that_is_ours(qm, queue, gate):
     await under_way(gate, tasks)
     later = asyncio.ensure_future(queue.send(b"3"))
     await turns()
-    queue._gathering.sends._task.cancel()
+    lane_of(queue)._task.cancel()
     await turns()
     found = await outcomes(gate, [*tasks, later])
     assert kinds(found) == [""] * 4, "it had not left: another task takes it"

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 import mqredis.asyncio
 from mqredis import Grouping, Match, Settings
-from mqredis.drivers import afirst, attempt
+from mqredis.drivers.attempt import Attempt
 from tests.support.server import RedisServer
 from tests.together.kit import turns
 
@@ -40,19 +40,17 @@ class Cut:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.task: asyncio.Task[Any] | None = None
         self.cuts = 0
-        for module, name in ((afirst, "request"), (attempt, "request"), (afirst, "pack_way")):
-            patch.setattr(module, name, self._cutting(getattr(module, name)))
+        packed = Attempt.packed
 
-    def _cutting(self, pack: Callable[..., Any]) -> Callable[..., Any]:
-        def packing(*args: Any) -> Any:
-            reads = any(getattr(arg, "script", "") in ("receive", "lookup") for arg in args)
+        def cutting(attempt: Attempt) -> Any:
+            reads = attempt.call.script in ("receive", "lookup")
             if reads and self.task is not None and asyncio.current_task() is self.task:
                 self.task.cancel()
                 self.task = None
                 self.cuts += 1
-            return pack(*args)
+            return packed(attempt)
 
-        return packing
+        patch.setattr(Attempt, "packed", cutting)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from tests.together.kit import (
     bodies,
     gathered,
     kinds,
+    lane_of,
     outcomes,
     turns,
 )
@@ -87,7 +88,7 @@ async def test_somebody_cancels_the_task_that_is_ours_when_all_is_sent(proxy):
         assert await asyncio.to_thread(rule.wait)
         later = asyncio.ensure_future(queue.send(b"4"))
         await turns()
-        queue._gathering.sends._task.cancel()
+        lane_of(queue)._task.cancel()
         await turns()
         rule.release()
         found: list[Any] = await asyncio.gather(*tasks, later, return_exceptions=True)
@@ -118,7 +119,7 @@ async def test_who_has_patience_left_goes_again(queue, gate, monkeypatch):
     driver = queue._manager._driver
     monkeypatch.setattr(driver.core, "patience", 1000.0)
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
-    for one in list(queue._gathering.sends._gathered)[:2]:
+    for one in list(lane_of(queue)._waiting)[:2]:
         one.since -= 1000.0
     original, deadlines = gate._call, []
 

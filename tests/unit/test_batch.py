@@ -73,7 +73,7 @@ def sent(
     messages: list[Any], unit: UnitOfWork | None = None, limit: int = LIMIT
 ) -> tuple[list[Any], list[Sent]]:
     """The calls that a send of many makes, and what it answers."""
-    operation = send.send_many(handle(limit), messages, unit)
+    operation = iter(send.send_many(handle(limit), messages, unit))
     calls: list[Any] = []
     count, answer = 0, None
     try:
@@ -177,7 +177,7 @@ def test_a_lone_surrogate_is_refused_by_each_way() -> None:
 
 
 def test_a_short_answer_is_no_answer() -> None:
-    operation = send.send_many(handle(), [b"a", b"b"], None)
+    operation = iter(send.send_many(handle(), [b"a", b"b"], None))
     operation.send(None)
     with pytest.raises(MqError, match="send answered 1 ids for 2 messages"):
         operation.send((int(Status.OK), [b"0" * 16, b""]))

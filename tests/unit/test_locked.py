@@ -22,6 +22,7 @@ from mqredis.operations.settle import ends
 from mqredis.settings import Settings
 
 CONTEXT = Context(ManagerKeys("m"), Settings(), incarnation="life")
+CONTEXT.clock = lambda: 100.0
 RAW = [
     (b"04000000000000a%x" % n, b"%d 0 0 0" % (n + 1), b"1795422666290h\x01a\x02i%d\x03csc-%d\0%d" % (n, n, n))
     for n in range(3)
@@ -40,7 +41,7 @@ class Queue:
 def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
     queue = queue or Queue()
     found = Found(raw, "7", b"1000500", 1_000_000)
-    return LockedMessage._each(queue, noted(queue._handle, found, 100.0))
+    return LockedMessage._each(queue, noted(queue._handle, found))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -58,7 +59,7 @@ def test_what_is_there_at_once_is_what_the_message_has(count: int) -> None:
 
 def test_messages_made_together_are_the_same() -> None:
     queue: Any = Queue()
-    locks = noted(queue._handle, Found(RAW, "7", b"1000500", 1_000_000), 100.0)
+    locks = noted(queue._handle, Found(RAW, "7", b"1000500", 1_000_000))
     messages = locks.whole().messages
     assert messages == [codec.decode("q", "life", *raw) for raw in RAW]
     each = LockedMessage._each(queue, locks)

@@ -21,7 +21,7 @@ from mqredis.errors import (
 )
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.operations.wait import Reader, until_any, until_found
-from mqredis.steps import Call, Listen, Now, Wait, Woken
+from mqredis.steps import Call, Listen, Wait, Woken
 
 KEYS = ManagerKeys("waits")
 #: What a queue answers to the look with this number of those that register; 0: to one that does not.
@@ -35,11 +35,13 @@ class Queues:
         self.log: list[str] = []
         self._answer = answer
         self._looks = dict.fromkeys(names, 0)
+        self._now = 0.0
         self.readers = [Reader(self.handle(name), self.look(name)) for name in names]
 
     def handle(self, name: str) -> Any:
         address = Address(KEYS, name)
-        return SimpleNamespace(path=name, address=address, waited=False, context=SimpleNamespace(database=0))
+        context = SimpleNamespace(database=0, clock=lambda: self._now)
+        return SimpleNamespace(path=name, address=address, waited=False, context=context)
 
     def look(self, name: str) -> Callable[..., Call[Found]]:
         def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
@@ -58,7 +60,7 @@ class Queues:
 
     def run(self, operation: Any, woken: Woken = Woken.RUNG, clock: float = 0.0) -> Any:
         """Answer its steps; each sleep takes ``clock`` seconds."""
-        now = 0.0
+        self._now = 0.0
         answer: Any = None
         while True:
             try:
@@ -71,12 +73,10 @@ class Queues:
                 answer = (0, [])
             elif isinstance(step, Listen):
                 answer = "k"
-            elif isinstance(step, Now):
-                answer = now
             else:
                 assert isinstance(step, Wait)
                 self.log.append("sleep")
-                now += clock
+                self._now += clock
                 answer = woken
 
 
@@ -109,7 +109,7 @@ def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
     queues = Queues(lambda name, number: TransactionSequence() if number == 2 else nothing(name, number), "a")
     reader = queues.readers[0]
     with pytest.raises(TransactionSequence):
-        queues.run(until_found(reader.handle, reader.look, "D", None))
+        queues.run(until_found(reader, "D", None))
     assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "leave a"]
 
 
@@ -129,7 +129,7 @@ def test_what_the_last_look_finds_leaves_the_others() -> None:
 def test_who_is_idle_registers_at_once() -> None:
     queues = Queues(lambda name, number: MESSAGE if number in (2, 3) else nothing(name, number), "a")
     reader = queues.readers[0]
-    assert queues.run(until_found(reader.handle, reader.look, "D", None)) is MESSAGE
+    assert queues.run(until_found(reader, "D", None)) is MESSAGE
     assert reader.handle.waited
     assert queues.run(until_any([reader], "D", None)) == (0, MESSAGE)
     assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "a"]

@@ -10,6 +10,7 @@ import pytest
 
 import mqredis
 from mqredis.operations import settle, several
+from mqredis.steps import procedure
 from mqredis.testing import drain
 from mqredis.worker import Reject, Retry, Worker, ahead, keeper
 
@@ -205,6 +206,7 @@ def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started
     running, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
     original = settle.settle
 
+    @procedure
     def watched(handle, settlements, *rest):
         result = yield from original(handle, settlements, *rest)
         if [action for action, _, _ in settlements] == ["x", "x", "x"] and running.is_set():

@@ -1,4 +1,4 @@
-"""The look that follows a wait is sent as soon as the bell is heard, before the operation goes on."""
+"""Waits whose next call is known: it is made once they were notified, and once only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from mqredis.drivers import Driver
-from mqredis.drivers.early import Early
-from mqredis.steps import Call, Listen, Operation, Wait, Woken, perform
+from mqredis.steps import Call, Listen, Steps, Wait, Woken, procedure
 from tests.drivers.kit import FAST, add, first, put, read, until
 from tests.drivers.proxy import Proxy
 from tests.drivers.test_interrupts import Bomb, Interrupt, echo, spared
@@ -29,6 +28,7 @@ SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
 Then = Callable[[], object]
 
 
+@procedure
 def taking(
     driver: Driver,
     seen: list[Any] | None = None,
@@ -36,7 +36,7 @@ def taking(
     before: Then = lambda: None,
     then: Then = lambda: None,
     scopes: tuple[object, ...] = (),
-) -> Operation[str]:
+) -> Steps[str]:
     """Take one, waiting for it with a look that is known before; ``before``: the first wait; ``then``: after each."""
     seen = [] if seen is None else seen
     mode = yield Listen()
@@ -65,24 +65,7 @@ def registered(driver: Driver, other: Driver) -> Callable[[], bool]:
     return lambda: other.command("HLEN", driver.core.keys.call("q").keys[1]) > 1
 
 
-def test_it_is_answered_before_the_operation_goes_on(url: str, connect: Callable[..., Driver]) -> None:
-    driver, other = connect(url, SLOW), connect(url)
-    other.run(put(other.core.keys))
-    driver.run(taking(driver))
-
-    def gone() -> None:
-        until(lambda: count(other) == 0)
-
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver, then=gone))
-        until(waiting(driver))
-        other.run(put(other.core.keys))
-        assert future.result(30) == "taken"
-    assert driver.unknown == []
-    assert count(other) == 0
-
-
-def test_many_who_wait_look_by_themselves_where_connections_are_few(
+def test_many_wait_where_connections_are_few(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url, SLOW.model_copy(update={"max_connections": 2}))
@@ -94,126 +77,6 @@ def test_many_who_wait_look_by_themselves_where_connections_are_few(
             other.run(put(other.core.keys))
         assert {future.result(30) for future in futures} == {"taken"}
     assert driver.unknown == []
-
-
-def test_what_rings_while_it_is_under_way_is_heard(
-    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, other = connect(url, SLOW), connect(url)
-    seen: list[Any] = []
-    send = Early.send
-
-    def then_ring(early: Early) -> None:
-        send(early)
-        if not seen:  # it was waked for nothing, and now something comes that its look does not see
-            until(registered(driver, other))
-            other.run(put(other.core.keys))
-            driver.ring_all()
-
-    monkeypatch.setattr(Early, "send", then_ring)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver, seen))
-        until(waiting(driver))
-        driver.ring_all()
-        assert future.result(30) == "taken"
-    assert seen == [Woken.RUNG, Woken.RUNG]
-    assert count(other) == 0
-
-
-def test_a_connection_to_a_server_that_nobody_has_met_is_not_taken(
-    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, other = connect(url, SLOW), connect(url)
-    send, over = Early.send, list[Any]()
-
-    def noted(early: Early) -> None:
-        send(early)
-        over.append(early.link)
-
-    monkeypatch.setattr(Early, "send", noted)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver))
-        until(waiting(driver))
-        driver.backend.suspect()
-        driver.command("PING")  # leaves one behind
-        other.run(put(other.core.keys))
-        assert future.result(30) == "taken"
-    assert over == [None]
-
-
-def test_a_cancellation_that_meets_it_ends_the_next_wait(url: str, connect: Callable[..., Driver]) -> None:
-    driver = connect(url, SLOW)
-    mine, seen = object(), list[Any]()
-
-    def cancel() -> None:
-        if len(seen) == 1:
-            driver.cancel(mine)
-
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver, seen, then=cancel, scopes=(mine,)))
-        until(waiting(driver))
-        driver.ring_all()
-        assert future.result(30) == "cancelled"
-    assert seen == [Woken.RUNG, Woken.CANCELLED]
-
-
-def test_who_is_cancelled_sends_nothing(
-    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, mine = connect(url, SLOW), object()
-    sent: list[Early] = []
-    monkeypatch.setattr(Early, "send", sent.append)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver, scopes=(mine,)))
-        until(waiting(driver))
-        driver.cancel(mine)
-        assert future.result(30) == "cancelled"
-    assert sent == []
-
-
-def test_one_that_nobody_reads_is_of_unknown_outcome_and_mixes_nothing_up(
-    url: str, connect: Callable[..., Driver]
-) -> None:
-    driver, other = connect(url, SLOW), connect(url)
-
-    def leave() -> None:
-        raise Interrupt
-
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, taking(driver, then=leave))
-        until(waiting(driver))
-        other.run(put(other.core.keys))
-        with pytest.raises(Interrupt):
-            future.result(30)
-    assert len(driver.unknown) == 1
-    for n in range(3):
-        assert echo(driver, f"w{n}") == f"w{n}"
-
-
-def test_another_call_in_its_place_gets_its_own_reply(url: str, connect: Callable[..., Driver]) -> None:
-    driver, other = connect(url, SLOW), connect(url)
-    call = Call(
-        "read", driver.core.keys.call(), ["mine"], lambda _, payload: payload[1].decode(), changes=False
-    )
-
-    def instead() -> Operation[str]:
-        return perform(call)
-
-    with ThreadPoolExecutor(1) as pool:
-        seen: list[Any] = []
-        future = pool.submit(driver.run, _instead(driver, seen, instead))
-        until(waiting(driver))
-        other.run(put(other.core.keys))
-        assert future.result(30) == "mine"
-    assert len(driver.unknown) == 1
-    assert echo(driver, "next") == "next"
-
-
-def _instead(driver: Driver, seen: list[Any], other: Callable[[], Operation[str]]) -> Operation[str]:
-    mode = yield Listen()
-    assert first(*(yield Call("take", driver.core.keys.call("q"), [mode], first))) == "wait"
-    seen.append((yield Wait(None, (), Call("take", driver.core.keys.call("q"), [mode], first))))
-    return (yield from other())
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])

@@ -1,9 +1,8 @@
-"""Calls that no operation makes (docs/decisions/0041) are done once, too, or known to be unknown."""
+"""A call is done once, or its outcome is known to be unknown; its slot comes back, or stays away."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -11,11 +10,10 @@ import pytest
 
 from mqredis.drivers import AsyncDriver, Driver
 from mqredis.drivers.session import Slot
-from mqredis.errors import HistoryRolledBack, ManagerNotFound, OutcomeUnknown
-from mqredis.steps import Way
-from tests.drivers.kit import FAST, add, adding, read
+from mqredis.errors import HistoryRolledBack, InvalidHandle, ManagerNotFound, OutcomeUnknown
+from tests.drivers.kit import FAST, add
 from tests.drivers.proxy import Proxy
-from tests.drivers.test_interrupts import Bomb, Interrupt, echo, struck
+from tests.drivers.test_interrupts import echo, struck
 from tests.support.faults import Hold
 from tests.support.proxy import Proxy as Between
 from tests.support.server import RedisServer
@@ -24,21 +22,13 @@ BRIEF = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 3
 HASTY = FAST.model_copy(update={"reply_timeout_seconds": 0.1})
 
 
-def way(driver: Driver | AsyncDriver) -> Way[str]:
-    return Way(adding(driver.core.keys), 0, 0)
-
-
 def go(driver: Driver) -> str:
-    """One more, and no operation for it."""
-    answer = driver.straight(way(driver), ())
-    assert answer is not None
-    return answer[1][0].decode()
+    """Add one."""
+    return driver.run(add(driver.core.keys))
 
 
 async def ago(driver: AsyncDriver) -> str:
-    answer = await driver.straight(way(driver), ())
-    assert answer is not None
-    return answer[1][0].decode()
+    return await driver.run(add(driver.core.keys))
 
 
 def free(driver: Driver | AsyncDriver) -> list[Slot]:
@@ -54,26 +44,18 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_it_is_made_only_where_nothing_has_to_be_done_before(
-    url: str, connect: Callable[..., Driver]
-) -> None:
+def test_what_has_to_be_done_before_is_done(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
-    assert driver.straight(way(driver), ()) is None, "there is no session"
-    driver.open()
-    assert driver.straight(way(driver), ()) is None, "the form of the script is not known"
-    assert driver.run(add(driver.core.keys)) == "1"
-    assert [go(driver), go(driver)] == ["2", "3"]
+    assert [go(driver), go(driver)] == ["1", "2"]
     driver.backend.suspect()
-    assert driver.straight(way(driver), ()) is None, "there is no connection"
-    assert driver.run(add(driver.core.keys)) == "4"
+    assert go(driver) == "3", "there was no connection"
     driver.core.run_id = "another"
-    assert driver.straight(way(driver), ()) is None, "the session has to be shown to another server"
-    assert driver.run(add(driver.core.keys)) == "5"
-    assert go(driver) == "6"
+    assert go(driver) == "4", "the session was shown to another server"
     assert len(free(driver)) == 1
     assert len(driver.backend._idle) == 1
     driver.close()
-    assert driver.straight(way(driver), ()) is None, "it is closed"
+    with pytest.raises(InvalidHandle):
+        go(driver)
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
@@ -172,7 +154,8 @@ def test_a_manager_that_is_gone(url: str, connect: Callable[..., Driver]) -> Non
     with pytest.raises(ManagerNotFound):
         go(driver)
     assert len(left) == 1, "the slot is back"
-    assert driver.straight(way(driver), ()) is None
+    with pytest.raises(ManagerNotFound):
+        go(driver)
 
 
 def test_a_history_that_goes_back(url: str, connect: Callable[..., Driver]) -> None:
@@ -182,36 +165,7 @@ def test_a_history_that_goes_back(url: str, connect: Callable[..., Driver]) -> N
     driver.command("HSET", driver.core.keys.own[0], "history", "0")
     with pytest.raises(HistoryRolledBack):
         go(driver)
-    assert driver.straight(way(driver), ()) is None
     assert driver.run(add(driver.core.keys)) == "5"
-
-
-def test_an_interrupt_at_any_line_mixes_up_no_replies(
-    redis_server: RedisServer, connect: Callable[..., Driver]
-) -> None:
-    driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1000}))
-    driver.run(add(driver.core.keys))
-    lines = calls = 1
-    while True:
-        driver.run(add(driver.core.keys))  # so that a connection and a slot are there
-        before = sys.gettrace()
-        sys.settrace(Bomb(lines))
-        try:
-            driver.straight(way(driver), ())
-            through = True
-        except Interrupt:
-            through = False
-        finally:
-            sys.settrace(before)
-        calls += 2
-        assert echo(driver, f"w{lines}") == f"w{lines}", f"after an interrupt at line {lines}"
-        if through:
-            break
-        lines += 1
-    assert lines > 40, "a call is longer than that: the interrupts did not reach it"
-    assert int(driver.run(read(driver.core.keys))) <= calls, "an interrupted call was carried out twice"
-    names = [slot.name for slot in free(driver)]
-    assert len(set(names)) == len(names), "a slot is there twice"
 
 
 def test_a_signal_while_it_waits_for_its_reply(
@@ -233,7 +187,7 @@ async def test_a_task_that_is_cancelled_while_it_waits(
         await driver.run(add(driver.core.keys))
         for n in range(5):
             rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
-            task = asyncio.ensure_future(driver.straight(way(driver), ()))
+            task = asyncio.ensure_future(ago(driver))
             assert await asyncio.to_thread(rule.wait, 60)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -250,9 +204,7 @@ def test_threads_share_a_driver(url: str, connect: Callable[..., Driver]) -> Non
     found: list[str] = []
 
     def work() -> None:
-        for _ in range(200):
-            answer = driver.straight(way(driver), ())
-            found.append(driver.run(add(driver.core.keys)) if answer is None else answer[1][0].decode())
+        found.extend(go(driver) for _ in range(200))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:

@@ -1,19 +1,30 @@
-"""What both drivers tell of themselves, and what they do without asking the server."""
+"""What the two drivers share: what they know of the manager, and the wrapper for durability."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from mqredis.drivers.session import Core
-from mqredis.steps import Call
+from mqredis.models import Durability
+from mqredis.operations.durable import durably
+from mqredis.settings import Settings
+from mqredis.steps import Call, Operation
+
+R = TypeVar("R")
 
 
-class Known:
-    """The part of a driver that is the same for threads and tasks."""
+class BaseDriver:
+    """The part of a driver that is equal for threads and tasks."""
 
+    settings: Settings
     core: Core
     backend: Any
     _hub: Any
+
+    def wrapped(self, operation: Operation[R]) -> Operation[R]:
+        """The operation as it is run: its lasting changes wait for the level of the settings."""
+        level = self.settings.durability
+        return operation if level == Durability.MEMORY else durably(operation, level)
 
     @property
     def session(self) -> str:

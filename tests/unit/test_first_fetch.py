@@ -1,7 +1,8 @@
-"""The first look that a read makes itself asks for what the loop that waits would ask for, and ends as that would."""
+"""The first call of a read asks for what the loop that waits would ask for, and ends as that would."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,10 @@ from mqredis.models import Access, Share
 from mqredis.operations import receive
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.operations.settle import Settling
-from mqredis.operations.wait import until_found
+from mqredis.operations.wait import Reader, until_found
 from mqredis.settings import Settings
 from mqredis.status import Status
-from mqredis.steps import Call, Listen, Now, Operation, Wait, Woken
+from mqredis.steps import Call, Listen, Operation, Procedure, Steps, Wait, Woken
 
 CONTEXT = Context(ManagerKeys("first"), Settings())
 RECORD = b"1795414131274h\3csc-1\0body"
@@ -75,16 +76,16 @@ def handle(waited: bool) -> Handle:
 def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
     """Every step and what came of it all; a read that is not answered any more is told that the time is over."""
     log: list[Any] = []
-    left, now = iter(answers), 0.0
+    left, steps = iter(answers), iter(operation)
+    now = itertools.count(1.0)
+    CONTEXT.clock = lambda: next(now)
     answer: Any = None
     try:
         while True:
-            step: Any = operation.send(answer)
+            step: Any = steps.send(answer)
             if type(step) is Call:
-                log.append((step.script, step.keys.keys, [*step.args], step.changes, step.fixed, step.ending))
+                log.append((step.script, step.keys.keys, [*step.args], step.changes, step.fixed))
                 answer = (0, []) if step.script == "leave" else next(left, NOTHING)
-            elif type(step) is Now:
-                answer = now = now + 1.0
             else:
                 log.append(type(step))
                 answer = "k" if type(step) is Listen else Woken.RUNG
@@ -99,19 +100,19 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
     return log
 
 
-def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Operation[Any]:
+def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps[Any]:
     """As it was written once: the loop makes all looks."""
-    look = receive.taking(handle, "tx" if unit else "take", unit=unit)
-    answer = yield from until_found(handle, look, "D", timeout, None, steady=unit is None)
+    fetch = receive.fetching(handle, "tx" if unit else "take", unit=unit)
+    answer = yield from until_found(Reader(handle, fetch, steady=unit is None), "D", timeout)
     if unit:
         unit.touched(answer.fence, handle)
     return CONTEXT.messages("q", answer.messages, taken=unit is None)
 
 
-def loop_lock(handle: Handle, timeout: Any, earlier: Settling, count: int) -> Operation[Any]:
-    look = receive.taking(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
-    answer = yield from until_found(handle, look, "D", timeout, None, steady=True, lease=CONTEXT.lease)
-    return (yield from receive.locked(handle, answer))
+def loop_lock(handle: Handle, timeout: Any, earlier: Settling, count: int) -> Steps[Any]:
+    fetch = receive.fetching(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
+    reader = Reader(handle, fetch, steady=True, lease=CONTEXT.lease, locks=True)
+    return receive.noted(handle, (yield from until_found(reader, "D", timeout)))
 
 
 def both(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:
@@ -132,8 +133,8 @@ def test_a_lock(answers: list[Answer], timeout: float, waited: bool, settles: in
     def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
         here, earlier = handle(waited), settling(HELD[:settles])
         if alone:
-            return receive.lock(here, count, timeout, None, None, earlier), [here.locks, earlier]
-        return loop_lock(here, timeout, earlier, count), [here.locks, earlier]
+            return receive.Lock(here, count, timeout, None, None, earlier), [here.locks, earlier]
+        return Procedure(loop_lock(here, timeout, earlier, count)), [here.locks, earlier]
 
     both(make, answers)
 
@@ -147,8 +148,8 @@ def test_a_receive(answers: list[Answer], timeout: float, waited: bool, transact
         here, unit = handle(waited), UnitOfWork(CONTEXT, "t1", 1000) if transaction else None
         state = [unit and unit.paths, here.locks]
         if alone:
-            return receive.receive(here, 1, timeout, unit), state
-        return loop_receive(here, timeout, unit), state
+            return receive.Receive(here, 1, timeout, unit), state
+        return Procedure(loop_receive(here, timeout, unit)), state
 
     both(make, answers)
 
@@ -159,9 +160,11 @@ def test_what_a_caller_got_wrong_is_refused_before_anything_is_asked(
     timeout: Any, tag: Any, waited: bool
 ) -> None:
     for operation in (
-        receive.receive(handle(waited), 1, timeout, None, tag),
-        receive.lock(handle(waited), 1, timeout, None, tag),
-        until_found(handle(waited), receive.taking(handle(waited), "take"), "D", timeout, tag),
+        receive.Receive(handle(waited), 1, timeout, None, tag),
+        receive.Lock(handle(waited), 1, timeout, None, tag),
+        Procedure(
+            until_found(Reader(handle(waited), receive.fetching(handle(waited), "take")), "D", timeout, tag)
+        ),
     ):
         [(kind, _)] = run(operation, [])
         assert kind.__name__ == "InvalidArgument"

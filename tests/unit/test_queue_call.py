@@ -1,4 +1,4 @@
-"""What ``reach`` does with a script that did nothing because it wants to be called again."""
+"""What a call on queues does if the script wants to be called again, and has done nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from mqredis.commands.common import Address
 from mqredis.errors import QueueNotAvailable
 from mqredis.keys import ManagerKeys
-from mqredis.operations.reach import ROUNDS, reach
+from mqredis.operations.queue_call import ROUNDS, QueueCall
 from mqredis.status import Status
 from mqredis.steps import Call
 
@@ -21,7 +21,7 @@ def run(answers: Iterator[tuple[int, list[bytes]]]) -> tuple[Any, list[int]]:
     """The result, and with how many keys each call was made."""
     address = Address(KEYS, "q")
     call: Call[str] = Call("receive", address.call, [], lambda status, payload: f"{status} {len(payload)}")
-    work, asked = reach(address, call), []
+    work, asked = iter(QueueCall(address, call)), []
     step: Any = next(work)
     try:
         while True:

@@ -1,0 +1,71 @@
+"""Calls that may need more queues than they name: journals, dead letters, administration queues, subscribers.
+
+Such a script answers KEYS_CHANGED and names these queues before it has changed anything. Those that the broker keeps by
+itself are created then, all are added to what the handle names, and the script runs again. A script that names none
+wants to be called again with all keys of the queue: it found more timers due than it serves at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from mqredis import keys
+from mqredis.commands import queues
+from mqredis.commands.common import Address, text
+from mqredis.errors import error_for
+from mqredis.keys import ManagerKeys
+from mqredis.status import Status
+from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, understand
+
+R = TypeVar("R")
+#: By itself: reading a member of an enumeration costs as much as a call.
+KEYS_CHANGED = int(Status.KEYS_CHANGED)
+#: Each of these rounds names more queues, so a few are enough; more would be a circle.
+ROUNDS = 16
+
+
+def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
+    """Create those of these queues that the broker keeps by itself."""
+    if any(keys.kept(path) for path in paths):
+        yield from perform(queues.ensure(manager, paths))
+
+
+def complete(operation: Operation[Any], address: Address, call: Call[R], reply: Reply) -> Steps[R]:
+    """The result of a call of ``operation``, repeated with more queues for as long as its reply asks for them."""
+    rounds = 0
+    while reply[0] == KEYS_CHANGED:
+        paths = [keys.decode(text(item)) for item in reply[1]]
+        if paths:
+            rounds += 1
+            yield from provide(address.manager, paths)
+            address.bring(paths)
+        if rounds == ROUNDS:
+            raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")
+        call.keys = address.call
+        reply = yield from operation.make(call)
+    return understand(call, reply)
+
+
+class QueueCall(Operation[R]):
+    """One call on the queues of an address."""
+
+    __slots__ = ("address", "call")
+
+    def __init__(self, address: Address, call: Call[R]) -> None:
+        self.address = address
+        self.call = call
+
+    def request(self) -> Call[R]:
+        """The call, with the queues that are known."""
+        return self.call
+
+    def accept(self, reply: Reply) -> R | More:
+        """The parsed reply, unless the script needs more queues."""
+        return MORE if reply[0] == KEYS_CHANGED else understand(self.call, reply)
+
+    def resume(self, reply: Reply | None) -> Steps[R]:
+        """Name the queues that the script needs, and repeat the call."""
+        if reply is None:
+            reply = yield from self.make(self.call)
+        return (yield from complete(self, self.address, self.call, reply))
