@@ -15,6 +15,7 @@ MODULES = (
     "everysec_bar",
     "power_bar",
     "promotion_bar",
+    "sentinel_bar",
     "resharding_bar",
     "cuts_bar",
     "waits_bar",
