@@ -6,13 +6,13 @@ attributes of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelli
 
 from __future__ import annotations
 
-import warnings
 from datetime import datetime
 from enum import STRICT, Enum, IntEnum, IntFlag, StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mqredis import renamed
 from mqredis.errors import MatchOptionsError
 from mqredis.plain import init_with, plain_with
 from mqredis.unvalidated import Lazy, defaults_of
@@ -268,11 +268,12 @@ class RetryPolicy(_Model):
         """After how many attempts ``final`` is due."""
         return (1 + self.immediate) * (1 + self.cycles)
 
-    @property
-    def deliveries(self) -> int:
-        """The former name of ``attempts``."""
-        warnings.warn("RetryPolicy.deliveries is now RetryPolicy.attempts", DeprecationWarning, stacklevel=2)
-        return self.attempts
+    deliveries = renamed.attribute("property", "deliveries", "attempts")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        return renamed.fields("property", values)
 
 
 class QueueProperties(_Model):

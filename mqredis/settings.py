@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mqredis import renamed
 from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Durability
 
@@ -72,12 +73,17 @@ class Settings(BaseModel):
     test_clock: bool = False
     """Allow ``advance_clock``, which moves the time of the queue manager. Only for tests."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        return renamed.fields("setting", values)
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
         """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win."""
         source = os.environ if environ is None else environ
         values: dict[str, Any] = {}
-        for name in cls.model_fields:
+        for name in (*renamed.RENAMED["setting"], *cls.model_fields):
             text = source.get(ENV_PREFIX + name.upper())
             if text is not None and text != "":
                 values[name] = text

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from mqredis import __version__
+from mqredis import __version__, renamed
 from mqredis.cli import (
     admin,
     completion,
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler.setFormatter(terminal.Formatter("mqredis: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     parser = build()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(renamed.words(sys.argv[1:] if argv is None else argv))
     if arguments.command == "completion":
         arguments.parser = parser
     output = Output(json_lines=getattr(arguments, "json", False))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mqredis import keys
+from mqredis import keys, renamed
 from mqredis.commands import queues as commands
 from mqredis.commands import read
 from mqredis.commands.common import Address, path_of
@@ -41,6 +41,7 @@ PAGE = 64
 
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """All properties of a queue from what was given, the others at their defaults. Raises InvalidArgument."""
     try:
         made = QueueProperties(**values)
         return {name: getattr(made, name) for name in QueueProperties.model_fields}
@@ -56,7 +57,7 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ste
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
-    checked = _properties(properties)
+    checked = _properties(renamed.fields("property", properties))
     if context.standing.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     yield from perform(commands.create(context.keys, path, checked))
@@ -104,7 +105,7 @@ def serve(context: Context, path: str) -> Steps[int]:
 @procedure
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[QueueInfo]:
     """Change properties."""
-    path = path_of(name)
+    path, changes = path_of(name), renamed.fields("property", changes)
     if path.startswith(f"{keys.SYSTEM};") and set(changes) <= _OF_SYSTEM:
         yield from perform(commands.ensure(context.keys, (path,)))
     elif ";" in path:

@@ -6,6 +6,8 @@ import bisect
 import threading
 from collections.abc import Iterable, Sequence
 
+from mqredis import renamed
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = dict[str, str]
 Sample = tuple[Labels, float]
@@ -13,8 +15,10 @@ Sample = tuple[Labels, float]
 
 def metric(lines: list[str], name: str, kind: str, about: str, samples: Iterable[Sample]) -> None:
     """Add a metric with all its samples."""
-    lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-    lines += [sample(name, labels, value) for labels, value in samples]
+    samples = list(samples)
+    for each in (name, *renamed.former("metric", name)):
+        lines += [f"# HELP {each} {about}", f"# TYPE {each} {kind}"]
+        lines += [sample(each, labels, value) for labels, value in samples]
 
 
 def sample(name: str, labels: Labels, value: float) -> str:
