@@ -7,24 +7,25 @@
 -- ARGV[4] tag  encoded
 -- ARGV[5] status  the reader ends with
 -- RETURNS OK
--- RETURNS STATUS_NOT_FOUND
+-- RETURNS STATUS_NOT_FOUND no reader waits under this tag
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiters"
 --- require "waiting/notify"
+local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.w, 0, -1)
 for n = 1, #waiting do
   local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) ([^ ,]+)")
-  if tag == ARGV[4] then
+  if tag == wanted_tag then
     context.mark_changed()
     redis.call("ZREM", q.w, waiting[n])
-    redis.call("HSET", KEYS[1], slot .. "!", "c " .. ARGV[5])
+    redis.call("HSET", KEYS[1], slot .. "!", "c " .. code)
     reply = context.close({ status.OK })
     notify.one(slot, mode)
     return reply

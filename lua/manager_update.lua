@@ -6,19 +6,20 @@
 -- ARGV[4] value  "1" or "0"; quota in messages, "" none; ms to move the clock by
 -- ARGV[5] bytes  quota in bytes, "" none; "" otherwise
 -- RETURNS OK now in ms
--- RETURNS ACCESS_DENIED
+-- RETURNS ACCESS_DENIED the clock of a manager that is not for tests does not move
 -- FLAGS allow-oom
 --- require "core/context"
+local what, value, quota_bytes = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
-if ARGV[3] == "clock" then
+if what == "clock" then
   if redis.call("HGET", KEYS[1], "test") ~= "1" then return context.close({ status.ACCESS_DENIED }) end
-  redis.call("HINCRBY", KEYS[1], "clock", ARGV[4])
-  context.now = context.now + tonumber(ARGV[4])
-elseif ARGV[3] == "throttled" then
-  redis.call("HSET", KEYS[1], "throttled", ARGV[4])
+  redis.call("HINCRBY", KEYS[1], "clock", value)
+  context.now = context.now + tonumber(value)
+elseif what == "throttled" then
+  redis.call("HSET", KEYS[1], "throttled", value)
 else
-  redis.call("HSET", KEYS[1], "quota_messages", ARGV[4], "quota_bytes", ARGV[5])
+  redis.call("HSET", KEYS[1], "quota_messages", value, "quota_bytes", quota_bytes)
 end
 context.save_config()
 context.mark_changed()

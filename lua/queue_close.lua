@@ -1,5 +1,4 @@
--- Close a handle. The last handle of an empty subqueue takes the subqueue with it, unless an open transaction moves
--- something there.
+-- Close a handle. A subqueue is deleted with its last handle if it is empty and no open transaction moves a message there.
 -- MS-MQDMPR 3.1.7.1.6 Close Queue
 --
 -- KEYS admin
@@ -13,22 +12,22 @@
 --- require "core/queue"
 --- require "core/handle"
 --- require "transactions/tx"
+local name, number, key, is_subqueue = ARGV[3], ARGV[4], KEYS[6], #KEYS > 13
 local reply = context.open()
 if reply then return reply end
 context.mark_changed()
-local name = string.match(KEYS[6], ":q:([^:]+):q$")
-local stem = name .. "|" .. string.match(ARGV[1], "^%d+") .. "|" .. ARGV[4] .. "|"
-redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
+local encoded = string.match(key, ":q:([^:]+):q$")
+handle.remove(encoded, number)
 local q = queue.open(1, 5)
 
 -- Where very many operations are open, one of them is taken to be such a move: an empty subqueue more does no harm.
-local function awaited()
-  return redis.call("HLEN", KEYS[2]) > 4000 or tx.moves_to(name)
+local function is_target()
+  return redis.call("HLEN", KEYS[2]) > 4000 or tx.moves_to(encoded)
 end
 
-if q and #KEYS > 13 and tonumber(q.messages) == 0 and #handle.all(name) == 0 and not awaited() then
+if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
   queue.forget(q)
-  redis.call("HDEL", KEYS[3], ARGV[3])
+  redis.call("HDEL", KEYS[3], name)
 end
 return context.close({ status.OK })

@@ -12,6 +12,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "core/handle"
 --- require "core/position"
 --- require "features/other_queues"
 --- require "admin/sweep"
@@ -80,7 +81,7 @@ for n = 1, #going do
   redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
   queue.forget(q)
   -- A queue of this name that is created later has nothing to do with the handles on this one.
-  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. queue.name(q) .. "|", "(" .. queue.name(q) .. "}")
+  handle.remove_all(queue.name(q))
   notify.all(q)
   redis.call("UNLINK", q.w)
 end

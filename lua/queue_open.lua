@@ -1,37 +1,38 @@
--- Open a handle: the access and share mode must agree with the handles that are open already.
+-- Open a handle on a queue; access and share mode must agree with the handles that are open already. Opening a subqueue
+-- creates it.
 -- MS-MQDMPR 3.1.7.1.5 Open Queue
 --
 -- KEYS admin
 -- QUEUE[1] the queue
--- QUEUE[2+] the parent of a subqueue: opening creates the subqueue
+-- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] name  as written, with its subqueue
 -- ARGV[4] handle  number, unique in the session
 -- ARGV[5] access  receive | send | peek | move | admin | all
 -- ARGV[6] share  none | deny
 -- RETURNS OK generation, flags, largest message in bytes
--- RETURNS QUEUE_NOT_FOUND
--- RETURNS SHARING_VIOLATION
+-- RETURNS QUEUE_NOT_FOUND there is no queue, or no parent, of this name
+-- RETURNS SHARING_VIOLATION another handle excludes this one
 -- FLAGS allow-oom
+--- require "admin/create"
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
+local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local key, is_subqueue = KEYS[6], #KEYS > 13
 local reply = context.open()
 if reply then return reply end
 local q, parent = queue.open(1, 5), queue.open(2, 5)
-if not parent and (not q or #KEYS > 13) then return context.close({ status.QUEUE_NOT_FOUND }) end
-local name = string.match(KEYS[6], ":q:([^:]+):q$")
-local open = handle.all(name)
+if not parent and (not q or is_subqueue) then return context.close({ status.QUEUE_NOT_FOUND }) end
+local encoded = string.match(key, ":q:([^:]+):q$")
+local open = handle.all(encoded)
 for n = 1, #open do
-  if not handle.allows(open[n], ARGV[5], ARGV[6]) then return context.close({ status.SHARING_VIOLATION }) end
+  if not handle.allows(open[n], access, share) then return context.close({ status.SHARING_VIOLATION }) end
 end
 context.mark_changed()
 if not q then
-  local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-  queue.create(KEYS[6], generation, "flags", parent.flags, "max_bytes", parent.max_bytes)
-  redis.call("HSET", KEYS[3], ARGV[3], generation)
+  create.queue(key, name, "flags", parent.flags, "max_bytes", parent.max_bytes)
   q = queue.open(1, 5)
 end
 queue.set_parent(q, parent)
-local session = string.match(ARGV[1], "^%d+")
-redis.call("ZADD", KEYS[4], 0, name .. "|" .. session .. "|" .. ARGV[4] .. "|" .. ARGV[5] .. "|" .. ARGV[6])
+handle.add(encoded, number, access, share)
 return context.close({ status.OK, "", 0, q.generation, q.flags, q.max_bytes })

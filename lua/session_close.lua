@@ -7,8 +7,9 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
+local number = ARGV[3]
 local reply = context.open()
 if reply then return reply end
-session.drop(ARGV[3])
-session.handles({ [ARGV[3]] = true })
+session.drop(number)
+session.handles({ [number] = true })
 return context.close({ status.OK })

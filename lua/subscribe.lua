@@ -6,24 +6,22 @@
 -- QUEUE[2] the subscriber
 -- ARGV[3] subscription  text of features/subscription; "" ends it
 -- RETURNS OK
--- RETURNS QUEUE_NOT_FOUND topic | subscriber
--- RETURNS INVALID_PARAMETER topic: it is none | subscriber: it is one
+-- RETURNS QUEUE_NOT_FOUND which: topic | subscriber
+-- RETURNS INVALID_PARAMETER which: topic, that queue is not a topic | subscriber, that queue is a topic
 --- require "core/context"
 --- require "core/queue"
+--- require "features/subscription"
+local text, subscriber_key = ARGV[3], KEYS[14]
 local reply = context.open()
 if reply then return reply end
-local q, to = queue.open(1, 5), queue.open(2, 5)
-if not q then return context.close({ status.QUEUE_NOT_FOUND, "", 0, "topic" }) end
-if not queue.has(q, "f") then return context.close({ status.INVALID_PARAMETER, "", 0, "topic" }) end
-if not to and ARGV[3] ~= "" then return context.close({ status.QUEUE_NOT_FOUND, "", 0, "subscriber" }) end
-if to and queue.has(to, "f") and ARGV[3] ~= "" then
-  return context.close({ status.INVALID_PARAMETER, "", 0, "subscriber" })
-end
+local q, subscriber = queue.open(1, 5), queue.open(2, 5)
+local function refuse(code, which) return context.close({ code, "", 0, which }) end
+if not q then return refuse(status.QUEUE_NOT_FOUND, "topic") end
+if not queue.has(q, "f") then return refuse(status.INVALID_PARAMETER, "topic") end
+-- A subscription of a deleted queue can be ended, but not begun.
+if text ~= "" and not subscriber then return refuse(status.QUEUE_NOT_FOUND, "subscriber") end
+if text ~= "" and queue.has(subscriber, "f") then return refuse(status.INVALID_PARAMETER, "subscriber") end
 context.mark_changed()
-local field = "sub:" .. string.match(KEYS[14], ":q:([^:]+):q$")
-if ARGV[3] == "" then
-  redis.call("HDEL", q.q, field)
-else
-  redis.call("HSET", q.q, field, ARGV[3])
-end
+local name = string.match(subscriber_key, ":q:([^:]+):q$")
+if text == "" then subscription.remove(q, name) else subscription.save(q, name, text) end
 return context.close({ status.OK })

@@ -8,17 +8,12 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "features/subscription"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 5)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
-local fields = redis.call("HGETALL", q.q)
-for n = 1, #fields, 2 do
-  local name = string.match(fields[n], "^sub:(.*)$")
-  if name then
-    reply[#reply + 1] = name
-    reply[#reply + 1] = fields[n + 1]
-  end
-end
+local names, texts = subscription.all(q)
+for n = 1, #names do reply[n * 2 + 2], reply[n * 2 + 3] = names[n], texts[names[n]] end
 return context.close(reply)

@@ -3,6 +3,23 @@
 -- KEYS[4], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
 local handle = {}
 
+-- Adds a handle of this call's session. `name`: of the queue, encoded.
+function handle.add(name, number, access, share)
+  redis.call("ZADD", KEYS[4], 0, name .. "|" .. context.owner() .. "|" .. number .. "|" .. access .. "|" .. share)
+end
+
+-- Removes a handle of this call's session.
+function handle.remove(name, number)
+  local stem = name .. "|" .. context.owner() .. "|" .. number .. "|"
+  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
+end
+
+-- Removes all handles on a queue.
+function handle.remove_all(name)
+  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. name .. "|", "(" .. name .. "}")
+end
+
+-- The handles on a queue whose sessions exist, each {member, access, share}.
 function handle.all(name)
   local found = {}
   local members = redis.call("ZRANGEBYLEX", KEYS[4], "[" .. name .. "|", "(" .. name .. "}")

@@ -15,7 +15,7 @@ local topic = {}
 -- so all get the messages or none does. A subscriber that was deleted, or that takes no messages of this kind, is
 -- passed over.
 function topic.plan(q, entries, t)
-  local names, texts = topic.subscribers(q)
+  local names, texts = subscription.all(q)
   local total, room = 0, 0
   q.plans = {}
   other_queues.load()
@@ -40,20 +40,6 @@ function topic.plan(q, entries, t)
       end
     end
   end
-end
-
--- Encoded names of the subscribers in order, and their subscriptions.
-function topic.subscribers(q)
-  local fields, names, texts = redis.call("HGETALL", q.q), {}, {}
-  for n = 1, #fields, 2 do
-    local name = string.match(fields[n], "^sub:(.*)$")
-    if name then
-      names[#names + 1] = name
-      texts[name] = fields[n + 1]
-    end
-  end
-  table.sort(names)
-  return names, texts
 end
 
 -- Does the quota of a subscriber refuse what it is to get, or that of the manager what all are to get?

@@ -2,9 +2,11 @@
 --- require "core/chunked"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
--- What became available while readers wait that no identifier finds: members "l" number(14) lid of q.i, the last
--- `arrivals.most`, numbered by field "arrivals" of q.q. Kept as long as such a reader is registered, so one that looked
--- through the whole queue when it registered needs to look at nothing else, however often it looks again.
+-- The messages that became available while readers wait whose filters name no identifier. A reader that searched the
+-- whole queue when it registered needs to search only these later on. Used by waiting/waiters, waiting/match_waiters and
+-- matching/search.
+-- Stored as members "l" number(14) lid of q.i, the last `arrivals.most` of them, numbered by field "arrivals" of q.q, as
+-- long as such a reader is registered.
 local arrivals = { most = 500 }
 
 function arrivals.note(q, ids)
@@ -22,25 +24,26 @@ function arrivals.newest(q)
   return tonumber(redis.call("HGET", q.q, "arrivals") or 0)
 end
 
--- The last reader that needs them is gone.
+-- Removes them when the last reader that needs them is gone.
 function arrivals.forget(q)
   if redis.call("ZCOUNT", q.w, "-inf", "(-1125899906842624") == 0 then
     redis.call("ZREMRANGEBYLEX", q.i, "[l", "(m")
   end
 end
 
--- Do the arrivals behind number `seen` tell all that a filter may admit now? Not if time or a message that it does not
--- admit itself may change that: co-operative marks, the rest of a group, the turn of a group.
-function arrivals.tell(q, f, seen)
+-- Do the arrivals behind number `seen` contain every message that a filter may admit now? Not if the passing of time, or a
+-- message that the filter does not admit, may change that: co-operative marks, the rest of a group, the lock of a group.
+function arrivals.suffice(q, f, seen)
   if f.grouped or string.find(q.flags, "x", 1, true) or string.find(f.f, "U", 1, true) then return false end
   return arrivals.newest(q) - seen <= arrivals.most
 end
 
--- Up to `count` entries among them, in delivery order; and the place to go on from, if there was no time for all.
+-- Up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order; and the place to go on
+-- from, if there was no time for all.
 function arrivals.look(q, f, seen, count)
   local members = redis.call("ZRANGEBYLEX", q.i, string.format("[l%014d", seen + 1), "(m")
   local ids, found, known = {}, {}, {}
-  -- What this very script made available is noted when it ends.
+  -- What this script has made available is noted only when it ends.
   for n = 1, #(q.arrived or "") do members[#members + 1] = q.arrived[n] end
   for n = 1, #members do
     local lid = string.sub(members[n], -16)
@@ -55,7 +58,7 @@ function arrivals.look(q, f, seen, count)
       found[#found + 1] = { lid = ids[n], rec = recs[n] }
       if #found == count then return found end
     end
-    -- The rest in the next call, behind this place.
+    -- The next call looks at the rest, behind this place.
     if filter.spent(f) then return found, #found == 0 and ids[n] or nil end
   end
   return found

@@ -1,15 +1,21 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
--- What a reader wants, as one text (mqredis/commands/filters.py writes it): fields as in a head, NUL, then selector
--- programs, each length ":" program; all of it must hold.
+-- A filter: which messages a reader wants, as one text, which mqredis/commands/filters.py writes and this module alone
+-- reads. Used by matching/search, and by waiting/match_waiters for readers that wait. The text is a list of fields "\3<key>
+-- <value>" (without the space), a NUL, then selector programs, each "<length>:<program>". A message must agree with all of it.
 --
---   i lookup id   m c g ids   n sequence   o offset     h (repeated) index key and id, one of which every match has
---   @ id behind which the search begins                 G N O the next member of the group that the handle is in
---   y handle whose marks count   Z interval of the co-operative marks in ms, "-" for ever; "" not in the set
---   f letters: L logical order, A all messages, S all segments available, C complete message, W whole group,
---     U unmarked only, H K set and h k take away handle and co-operative marks, B by delivery order, not by turns
+--   i  lookup id                            m c g  message, correlation and group id, as in the index (matching/index)
+--   n  sequence in the group                o      offset in the message of segments
+--   h  index key and id; repeated: every match has one of these ids
+--   @  lookup id behind which the search begins
+--   G N O  group, sequence and offset: the next member of the group that the handle is in
+--   y  browser whose marks count            Z  interval of the co-operative marks in ms, "-" for ever
+--   f  letters: L logical order, A all messages available, S all segments available, C complete message, W whole group,
+--      U unmarked only, H and K set the browser's and the co-operative marks, h and k remove them, B in delivery order even
+--      if groups take turns
 --
--- share: of the time that a selector may take (selector/selector), since the rest of the call takes some, too.
+-- Example: "\3csabc\0" wants the correlation id "abc", a text (s).
+-- share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
 local filter = { share = 0.9 }
 
 function filter.parse(text)
@@ -41,7 +47,7 @@ function filter.has(f, letter)
   return string.find(f.f, letter, 1, true) ~= nil
 end
 
--- Has the call no time left for more records?
+-- Has the call used up the time for selectors?
 function filter.spent(f)
   for n = 1, #f.programs do
     if f.programs[n].left <= 0 then return true end
@@ -49,7 +55,7 @@ function filter.spent(f)
   return false
 end
 
--- Does the message itself agree, wherever it is and whatever group it belongs to?
+-- Does the message agree with the filter, apart from its place in the queue and the rest of its group?
 function filter.test(f, lid, rec)
   if f.i and f.i ~= lid then return false end
   if f.named then
@@ -66,8 +72,8 @@ function filter.test(f, lid, rec)
   return true
 end
 
--- The key under which a waiting reader is found by what arrives: its most telling identifier. Works on the text,
--- where the fields stand in this order; nothing if it names none, or wants more than the message itself.
+-- The index key and id under which arriving messages find a waiting reader: the most selective identifier of its filter.
+-- Nothing if the filter names none, or depends on more than the message. Works on the text, whose fields have this order.
 function filter.key(text)
   local head = string.sub(text, 1, string.find(text, "\0", 1, true))
   if string.find(head, "\3[Gf]") then return end

@@ -1,8 +1,9 @@
 --- require "core/context"
 --- require "core/record"
--- The index of identifiers: members of q.i, all with score 0, of available messages only. Ids as in a record: "s" text
--- or "x" hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids are
--- in it up to q.indexed, and whoever asks for one brings it up to date (matching/index_build).
+-- The index of identifiers: members of q.i, all with score 0, of available messages only. Used by matching/candidates and
+-- matching/search, and by all scripts that make a message available or take it away. Ids are as in a record: "s" and text
+-- or "x" and hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids
+-- are in it up to q.indexed; a search for one brings the index up to date first (matching/index_build).
 --
 --   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
@@ -53,7 +54,7 @@ function index.members(q, lid, rec, keys)
   return members
 end
 
--- Most messages have no group.
+-- The members of a message without a group, as most are.
 function index.ids(lid, rec, keys)
   local members = {}
   local id = string.find(keys, "m", 1, true) and index.id(record.field(rec, "m"))
@@ -63,7 +64,7 @@ function index.ids(lid, rec, keys)
   return members
 end
 
--- Puts a message into the index. `later`: into this list of arguments of a ZADD, which the caller runs.
+-- Adds a message to the index. With `later`, scores and members are appended to this list, for a ZADD of the caller.
 function index.add(q, lid, rec, keys, later)
   local members, args = index.members(q, lid, rec, keys), later or {}
   for n = 1, #members do
@@ -73,7 +74,7 @@ function index.add(q, lid, rec, keys, later)
   if not later and #args > 0 then redis.call("ZADD", q.i, unpack(args)) end
 end
 
--- Takes it out. `later`: into this list of arguments of a ZREM.
+-- Removes a message from the index. With `later`, members are appended to this list, for a ZREM of the caller.
 function index.drop(q, lid, rec, keys, later)
   local members = index.members(q, lid, rec, keys)
   if later then
@@ -83,7 +84,7 @@ function index.drop(q, lid, rec, keys, later)
   end
 end
 
--- The usual filter, one identifier and nothing else, taken apart: key and id. Nothing if it asks for more (matching/search).
+-- Key and id of a filter that names one identifier and nothing else, as most do. Nothing for any other (matching/search).
 function index.direct(q, text)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
   if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then return key, id end

@@ -1,24 +1,24 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
--- The index of message and correlation ids (matching/index) is brought up to date by whoever asks for one: senders put in only
--- what comes before others that are in it (docs/decisions/0039). Field "index" of the queue's hash says up to which id, in
--- delivery order, it reaches (core/queue); or, as builds before this one have written it:
+-- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders
+-- add only messages in front of the last one that is in it (docs/decisions/0039). Used by matching/search and core/seek.
+-- Field "index" of the queue's hash says up to which id, in delivery order, the index reaches (core/queue); or
 --
---   all, ""  it has all, and all that comes enters it
---   part     the same of what comes; of what was there before it has what stands up to field index_at, if there is one.
---            The doctor writes this, too, where it cannot tell how far it reaches.
+--   all, ""  every message is in it (written by builds before schema 4)
+--   part     every message that arrives is added; of older ones those up to field index_at are in it, if there is such a
+--            field. The doctor writes this, too, where it cannot tell how far the index reaches.
 --
--- One call puts no more than `most` messages into it, or some `bytes` of records. Nobody looks into it before it is whole.
+-- One call adds at most `most` messages, or some `bytes` of records. No search uses the index before it is complete.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }
 
--- Goes on building. Is it whole now?
+-- Adds the next messages. Is the index complete now?
 function index_build.some(q)
-  if q.behind then return false end  -- this call has done its share
+  if q.behind then return false end  -- this call has done its part
   local old = q.indexed == queue.always
-  -- Where no special message ever came none has ids; of those in old queues not all left a mark.
+  -- A queue that never held a special message holds none with ids; in old queues not all of these were marked.
   if not old and not q.has_special then return true end
-  -- The end of a sorted set is at hand, a place in it has to be looked for.
+  -- Reading the last element is cheaper than counting those behind a place.
   local last = not old and redis.call("ZRANGE", q.a, "0", "0", "REV")[1]
   if not old and (not last or last <= q.indexed) then return true end
   local from = old and index_build.old(q) or q.indexed
@@ -35,20 +35,20 @@ function index_build.some(q)
     context.mark_changed()
   elseif old or at ~= from then
     queue.set_indexed(q, at)
-    context.mark_changed()  -- what a doctor has seen of the queue is over
+    context.mark_changed()  -- so that a repair that was planned before is refused
   end
   q.behind = not whole
   return whole
 end
 
--- Up to which id it is sure to reach in a queue where all that comes enters it.
+-- Up to which id the index certainly reaches in a queue where every arriving message is added.
 function index_build.old(q)
   local said = redis.call("HMGET", q.q, "index", "index_at")
   if said[1] == "part" then return said[2] or queue.never end
   return redis.call("ZRANGE", q.a, "-1", "-1")[1] or queue.never
 end
 
--- Puts these in; where one is in it already that changes nothing. Returns the bytes that it read.
+-- Adds these messages; adding one twice changes nothing. Returns how many bytes of records it read.
 function index_build.enter(q, ids)
   if #ids == 0 then return 0 end
   local recs, there, texts, bytes = redis.call("HMGET", q.m, unpack(ids)), { nil }, { nil }, 0

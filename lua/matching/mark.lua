@@ -1,10 +1,19 @@
 --- require "core/context"
 --- require "core/chunked"
--- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE, _CO_OP), members of q.i:
---   "y"handle NUL lid             seen by this browser ("<session>-<number>")
---   "z"lid NUL until              seen by the co-operating ones, until then (ms, 13 digits) or "-" for ever
--- They are its last members.
+-- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. Used by matching/search
+-- and unmark.lua. The marks are the last members of q.i, all with score 0, and only this module writes and reads them:
+--
+--   "y"<browser> NUL <lookup id>      seen by this browser, "<session>-<number>"
+--   "z"<lookup id> NUL <until>        seen by a co-operating browser, until this moment (ms, 13 digits) or "-" for ever
+--   examples: y12-3 NUL 040000000000002a          z040000000000002a NUL 1764000060000
 local mark = {}
+
+-- The member of a browser's mark.
+function mark.member(browser, lid)
+  return "y" .. browser .. "\0" .. lid
+end
+
+-- The co-operative mark on a message, and until when it counts; nothing if there is none.
 
 function mark.coop(q, lid)
   local found = redis.call("ZRANGEBYLEX", q.i, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
@@ -13,16 +22,16 @@ end
 
 -- Is the message marked for this reader?
 function mark.seen(q, f, lid)
-  if redis.call("ZSCORE", q.i, "y" .. f.y .. "\0" .. lid) then return true end
+  if redis.call("ZSCORE", q.i, mark.member(f.y, lid)) then return true end
   if not f.Z then return false end
   local _, over = mark.coop(q, lid)
   return over ~= nil and (over == "-" or tonumber(over) > context.now)
 end
 
--- Sets and takes away the marks that the filter asks for.
+-- Sets and removes the marks that the filter asks for.
 function mark.apply(q, f, lid)
   if not string.find(f.f, "[HKhk]") then return end
-  local own = "y" .. f.y .. "\0" .. lid
+  local own = mark.member(f.y, lid)
   if string.find(f.f, "H", 1, true) then redis.call("ZADD", q.i, 0, own) end
   if string.find(f.f, "h", 1, true) then redis.call("ZREM", q.i, own) end
   if string.find(f.f, "[Kk]") then
@@ -36,8 +45,15 @@ function mark.apply(q, f, lid)
   context.mark_changed()
 end
 
--- Forgets a few marks that mean nothing any more, where `count` messages were marked: of messages that are gone, and of
--- sessions that are.
+-- Removes up to `most` marks of a browser. Returns how many.
+function mark.forget(q, browser, most)
+  local stem = mark.member(browser, "")
+  local marks = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, most)
+  chunked.run("ZREM", q.i, marks)
+  return #marks
+end
+
+-- Removes a few marks of messages and of sessions that do not exist any more. `count`: how many messages were marked now.
 function mark.sweep(q, count)
   mark.gone(q, 8 * count)
   local from = "[y"
@@ -53,22 +69,21 @@ function mark.sweep(q, count)
   end
 end
 
--- A number from 0 to 1 made of this call's, another one for each, and spread alike whatever number of other calls lies
--- between two that ask: a square modulo a prime, whose square a number can hold. (A script has no chance to throw dice:
--- the server gives each the same.)
+-- A number from 0 to 1 that is made from this call's number: a square modulo a prime, small enough that a double holds the
+-- square. It is evenly spread, whatever number of other calls lies in between. (math.random gives every script the same.)
 function mark.place()
   local x = context.history % 67108864 * 58655287 % 94906249
   return x * x % 94906249 / 94906249
 end
 
--- Looks at so many marks in a row whether their messages are gone. Messages that stay may keep theirs for ever, in front
--- of all others, so each call looks at another place. A call adds one mark for eight that it looks at, so of all marks
--- some eighth are of messages that are gone.
+-- Looks at `some` marks in a row, and removes those whose messages are gone. Messages that stay keep their marks in front of
+-- all others, so each call looks at another place. A call adds one mark for eight that it looks at, so about an eighth of
+-- all marks are of messages that are gone.
 function mark.gone(q, some)
   local first = redis.call("ZLEXCOUNT", q.i, "-", "(y")
   local count = redis.call("ZCARD", q.i) - first
-  -- All if they are no more than that. Else the first place and the last one are looked at as often as any, so a row may
-  -- begin before that and end behind this.
+  -- All marks, if there are no more than that. Else a row may begin in front of the first mark and end behind the last one,
+  -- so that these are looked at as often as any other.
   local from = count <= some and first or first - some + 1 + math.floor(mark.place() * (count + some - 1))
   local marks, dead = redis.call("ZRANGE", q.i, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do

@@ -6,18 +6,19 @@
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
 --- require lazy "matching/mark"
---- require lazy "matching/among"
+--- require lazy "matching/candidates"
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
 --- require "core/message_state"
--- Getting a particular message: the first one in delivery order that a filter admits, by the index of identifiers where
--- the filter names one, else by a scan. One call looks at no more than `search.most` records.
+-- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message"): by the index of
+-- identifiers if the filter names one, else by a scan. Used by receive.lua, peek.lua, purge.lua and the claims. One call
+-- looks at no more than `search.most` records.
 local search = { most = 1000 }
 
--- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first; `hint`: an id that
--- may be the one; `taking`: not only to look at; `seen`: a waiting reader that has looked through the queue needs to
--- look at what arrived since (waiters.seen). Returns the entries, the place to go on from (nothing: all was looked
--- at), a status that ends the call.
+-- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first. `hint`: the id of a
+-- message that probably matches. `taking`: the messages are to be locked or removed, not only read. `seen`: a waiting reader
+-- that has searched the queue needs to search only what arrived behind this number (waiters.seen). Returns the entries; the
+-- place to go on from, nil if the search is complete; and a status that ends the call.
 function search.look(q, text, from, count, hint, taking, seen)
   index.load()
   filter.load()
@@ -28,8 +29,8 @@ function search.look(q, text, from, count, hint, taking, seen)
     group_lock.load()
   end
   if f.G then return search.next(q, f) end
-  among.load()
-  if among.asks(f) then
+  candidates.load()
+  if candidates.need_index(f) then
     index_build.load()
     -- Before its first id no id stands.
     if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end
@@ -41,7 +42,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   end
   if seen and #found == 0 then
     arrivals.load()
-    if arrivals.tell(q, f, seen) then
+    if arrivals.suffice(q, f, seen) then
       found, place = arrivals.look(q, f, seen, count)
       if #found == 0 then return found, place end
     end
@@ -51,8 +52,8 @@ function search.look(q, text, from, count, hint, taking, seen)
   return search.taken(q, f, found)
 end
 
--- Must a call with this filter be refused? Asked by those that have something to do before they search; what that
--- makes available may then be passed over, but refuses nothing any more.
+-- The status that refuses a call with this filter, or nothing. For calls that change something before they search: a
+-- message that this makes available may be passed over, but refuses nothing any more.
 function search.refuses(q, text)
   filter.load()
   index.load()
@@ -64,8 +65,8 @@ function search.refuses(q, text)
   if rec and not search.expired(rec) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
 end
 
--- Inside a group: only its next member may be had; whatever disagrees with it is an error, not "nothing there". The
--- selector was asked when the group was begun.
+-- Inside a group only its next member may be read, and a filter that does not admit it is an error. The selector was
+-- applied to the first member.
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
@@ -76,7 +77,7 @@ function search.next(q, f)
   return search.taken(q, f, { { lid = lid, rec = rec } })
 end
 
--- The entries with their states, and with what belongs to them.
+-- Completes the entries with their states, and with the rest of a message of segments or of a group.
 function search.taken(q, f, found)
   if string.find(f.f, "[CW]") then
     local ids = group.together(q, f.f, index.fields(found[1].rec))
@@ -107,7 +108,7 @@ function search.expired(rec)
   return at and at <= context.now
 end
 
--- May this available message be had? Expired ones are left to core/due.
+-- May this available message be read? Expired messages are left to the timers of the queue.
 function search.admits(q, f, lid, rec)
   if not filter.test(f, lid, rec) or search.expired(rec) then return false end
   if f.grouped then
@@ -121,7 +122,7 @@ function search.admits(q, f, lid, rec)
   return not f.x or search.turn(q, f, rec)
 end
 
--- Could its group go on? Of each group a call takes one message.
+-- Is the message's group free? A call takes one message of each group.
 function search.turn(q, f, rec)
   local id = group_lock.group(rec)
   if id == "" then return true end
@@ -135,7 +136,7 @@ function search.scan(q, f, from, count)
   local found, left, page = {}, search.most, sure and count or 64
   while left > 0 do
     page = math.min(page, left)
-    local ids, more = among.ids(q, f, from, page)
+    local ids, more = candidates.ids(q, f, from, page)
     if #ids == 0 then return found end
     local recs = redis.call("HMGET", q.m, unpack(ids))
     for n = 1, #ids do

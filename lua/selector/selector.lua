@@ -1,20 +1,25 @@
 --- require "selector/selector_like"
 --- require "selector/selector_program"
--- Selectors on the server: IBM MQ's message selectors (docs/selectors.md) over the records of messages.
--- The client parses; a program is what mqredis/selector/encode.py makes of the tree. It becomes closures here, never
--- Lua source. A condition is a function of (record, stop, lid) and answers true, false, or nil for unknown.
+-- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages. Used by
+-- matching/filter and features/subscription, so by every script that searches or publishes.
+-- The client parses a selector; mqredis/selector/encode.py writes the tree as a program, which becomes closures here, never
+-- Lua source. A condition is a function of (record, stop, lid), where `stop` is the place of the NUL in front of the body;
+-- it returns true, false, or nil for unknown. In a program a letter begins each condition:
+--
+--   &  AND     |  OR     !  NOT     c  comparison     b  BETWEEN     B  NOT BETWEEN     n  IN     k  LIKE
+--   z  IS NULL     v  an operand as a condition     T F U  true, false, unknown
 local selector = {}
 
--- A program to test messages with. `left` is how many microseconds, by rule of thumb, a script may still spend on
--- it: a scan ends its call when nothing is left. The rule covers reading the record, too, and errs on the safe side.
+-- Compiles a program. Of the result, `left` is how many microseconds a script may still spend on it, by a rough rule that
+-- includes reading the record and rather overestimates; a scan ends its call when nothing is left (filter.spent).
 function selector.compile(text)
   local reader, program = selector_program.new(text), { left = 4000 }
   local letter, count, chunk, operand = reader.letter, reader.count, reader.chunk, reader.operand
   local find, byte, value, compare = string.find, string.byte, reader.value, reader.value.compare
   local budget, condition = count(), nil
 
-  -- Conditions by letter. `plain`: only whether the condition is true matters, not whether it is false or unknown;
-  -- so it is from the root down through AND and OR, and there the shortest way will do.
+  -- Makers of conditions, by letter. `plain`: it matters only whether the condition is true, not whether it is false or
+  -- unknown. That holds from the root down through AND and OR, where faster closures will do.
   local make = {}
 
   make["&"] = function(plain)
@@ -58,7 +63,7 @@ function selector.compile(text)
     end
   end
 
-  -- property = 'text', the most frequent of all: one search for name and value together.
+  -- property = 'text', the most frequent condition: one search finds name and value together.
   local function is_text(name, wanted)
     local key = "\1" .. name .. "\2s" .. wanted
     return function(rec, stop)

@@ -1,7 +1,13 @@
--- Where operands come from: properties and header fields in the record of a message.
+-- The operands of a selector that read a message: its properties and header fields. Used by selector/selector_program.
 --
--- Each function here makes an operand: a function of (record, stop, lid), the text of the record, where its body begins
--- and its lookup id. It answers a kind and a value, see selector/selector_value.
+-- Each function here makes an operand: a function of (record, stop, lid) that returns a kind and a value
+-- (selector/selector_value). `stop` is the place of the NUL in front of the record's body. Header fields are seen through
+-- one of these views (mqredis/selector/names.py chooses):
+--
+--   N  identifier            J  identifier as JMS shows it ("ID:" and hex)     T  text, with a default
+--   I  integer               G  integer that only members of a group have      A  time of arrival, ms
+--   S  time of sending, ms   L  a lookup id as an integer                      B  is a bit of an integer set
+--   Y  kind of message: 4 report, 1 request, 8 datagram (MQMT)                 E  one of two literals, by delivery mode
 local selector_field = {}
 
 function selector_field.new(value, number)
@@ -9,7 +15,7 @@ function selector_field.new(value, number)
   local find, sub = string.find, string.sub
   local FIELD_END = "[%z\1\3]"
 
-  -- A user property. Only bytes 1 to 3 have a meaning in a head and text never holds them: the first hit is it.
+  -- A property. Bytes 1 to 3 separate the fields of a head and text never holds them, so the first hit is the property.
   function fields.property(name)
     local key = "\1" .. name .. "\2"
     return function(rec, stop)
@@ -19,17 +25,17 @@ function selector_field.new(value, number)
     end
   end
 
-  -- A system field as text, or nothing.
+  -- A system field of the head as text, or nothing.
   local function field(rec, stop, key)
     local from = find(rec, key, 15, true)
     if not from or from > stop then return nil end
     return sub(rec, from + 2, find(rec, FIELD_END, from + 2) - 1)
   end
 
-  -- Header fields by view, see names.py: from the key and what followed it in the program to an operand.
+  -- Makers of operands by view. Their arguments are the field's key and what followed it in the program.
   local view = {}
 
-  -- An identifier. A message whose sender gave it none is called after its lookup id (codec.generated_id).
+  -- A message without an identifier from its sender has one made from its lookup id (codec.generated_id).
   function view.N(key)
     return function(rec, stop, lid)
       local text = field(rec, stop, key)
@@ -102,7 +108,7 @@ function selector_field.new(value, number)
     end
   end
 
-  -- One of two literals: of express messages, of recoverable ones.
+  -- `express` and `recoverable` are literals.
   function view.E(key, express, recoverable)
     return function(rec, stop, lid)
       return (field(rec, stop, key) == "0" and express or recoverable)(rec, stop, lid)

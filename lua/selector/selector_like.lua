@@ -1,17 +1,17 @@
--- LIKE on characters, without Lua patterns from user text and without backtracking over more than one segment.
--- mqredis/selector/like.py is the same in Python, budgets included.
+-- The LIKE of selectors, on characters of UTF-8. User text never becomes a Lua pattern, and there is no backtracking over
+-- more than one segment. Used by selector/selector; mqredis/selector/like.py does the same in Python, budgets included.
 local selector_like = {}
 
--- A matcher of texts. `segments` is the pattern split at its percent signs; \255 in it stands for an underscore.
--- The matcher answers true, false, or nil when the work would exceed `budget`: characters of a text to search in,
--- four times as many where C does it, and four comparisons for each.
+-- Makes a matcher of texts. `segments` is the pattern split at its percent signs; \255 in it stands for an underscore.
+-- The matcher returns true or false; or nil if the work would exceed `budget`, in characters of the text (four times as many
+-- if string.find searches, and four comparisons for each character otherwise).
 function selector_like.new(segments, budget)
   local find, sub = string.find, string.sub
   local first, last, middle = segments[1], segments[#segments], {}
   for n = 2, #segments - 1 do middle[n - 1] = segments[n] end
   local wild = find(table.concat(segments), "\255", 1, true)
 
-  -- Without underscores: bytes, since one UTF-8 text is found in another only at the borders of characters.
+  -- Without underscores it compares bytes: a UTF-8 text is found in another one only at borders of characters.
   local function plain(text)
     if #segments == 1 then return text == first end
     if #middle > 0 and #text > budget * 4 then
@@ -47,7 +47,7 @@ function selector_like.new(segments, budget)
     return true
   end
 
-  -- Each segment at its leftmost place in turn, between `at` and `stop`.
+  -- Finds each segment in turn at its leftmost place between `at` and `stop`.
   local function seek_in(chars, at, stop)
     local steps = 0
     for n = 1, #middle do

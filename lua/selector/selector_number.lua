@@ -1,8 +1,9 @@
--- Exact 64-bit integers, which Lua's doubles cannot hold: below 2^53 a number, from there on canonical decimal text.
--- Results outside 64 bits and division by zero are nil. values.py is the same in Python.
+-- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53: an integer below that is a number, a
+-- larger one canonical decimal text. A result outside 64 bits is nil, and so is a division by zero. Used by
+-- selector/selector_program; mqredis/selector/values.py does the same in Python.
 local selector_number = {}
 
--- Everything is made on demand: a script that carries this library and meets no selector pays nothing for it.
+-- Makes the functions at the first selector, so that a call without one pays nothing for them.
 function selector_number.new()
   local number, LIMIT, BASE = {}, 9007199254740992, 10000000
   local sub, format, fmod, floor = string.sub, string.format, math.fmod, math.floor
@@ -81,7 +82,7 @@ function selector_number.new()
     return whole(a_minus, sum(x, y, -1))
   end
 
-  -- Not by negate and add: -(-2^63) has no room, x - (-2^63) may.
+  -- Not by negate and add, since -(-2^63) does not fit into 64 bits where x - (-2^63) may.
   function number.subtract(a, b)
     local minus, y = limbs(b)
     if type(a) == "number" and type(b) == "number" then return number.add(a, 0 - b) end

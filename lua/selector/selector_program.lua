@@ -1,10 +1,11 @@
 --- require "selector/selector_field"
 --- require "selector/selector_number"
 --- require "selector/selector_value"
--- Reads a program (mqredis/selector/encode.py writes it) from left to right and makes its operands.
+-- Reads a selector's program from left to right and makes its operands. Used by selector/selector, which reads the
+-- conditions. mqredis/selector/encode.py writes programs: letters, counts "<number>:" and texts "<length>:<text>".
 local selector_program = {}
 
--- A reader of `text`. The caller adds reader.condition(plain), which reads a condition inside an operand.
+-- Makes a reader of `text`. The caller adds reader.condition(plain), which reads a condition inside an operand.
 function selector_program.new(text)
   local number = selector_number.new()
   local value = selector_value.new(number)
@@ -31,7 +32,7 @@ function selector_program.new(text)
   end
   local letter, count, chunk = reader.letter, reader.count, reader.chunk
 
-  -- Operands. Each answers its function and, for literals and properties, what is known before any message is read.
+  -- Makers of operands. Each returns a function and, for literals and properties, what is known before a message is read.
   local function literal(kind)
     local known_kind, known
     if kind == "t" or kind == "f" or kind == "e" then
@@ -62,7 +63,7 @@ function selector_program.new(text)
     end
     return function(rec, stop, lid)
       local kind, total = first(rec, stop, lid)
-      for n = 1, length do kind, total = value.reckon(ops[n], kind, total, rest[n](rec, stop, lid)) end
+      for n = 1, length do kind, total = value.calculate(ops[n], kind, total, rest[n](rec, stop, lid)) end
       return kind, total
     end
   end

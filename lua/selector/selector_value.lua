@@ -1,7 +1,8 @@
--- What operands are worth, how values compare and how one reckons with them; mqredis/selector/values.py in Python.
+-- Values of selectors: types, comparison and arithmetic. Used by selector/selector_program; mqredis/selector/values.py
+-- does the same in Python.
 --
--- A value is a kind and what Lua has for it: nil for NULL, s text (escaped as in records), x bytes as hex, b boolean,
--- i integer below 2^53, I larger integer as text, d double, e no value (a string in a sum, 1/0, more than 64 bits).
+-- A value is a kind and its content in Lua. Kinds: nil NULL; s text, escaped as in records; x bytes as hex; b boolean;
+-- i integer below 2^53; I larger integer as text; d double; e no value (a string in a sum, 1/0, more than 64 bits).
 local selector_value = {}
 
 function selector_value.new(number)
@@ -15,7 +16,7 @@ function selector_value.new(number)
 
   local integer = value.integer
 
-  -- Type letter and text to kind and value; the letters are those of records.
+  -- Kind and value from a type letter (those of properties in records) and a text.
   function value.typed(letter, text)
     if letter == "s" or letter == "x" then return letter, text end
     if letter == "i" then return integer(number.parse(text)) end
@@ -30,7 +31,7 @@ function selector_value.new(number)
     return nil
   end
 
-  -- Comparisons that Lua can do by itself, by the letters of encode.py.
+  -- Comparisons that Lua does by itself, by operator as encode.py writes it: l <=, g >=, # <>.
   value.test = {
     ["="] = function(a, b) return a == b end,
     ["#"] = function(a, b) return a ~= b end,
@@ -60,7 +61,7 @@ function selector_value.new(number)
     ["/"] = function(a, b) return a / b end,
   }
 
-  function value.reckon(op, a_kind, a, b_kind, b)
+  function value.calculate(op, a_kind, a, b_kind, b)
     if not a_kind or not b_kind then return nil end
     if not NUMERIC[a_kind] or not NUMERIC[b_kind] then return "e" end
     if a_kind == "d" or b_kind == "d" then return "d", floating[op](tonumber(a), tonumber(b)) end

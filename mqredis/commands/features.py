@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mqredis import keys
+from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.common import Address, check, number, text
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.keys import ManagerKeys
@@ -88,9 +89,9 @@ def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
         check(status, f"there is no queue {topic!r}" if status == Status.QUEUE_NOT_FOUND else "")
         found = []
         for n in range(0, len(payload), 2):
-            size, _, rest = payload[n + 1].partition(b":")
-            selector = rest[: int(size)].decode() or None
-            found.append(Subscription(topic=topic, queue=keys.decode(text(payload[n])), selector=selector))
+            selector, _ = parse_subscription(payload[n + 1])
+            queue = keys.decode(text(payload[n]))
+            found.append(Subscription(topic=topic, queue=queue, selector=selector or None))
         return sorted(found, key=lambda item: item.queue)
 
     return Call("subscriptions", manager.admin(topic), [], parse)

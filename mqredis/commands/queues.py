@@ -164,7 +164,7 @@ def ensure(manager: ManagerKeys, paths: Sequence[str]) -> Call[None]:
     wanted = [path for path in paths if keys.kept(path)]
     owners = [path.partition(";")[0] for path in wanted]
     owners = [name for name in dict.fromkeys(owners) if name != keys.SYSTEM and name not in wanted]
-    return Call("queue_side", manager.admin(*wanted, *owners), wanted, lambda code, _: check(code))
+    return Call("queue_ensure", manager.admin(*wanted, *owners), wanted, lambda code, _: check(code))
 
 
 def names(manager: ManagerKeys) -> Call[list[str]]:

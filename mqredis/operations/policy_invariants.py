@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from mqredis import keys
+from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
 from mqredis.operations.faults import Fault, Faults, at, shown
 from mqredis.operations.snapshot import Store
@@ -86,8 +87,10 @@ def topics(store: Store) -> Faults:
             if not name.startswith("sub:"):
                 continue
             where = f"{view.path}: {keys.decode(name[4:])}"
-            size = re.match(r"(\d{1,9}):", text)
             if "f" not in view.fields.get("flags", "f"):
                 yield Fault("topic.flag", where, "is subscribed to a queue that is no topic")
-            elif size is None or int(size[1]) > len(text.encode()) - len(size[0]):
+                continue
+            try:
+                parse_subscription(text.encode())
+            except ValueError:
                 yield Fault("topic.subscription", where, f"its subscription is {text!r:.60}")

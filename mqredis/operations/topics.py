@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqredis.codec.subscriptions import format_subscription
 from mqredis.commands import features
 from mqredis.commands.common import subqueue_parts
 from mqredis.errors import InvalidArgument, InvalidName
@@ -24,14 +25,13 @@ def subscribe(context: Context, topic: object, queue: object, selector: object) 
     if name == to:
         raise InvalidArgument("a topic cannot subscribe to itself")
     if selector is None:
-        selection = b"0:"
+        selection = format_subscription()
     elif isinstance(selector, str):
         # The parser is an optional extra, needed only by who has a selector.
         from mqredis.selector import parse
 
         parsed = parse(selector, refuse_never=True)
-        text = parsed.text.encode()
-        selection = b"%d:%b%b" % (len(text), text, parsed.program)
+        selection = format_subscription(parsed.text, parsed.program)
     else:
         raise InvalidArgument(f"selector must be a str, not {type(selector).__name__}")
     yield from perform(features.subscribe(context.keys, name, to, selection))

@@ -10,6 +10,7 @@ import pytest
 
 from mqredis import scripts
 from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
@@ -26,10 +27,12 @@ def dice() -> random.Random:
     return random.Random(seed)
 
 
-def module(path: str) -> Any:
+def module(path: str, encoding: str | None = "utf-8") -> Any:
     """The table of a Lua module, whose functions for texts need no other module."""
     text = (scripts.root() / f"{path}.lua").read_text()
-    return lupa.LuaRuntime().execute(f"{text}\nreturn {path.rpartition('/')[2]}")
+    code = f"{text}\nreturn {path.rpartition('/')[2]}"
+    runtime = lupa.LuaRuntime(encoding=encoding)
+    return runtime.execute(code if encoding else code.encode())
 
 
 def word(dice: random.Random, letters: str = NAME, size: int = 0) -> str:
@@ -101,10 +104,21 @@ def test_the_pages_of_claims(dice: random.Random) -> None:
         assert PageList.parse_all(text) == lists
 
 
+def test_a_subscription(dice: random.Random) -> None:
+    lua = module("features/subscription", encoding=None)
+    for _ in range(200):
+        selector, program = dice.choice(("", "größe > 1", word(dice))), dice.choice((b"", b"c=p1:a\0:"))
+        text = format_subscription(selector, program)
+        assert tuple(lua[b"parse"](text)) == (selector.encode(), program)
+        assert parse_subscription(text) == (selector, program)
+
+
 @pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])
 def test_other_texts_are_told_apart(text: str) -> None:
     assert TransactionRecord.parse(text) is None
     assert OperationRecord.parse(text) is None
+    with pytest.raises(ValueError, match="is no subscription"):
+        parse_subscription(text.encode())
     with pytest.raises(ValueError, match="is no claim"):
         Claim.parse(text)
     if text:

@@ -1,11 +1,11 @@
 --- require lazy "features/group"
 --- require lazy "matching/index"
--- Where the messages that a filter may admit are found: the index of identifiers as far as the filter names one, else all
--- that is available.
-local among = {}
+-- The messages among which a search looks for those that a filter admits: a range of the index of identifiers if the
+-- filter names an identifier, else all available messages. Used by matching/search. `f` is a parsed filter.
+local candidates = {}
 
--- Does looking for these take the index of message and correlation ids?
-function among.asks(f)
+-- Do the candidates come from the index of message and correlation ids?
+function candidates.need_index(f)
   if f.i then return false end
   if f.m or f.c then return true end
   for n = 1, f.g and 0 or #f.any do
@@ -14,13 +14,13 @@ function among.asks(f)
   return false
 end
 
--- Ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
-function among.ids(q, f, from, count)
+-- Up to `count` ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
+function candidates.ids(q, f, from, count)
   local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))
   if f.i or (own and #own == 16) then
     local ids = f.i and {} or index.range(q, "m", f.m, from, count)
     local more, given = #ids == count, false
-    -- Its sender may have given it the very id that it would have had: then the index has it already.
+    -- A message may carry as its own id the one that would be generated for it; then the index has it already.
     for n = 1, #ids do given = given or ids[n] == own end
     if not given and own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
       ids[#ids + 1] = own
@@ -34,11 +34,11 @@ function among.ids(q, f, from, count)
   elseif f.c then
     ids = index.range(q, "c", f.c, from, count)
   elseif f.g and f.n then
-    return among.beyond(q, f, from), false
+    return candidates.members(q, f, from), false
   elseif f.g then
     ids = index.range(q, "g", f.g, from, count)
   elseif #f.any > 0 then
-    return among.merge(q, f, from, count)
+    return candidates.merge(q, f, from, count)
   elseif from == "" then
     ids = redis.call("ZRANGE", q.a, 0, count - 1)
   else
@@ -47,8 +47,8 @@ function among.ids(q, f, from, count)
   return ids, #ids == count
 end
 
--- A place in a group is held by few messages: all of them, in delivery order.
-function among.beyond(q, f, from)
+-- All messages with a place in a group, in delivery order: these are few.
+function candidates.members(q, f, from)
   group.load()
   local all, ids = group.members(q, f.g, f.n, f.o), {}
   for n = 1, #all do
@@ -57,8 +57,8 @@ function among.beyond(q, f, from)
   return ids
 end
 
--- Candidates from several index ranges, one of which every match is in.
-function among.merge(q, f, from, count)
+-- Candidates from several ranges of the index; every match is in one of them.
+function candidates.merge(q, f, from, count)
   local seen, ids, more, limit = {}, {}, false, nil
   local each = math.max(1, math.floor(count / #f.any))
   for n = 1, #f.any do

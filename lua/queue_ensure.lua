@@ -1,4 +1,5 @@
--- Create queues that the broker keeps beside others: journals, dead letters, ;retry and ;poison. Existing ones stay.
+-- Create the queues that the broker keeps for others, where they are missing: journals, dead letters, ;retry and ;poison.
+-- Called by a client when a script has asked for them (KEYS_CHANGED).
 -- MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
 --
 -- KEYS admin
@@ -6,13 +7,16 @@
 -- ARGV[3+] name  of each queue to create, as written
 -- RETURNS OK
 -- FLAGS allow-oom
+--- require "admin/create"
 --- require "core/context"
 --- require "core/queue"
 --- require "features/other_queues"
+local count, first_name = #ARGV - 2, 3
+local default_limit = 67108864 -- bytes of a message in a queue of the system or a journal
 local reply = context.open()
 if reply then return reply end
-for n = 1, #ARGV - 2 do
-  local name, limit = ARGV[n + 2], 67108864
+for n = 1, count do
+  local name, limit = ARGV[first_name + n - 1], default_limit
   local flags
   local owner, part = string.match(name, "^(.-);(.*)$")
   if owner == "system$" then
@@ -23,10 +27,7 @@ for n = 1, #ARGV - 2 do
     limit = parent and part ~= "journal" and parent.max_bytes or limit
   end
   if flags and not queue.open(n, 5) then
-    context.mark_changed()
-    local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
-    queue.create(KEYS[5 + n * 8 - 7], generation, "flags", flags, "max_bytes", limit)
-    redis.call("HSET", KEYS[3], name, generation)
+    create.queue(KEYS[5 + n * 8 - 7], name, "flags", flags, "max_bytes", limit)
   end
 end
 return context.close({ status.OK })
