@@ -21,7 +21,7 @@ FILES = (
     "waiting/handoff", "leave",
     "core/packed_locks", "matching/index_build", "core/straight",
     "core/straight_locks", "core/straight_send", "core/straight_sends", "transactions/straight_tx",
-    "waiting/waiters", "waiting/notify", "session_open", "repair",
+    "waiting/waiters", "waiting/notify", "session_open", "repair", "admin/create",
 )  # fmt: skip
 
 _CONDITIONS = (
