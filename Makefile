@@ -19,7 +19,7 @@ INSTALL := $(PY) -m pip install --quiet
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 # More arguments for pytest: make test ARGS="-k peek -x"
 ARGS ?=
-SOURCES := $(wildcard mqredis pyspark_mqredis tests demo bench tools examples)
+SOURCES := $(wildcard mqredis pyspark_mqredis pytest_mqredis.py tests demo bench tools examples)
 
 .PHONY: help setup redis luacheck demo test coverage test-servers test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean

@@ -43,7 +43,7 @@ def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distribut
     assert "mqredis/py.typed" in names
     tops = {name.partition("/")[0] for name in names}
     info = next(top for top in tops if top.endswith(".dist-info"))
-    assert tops == {"mqredis", "pyspark_mqredis", info}  # the second is how PySpark finds the source by name
+    assert tops == {"mqredis", "pyspark_mqredis", "pytest_mqredis.py", info}  # how PySpark and pytest find it
 
 
 def test_a_plain_install_brings_little(distributions):

@@ -12,8 +12,8 @@ from tests.support.server import RedisServer
 pytest_plugins = ["pytester"]
 
 #: In an environment where mqredis is installed pytest finds the plugin itself, and naming it again is an error.
-FOUND = any(found.value == "mqredis.testing.plugin" for found in entry_points(group="pytest11"))
-LOAD = () if FOUND else ("-p", "mqredis.testing.plugin")
+FOUND = any(found.value == "pytest_mqredis" for found in entry_points(group="pytest11"))
+LOAD = () if FOUND else ("-p", "pytest_mqredis")
 
 SUITE = """
     import pytest
@@ -124,3 +124,22 @@ def test_settings_can_be_overridden(users):
 
 def test_help_names_the_option(users):
     users.runpytest_subprocess(*LOAD, "--help").stdout.fnmatch_lines(["*--mqredis-url*"])
+
+
+def test_a_run_that_uses_no_fixture_imports_nothing_of_mqredis(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing(pytestconfig):
+            assert pytestconfig.pluginmanager.hasplugin("pytest_mqredis") or "pytest_mqredis" in sys.modules
+            assert not [name for name in sys.modules if name.partition(".")[0] in ("mqredis", "redis", "pydantic")]
+        """
+    )
+    pytester.runpytest_subprocess(*LOAD, "-p", "no:hypothesispytest").assert_outcomes(passed=1)
+
+
+def test_the_former_name_of_the_plugin_still_loads_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(mqredis_manager): assert mqredis_manager.name.startswith('test-')")
+    without = ("-p", "no:mqredis") if FOUND else ()
+    pytester.runpytest_subprocess(*without, "-p", "mqredis.testing.plugin").assert_outcomes(passed=1)

@@ -1,0 +1,123 @@
+"""The pytest plugin of mqredis: a queue manager for each test, in the process or on a server.
+
+It stands beside the package, because pytest imports the plugins of every installed distribution: a run that uses no
+fixture of these imports nothing of mqredis, and so pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import mqredis
+    import mqredis.asyncio
+    from mqredis.testing.helpers import Clock
+
+_URL = "MQREDIS_TEST_URL"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--mqredis-url``."""
+    group = parser.getgroup("mqredis")
+    group.addoption(
+        "--mqredis-url",
+        metavar="URL",
+        default=os.environ.get(_URL),
+        help=f"run the tests that use mqredis fixtures on this server (default: ${_URL}, else fakeredis)",
+    )
+
+
+@pytest.fixture
+def mqredis_settings(request: pytest.FixtureRequest) -> Iterator[mqredis.Settings]:
+    """Settings of the test's own queue manager; override this fixture to change them.
+
+    Without ``--mqredis-url`` the store is fakeredis, fresh for each test. On a server each test has a manager of its
+    own, whose keys are removed when the test is over.
+    """
+    import mqredis
+    from mqredis.drivers.connect import forget_store
+
+    name = f"test-{secrets.token_hex(6)}"
+    url = request.config.getoption("--mqredis-url")
+    yield mqredis.Settings(
+        url=url or f"memory://{name}",
+        manager=name,
+        test_clock=True,
+        allow_volatile=True,
+        allow_eviction=True,
+        recheck_seconds=0.5,
+        retry_seconds=5.0,
+    )
+    if not url:
+        forget_store(name)
+
+
+@pytest.fixture
+def mqredis_manager(mqredis_settings: mqredis.Settings) -> Iterator[mqredis.QueueManager]:
+    """A queue manager of the test's own; ``mqredis_clock`` moves its time."""
+    import mqredis
+
+    with mqredis.connect(settings=mqredis_settings) as manager:
+        yield manager
+        _remove(manager)
+
+
+def _remove(manager: mqredis.QueueManager) -> None:
+    """Everything that the test left: on a shared server nothing may stay behind."""
+    driver = manager._driver
+    pattern = manager._context.keys.own[0].removesuffix("meta") + "*"
+    cursor: Any = "0"
+    while True:
+        cursor, keys = driver.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+        if keys:
+            driver.command("UNLINK", *keys)
+        if int(cursor) == 0:
+            return
+
+
+async def _async_manager(
+    mqredis_manager: mqredis.QueueManager, mqredis_settings: mqredis.Settings
+) -> AsyncIterator[mqredis.asyncio.QueueManager]:
+    """The same queue manager as ``mqredis_manager``, through ``mqredis.asyncio``."""
+    import mqredis.asyncio
+
+    assert mqredis_manager.name == mqredis_settings.manager  # noqa: S101 - it removes what this test leaves
+    async with mqredis.asyncio.connect(settings=mqredis_settings) as manager:
+        yield manager
+
+
+mqredis_async_manager: Any
+try:
+    # With pytest-asyncio the fixture must be marked as its own, or its strict mode leaves it alone.
+    import pytest_asyncio
+except ImportError:
+    mqredis_async_manager = pytest.fixture(_async_manager, name="mqredis_async_manager")
+else:
+    mqredis_async_manager = pytest_asyncio.fixture(_async_manager, name="mqredis_async_manager")
+
+
+@pytest.fixture
+def mqredis_clock(mqredis_manager: mqredis.QueueManager) -> Clock:
+    """The time of ``mqredis_manager``: ``mqredis_clock.advance(60)`` lets a minute pass."""
+    from mqredis.testing.helpers import Clock
+
+    return Clock(mqredis_manager)
+
+
+@pytest.fixture
+def mqredis_worker(mqredis_manager: mqredis.QueueManager) -> Callable[..., int]:
+    """Runs a worker on ``mqredis_manager`` until nothing is left to do, and answers how many messages were handled.
+
+    ``handled = mqredis_worker(worker)``; errors of handlers are raised unless ``errors="log"``.
+    """
+
+    def run(worker: Any, *, errors: str = "raise") -> int:
+        handled: int = worker.run(burst=True, manager=mqredis_manager, errors=errors, signals=False)
+        return handled
+
+    return run
