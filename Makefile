@@ -37,7 +37,7 @@ $(VENV)/.made:
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing mqredis and its developer tools into $(VENV) ..."
 	@$(INSTALL) --upgrade 'pip>=25.1' # the first that knows --group
-	@$(INSTALL) --editable '.[selector,testing,hiredis,cli]' --group dev
+	@$(INSTALL) --editable '.[testing,cli]' --group dev
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.dev
@@ -122,7 +122,7 @@ test-spark-matrix: $(VENV)/.made redis ## the same with the oldest PySpark that 
 		test -x $$place/bin/python || tools/ensure-tool venv "$(PYTHON)" $$place || exit 1; \
 		case $$version in newest) wanted='pyspark[connect]>=4.2,<5';; *) wanted="pyspark[connect]==$$version";; esac; \
 		$$place/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
-		$$place/bin/python -m pip install --quiet --editable '.[spark,selector,hiredis]' --group test --group spark "$$wanted" || exit 1; \
+		$$place/bin/python -m pip install --quiet --editable '.[spark]' --group test --group spark "$$wanted" || exit 1; \
 		$$place/bin/python -m pytest -m "spark or spark_sessions" tests/spark $(ARGS) || exit 1; \
 	done
 

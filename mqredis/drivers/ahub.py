@@ -25,7 +25,7 @@ from mqredis.drivers.bells import (
     glance,
     letter,
 )
-from mqredis.drivers.direct import AsyncEar, async_ear
+from mqredis.drivers.net.aio import Subscription
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.errors import MqError
@@ -236,14 +236,13 @@ class AsyncHub:
         pause = self._settings.retry_pause_seconds
         while not self._closed.is_set():
             try:
-                conn = await self._driver.backend.pubsub_connection()
-                own = async_ear(conn, self.board.heard)
+                conn = await self._driver.backend.subscription(self.board.heard)
                 try:
                     self._conn = conn  # first, so that a bell made meanwhile is subscribed by its maker
                     for some in self.board.channels():
                         await conn.send_command("SUBSCRIBE", *some, check_health=False)
                     pause = self._settings.retry_pause_seconds
-                    await self._keep(conn, own)
+                    await self._keep(conn)
                 finally:
                     self._conn = None
                     await hang_up(conn)
@@ -256,15 +255,16 @@ class AsyncHub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
-    async def _keep(self, conn: Any, own: AsyncEar | None) -> None:
+    async def _keep(self, conn: Any) -> None:
         """See to it that the connection lives, until it is lost."""
         pulse = Pulse()
         while True:
-            if pulse.beat(await (self._read(conn) if own is None else own.news(HEALTH_SECONDS))):
+            own = isinstance(conn, Subscription)
+            if pulse.beat(await (conn.news(HEALTH_SECONDS) if own else self._read(conn))):
                 await self._send("PING")
 
     async def _read(self, conn: Any) -> bool:
-        """Hear the next message where the transport cannot be had (fakeredis, no hiredis); did any come?"""
+        """Hear the next message of a redis-py connection; did any come?"""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
                 self.board.heard(await conn.read_response(disconnect_on_error=False))

@@ -10,11 +10,13 @@ from typing import Any
 
 from redis import exceptions as rx
 
-from mqredis.drivers.direct import line
 from mqredis.drivers.links import IDLE_CHECK
+from mqredis.drivers.net import aio as net
+from mqredis.drivers.net.aio import PipelinedConnection, Subscription
+from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, digits
+from mqredis.drivers.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: So many calls at once share a connection: their requests are written together, and their replies come in order.
@@ -22,15 +24,16 @@ DEPTH = 32
 
 
 class AsyncLink:
-    """One connection, shared by several calls where it can be (``line``)."""
+    """One connection, shared by several calls where it is our own."""
 
     __slots__ = (
+        "_lost",
         "conn",
         "depth",
         "epoch",
         "exchange",
         "free",
-        "line",
+        "own",
         "patience",
         "run_id",
         "used",
@@ -44,9 +47,11 @@ class AsyncLink:
         self.conn = conn
         self.epoch = epoch
         self.patience = patience
-        self.line = None if alone else line(conn, patience)
-        self.depth = 1 if self.line is None else DEPTH
-        self.exchange = self._exchange if self.line is None else self.line.exchange
+        self.own = isinstance(conn, PipelinedConnection)
+        #: How many calls may share it.
+        self.depth = DEPTH if self.own and not alone else 1
+        self.exchange = conn.exchange if self.own else self._exchange
+        self._lost = False
         self.users = 1
         #: Is it among those that take another call?
         self.free = False
@@ -55,22 +60,28 @@ class AsyncLink:
 
     def command(self, *args: str | bytes | int) -> Awaitable[Any]:
         """Run a command; its reply is to be awaited."""
-        return self.exchange(self.conn.pack_command(*digits(args)))
+        return self.exchange((packed_command(digits(args)),))
 
     async def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
-        async with asyncio.timeout(self.patience):
-            await self.conn.send_packed_command(request, check_health=False)
-            return await self.conn.read_response()
+        """Send a request over a redis-py connection."""
+        try:
+            async with asyncio.timeout(self.patience):
+                if request:
+                    await self.conn.send_packed_command(request, check_health=False)
+                return await self.conn.read_response()
+        except rx.ResponseError:
+            raise
+        except BaseException:
+            self._lost = True
+            raise
 
     @property
     def connected(self) -> bool:
-        """Is the connection still open on our side? (redis-py closes it on errors it does not trust.)"""
-        return bool(self.conn.is_connected) if self.line is None else self.line.lost is None
+        """Can the connection take another request? (redis-py closes it on errors it does not trust.)"""
+        return bool(self.conn.connected) if self.own else not self._lost
 
     async def close(self) -> None:
         """Close at once; never raises."""
-        if self.line is not None:
-            self.line.close()
         try:
             await hang_up(self.conn)
         except Exception:  # noqa: BLE001 - a socket in any state at all
@@ -143,7 +154,7 @@ class AsyncBackend:
     def take(self) -> AsyncLink | None:
         """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
         for link in reversed(self._free):
-            if link.line is not None and link.line.lost is None and link.epoch == self._epoch:
+            if link.depth > 1 and link.connected and link.epoch == self._epoch:
                 self._share(link)
                 return link
         return None
@@ -155,8 +166,8 @@ class AsyncBackend:
             link.free = False
 
     async def _usable(self, link: AsyncLink) -> bool:
-        if link.line is not None:
-            return link.line.lost is None
+        if link.own:
+            return link.connected
         if time.monotonic() - link.used < IDLE_CHECK:
             return True
         try:
@@ -184,7 +195,7 @@ class AsyncBackend:
 
     async def abandon(self, link: AsyncLink) -> None:
         """The user of a link was cancelled. On a shared one the reply that nobody awaits any more is dropped."""
-        if link.line is None:
+        if link.depth == 1:
             await self.discard(link)
         else:
             await self.release(link)
@@ -238,10 +249,14 @@ class AsyncBackend:
         if self.plan.supervised:
             await self._locate()
 
-    async def pubsub_connection(self) -> Any:
-        """A connection for subscriptions, to the same node; not counted, not pooled."""
+    async def subscription(self, heard: Callable[[Any], None]) -> Any:
+        """A connection for subscriptions, to the same node; not counted, not pooled.
+
+        Our own gives each message to ``heard`` where it is read; a redis-py connection is read by its user.
+        """
         deadline = time.monotonic() + self.plan.settings.connect_timeout_seconds
-        return await self._make(await self._current(), deadline)
+        conn = await self._make(await self._current(), deadline)
+        return conn.become(heard) if isinstance(conn, PipelinedConnection) else conn
 
     async def close(self) -> None:
         """Close what is idle."""
@@ -252,7 +267,7 @@ class AsyncBackend:
             self._on_close = None
 
     def _idle(self, alone: bool) -> AsyncLink | None:
-        return next((link for link in reversed(self._free) if not alone or link.line is None), None)
+        return next((link for link in reversed(self._free) if not alone or link.depth == 1), None)
 
     async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncLink:
         self._count += 1
@@ -284,10 +299,13 @@ class AsyncBackend:
         return self.plan.current(node)
 
     async def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
-        conn = self.plan.connection(**kwargs)
+        endpoint, conn = endpoint_of(self.plan.connection, kwargs), None
         patience = self.plan.patience(deadline - time.monotonic())
         try:
             async with asyncio.timeout(patience):
+                if endpoint is not None:
+                    return await net.connect(endpoint, self.plan.settings.reply_timeout_seconds)
+                conn = self.plan.connection(**kwargs)
                 await conn.connect()
         except TimeoutError:
             await hang_up(conn)
@@ -312,8 +330,8 @@ class AsyncBackend:
                 conn = await self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
                 try:
                     async with asyncio.timeout(plan.settings.reply_timeout_seconds):
-                        await conn.send_command(*plan.query())
-                        found = plan.learn(node, await conn.read_response())
+                        link = AsyncLink(conn, -1, plan.settings.reply_timeout_seconds)
+                        found = plan.learn(node, await link.command(*plan.query()))
                 finally:
                     await hang_up(conn)
             except rx.AuthenticationError:
@@ -340,14 +358,11 @@ async def _once(*_: Any, **__: Any) -> None:
 
 
 async def hang_up(conn: Any) -> None:
-    """Close a connection without waiting for the other side.
-
-    A TLS transport that is closed politely waits for the server's farewell, which an ending event loop does not hear.
-    """
-    transport = getattr(getattr(conn, "_writer", None), "transport", None)
-    if transport is not None and transport.get_extra_info("ssl_object") is not None:
-        transport.abort()
-    await conn.disconnect(nowait=True)
+    """Close a connection, if there is one, without waiting for the other side."""
+    if isinstance(conn, (PipelinedConnection, Subscription)):
+        conn.close()
+    elif conn is not None:
+        await conn.disconnect(nowait=True)
 
 
 def _dirty(conn: Any) -> Callable[[], Any]:

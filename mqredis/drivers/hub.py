@@ -23,7 +23,7 @@ from mqredis.drivers.bells import (
     glance,
     letter,
 )
-from mqredis.drivers.direct import Ear, ear
+from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.shift import Shift
 from mqredis.drivers.wire import REDIS_ERRORS
@@ -258,14 +258,13 @@ class Hub:
             try:
                 self._lost.clear()
                 conn = self._driver.backend.pubsub_connection()
-                own = ear(conn)
                 try:
                     with self._lock:
                         for some in self.board.channels():
                             conn.send_command("SUBSCRIBE", *some, check_health=False)
                         self._conn = conn
                     pause = self._settings.retry_pause_seconds
-                    self._keep(conn, own)
+                    self._keep(conn)
                 finally:
                     with self._lock:
                         self._conn = None
@@ -282,13 +281,14 @@ class Hub:
             pause = min(pause * 2, self._settings.retry_pause_max_seconds)
             self._driver.backend.moved()
 
-    def _keep(self, conn: Any, own: Ear | None) -> None:
+    def _keep(self, conn: Any) -> None:
         """See to it that the connection lives, until it is lost."""
         pulse = Pulse()
-        if own is not None:
-            self._shift.attach(own)
+        shared = isinstance(conn, SocketConnection) and conn.pollable
+        if shared:
+            self._shift.attach(conn)
         while not self._closed.is_set() and not self._lost.is_set():
-            if pulse.beat(self._read(conn) if own is None else self._overhear()):
+            if pulse.beat(self._overhear() if shared else self._read(conn)):
                 self._send("PING")
 
     def _overhear(self) -> bool:
@@ -298,7 +298,7 @@ class Hub:
         return self._shift.fresh()
 
     def _read(self, conn: Any) -> bool:
-        """Read a connection that threads cannot share (TLS, fakeredis, no hiredis); did anything come?"""
+        """Read a connection that threads cannot share (TLS, redis-py's); did anything come?"""
         if not conn.can_read(timeout=HEALTH_SECONDS):
             return False
         try:

@@ -10,10 +10,11 @@ from typing import Any
 
 from redis import exceptions as rx
 
-from mqredis.drivers.direct import direct
+from mqredis.drivers.net.blocking import SocketConnection, connect
+from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.nodes import Plan
 from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, digits
+from mqredis.drivers.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: A connection not used for longer is looked at before it is used, in seconds: the server may have closed it.
@@ -23,15 +24,15 @@ IDLE_CHECK = 1.0
 class Link:
     """One connection."""
 
-    __slots__ = ("conn", "epoch", "exchange", "run_id", "used")
+    __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
     #: Send a packed request and read its reply; an empty one: read the reply of what was sent before.
     exchange: Callable[[Sequence[bytes | memoryview]], Any]
 
     def __init__(self, conn: Any, epoch: int) -> None:
         self.conn = conn
-        short = direct(conn)
-        self.exchange = self._exchange if short is None else short.exchange
+        self.exchange = conn.exchange if isinstance(conn, SocketConnection) else self._exchange
+        self._lost = False
         self.epoch = epoch
         #: run_id of the server; None: not asked yet.
         self.run_id: str | None = None
@@ -39,18 +40,25 @@ class Link:
         self.used = monotonic()
 
     def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
-        self.conn.send_packed_command(request, check_health=False)
-        return self.conn.read_response()
+        """Send a request over a redis-py connection."""
+        try:
+            if request:
+                self.conn.send_packed_command(request, check_health=False)
+            return self.conn.read_response()
+        except rx.ResponseError:
+            raise
+        except BaseException:
+            self._lost = True
+            raise
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
-        self.conn.send_command(*digits(args), check_health=False)
-        return self.conn.read_response()
+        return self.exchange((packed_command(digits(args)),))
 
     @property
     def connected(self) -> bool:
-        """Is the connection still open on our side? (redis-py closes it on errors it does not trust.)"""
-        return getattr(self.conn, "_sock", None) is not None  # is_connected is new in redis-py 8
+        """Can the connection take another request? (redis-py closes it on errors it does not trust.)"""
+        return self.conn.connected if isinstance(self.conn, SocketConnection) else not self._lost
 
     def close(self) -> None:
         """Close; never raises."""
@@ -227,16 +235,22 @@ class Backend:
         patience = self.plan.patience(deadline - monotonic())
         if "socket_connect_timeout" in kwargs:
             kwargs = kwargs | {"socket_connect_timeout": patience}
-        conn = self.plan.connection(**kwargs)
+        endpoint = endpoint_of(self.plan.connection, kwargs)
+        conn: Any = None
         try:
+            if endpoint is not None:
+                return connect(endpoint, patience)
+            conn = self.plan.connection(**kwargs)
             conn.connect()
         except REDIS_ERRORS as error:
-            conn.disconnect()
+            if conn is not None:
+                conn.disconnect()
             if self.plan.secrets and redact(error, *self.plan.secrets) != str(error):
                 raise type(error)(redact(error, *self.plan.secrets)) from None
             raise
         except BaseException:
-            conn.disconnect()
+            if conn is not None:
+                conn.disconnect()
             raise
         conn.connect = conn.connect_check_health = _once
         return conn

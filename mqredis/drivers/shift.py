@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mqredis.drivers.direct import Ear
+from mqredis.drivers.net.blocking import SocketConnection
 
 #: The system's poll takes no more than some weeks, in seconds.
 _LONGEST = 86_400.0
@@ -72,7 +72,7 @@ class Shift:
     def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost
         self._lock = threading.Lock()
-        self._ear: Ear | None = None
+        self._ear: SocketConnection | None = None
         self._reader: Alarm | None = None
         self._sleepers: dict[Alarm, None] = {}
         #: The thread that is at it just now.
@@ -111,7 +111,7 @@ class Shift:
         finally:
             self._leave(alarm)
 
-    def _turn(self, alarm: Alarm) -> Ear | None:
+    def _turn(self, alarm: Alarm) -> SocketConnection | None:
         """What to read from, if it is for this one to read."""
         with self._lock:
             if self._ear is not None and self._reader in (None, alarm):
@@ -135,7 +135,7 @@ class Shift:
             self._reader = next(iter(self._sleepers))
             self._reader.wake()
 
-    def _read(self, ear: Ear, alarm: Alarm, end: float) -> None:
+    def _read(self, ear: SocketConnection, alarm: Alarm, end: float) -> None:
         """Read until the alarm is raised, the time is over, or the connection is gone."""
         alarm.reader = threading.get_ident()  # before the look at the flag: whoever raises it later nudges
         try:
@@ -155,7 +155,7 @@ class Shift:
         finally:
             alarm.reader = 0
 
-    def _hear(self, ear: Ear) -> None:
+    def _hear(self, ear: SocketConnection) -> None:
         self.hearing = threading.get_ident()
         try:
             for message in ear.take():
@@ -187,7 +187,7 @@ class Shift:
 
     # ---- the one who keeps the connection --------------------------------------------------------
 
-    def attach(self, ear: Ear) -> None:
+    def attach(self, ear: SocketConnection) -> None:
         """There is a connection to read from."""
         with self._nudging:
             if self._pipe is None:
@@ -198,7 +198,7 @@ class Shift:
             self._ear = ear
             self._appoint()
 
-    def detach(self, ear: Ear | None = None) -> bool:
+    def detach(self, ear: SocketConnection | None = None) -> bool:
         """This connection, or any, is of no use any more. False: it was not in use."""
         with self._lock:
             if self._ear is None or (ear is not None and ear is not self._ear):

@@ -16,14 +16,6 @@ from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg
 
-try:
-    import hiredis as _hiredis
-except ImportError:
-    _hiredis = None  # type: ignore[assignment]  # it is not installed
-
-#: The parser written in C; None where it is not installed.
-hiredis: Any = _hiredis
-
 #: Requests up to this size are sent as one piece.
 JOINED = 262_144
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
@@ -139,14 +131,36 @@ def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
     return b"*%d\r\n%b%b%b" % (len(fields) + 2, bulk(verb.encode()), bulk(key.encode()), rest)
 
 
-_TEXTS = frozenset((str, bytes))
+def packed_command(args: Sequence[str | bytes]) -> bytes:
+    """Pack a plain command."""
+    bulks = [bulk(arg if isinstance(arg, bytes) else arg.encode()) for arg in args]
+    return b"*%d\r\n%b" % (len(bulks), b"".join(bulks))
+
+
+#: Error replies that have classes of their own in redis-py, by their first words. Of all others the text tells.
+_ERRORS: tuple[tuple[str, type[rx.RedisError]], ...] = (
+    ("NOAUTH", rx.AuthenticationError),
+    ("WRONGPASS", rx.AuthenticationError),
+    ("ERR AUTH ", rx.AuthenticationError),
+    ("ERR invalid password", rx.AuthenticationError),
+    ("NOPERM", rx.NoPermissionError),
+    ("ERR max number of clients reached", rx.ConnectionError),
+)
+
+
+def reply_error(text: str) -> rx.RedisError:
+    """The exception that an error reply becomes."""
+    for words, kind in _ERRORS:
+        if text.startswith(words):
+            return kind(text)
+    return rx.ResponseError(text)
+
+
 _BYTES = frozenset((bytes,))
 
 
-def digits(args: Sequence[Arg]) -> tuple[Arg, ...]:
+def digits(args: Sequence[Arg]) -> tuple[str | bytes, ...]:
     """Arguments with numbers as text: hiredis (3.5) crashes when a signal's handler raises while it packs a number."""
-    if _TEXTS.issuperset(map(type, args)):
-        return tuple(args)
     return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 

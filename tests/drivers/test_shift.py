@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import hiredis
 import pytest
 from redis import exceptions as rx
 
 from mqredis.drivers import Driver
-from mqredis.drivers.direct import Ear
+from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.shift import Alarm, Shift
 from tests.drivers.kit import FAST, put, take, until
 from tests.support.server import RedisServer
@@ -39,10 +38,10 @@ class Line:
         self.raises: BaseException | None = None
         self._sockets: list[socket.socket] = []
 
-    def connect(self) -> tuple[Ear, socket.socket]:
+    def connect(self) -> tuple[SocketConnection, socket.socket]:
         ours, theirs = socket.socketpair()
         self._sockets += [ours, theirs]
-        return Ear(ours, hiredis.Reader()), theirs
+        return SocketConnection(ours, None), theirs
 
     def _hear(self, message: Any) -> None:
         self.heard.append((message, threading.get_ident()))

@@ -1,4 +1,4 @@
-"""The short way past redis-py: order of replies, cancelled callers, errors, silence."""
+"""Our own asyncio connection: order of replies, cancelled callers, errors, silence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.aio import AsyncDriver
-from mqredis.drivers.direct import AsyncEar, Line
+from mqredis.drivers.net.aio import PipelinedConnection, Subscription
 from mqredis.drivers.wire import digits, pack_fields
 from tests.drivers.kit import add, aio_until, put, take
 from tests.support.server import RedisServer
@@ -36,10 +36,10 @@ class Transport:
         return self.aborted
 
 
-def make() -> tuple[Line, Transport]:
-    transport = Transport()
-    reader = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=rx.ResponseError)
-    return Line(transport, reader, 60.0), transport
+def make() -> tuple[PipelinedConnection, Transport]:
+    transport, line = Transport(), PipelinedConnection(60.0)
+    line.connection_made(transport)
+    return line, transport
 
 
 async def turn() -> None:
@@ -168,12 +168,12 @@ def test_a_task_that_ends_the_loop_leaves_the_other_replies_to_the_next() -> Non
     loop = asyncio.new_event_loop()
     heard: list[object] = []
 
-    async def talk(line: Line, leave: bool) -> None:
+    async def talk(line: PipelinedConnection, leave: bool) -> None:
         heard.append(await line.exchange([b"a"]))
         if leave:
             raise SystemExit
 
-    async def begin() -> tuple[Line, list[asyncio.Task[None]]]:
+    async def begin() -> tuple[PipelinedConnection, list[asyncio.Task[None]]]:
         line, _ = make()
         tasks = [asyncio.create_task(talk(line, leave)) for leave in (True, False)]
         await turn()
@@ -297,10 +297,10 @@ def test_fields_are_packed_as_any_command_is() -> None:
         assert pack_fields("HMGET", "mq:{a}:m", fields) == hiredis.pack_command(wanted)  # type: ignore[arg-type]
 
 
-def listening(heard: Callable[[Any], None]) -> tuple[AsyncEar, Transport]:
-    transport = Transport()
-    reader = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=rx.ResponseError)
-    return AsyncEar(transport, reader, heard), transport
+def listening(heard: Callable[[Any], None]) -> tuple[Subscription, Transport]:
+    transport, ear = Transport(), Subscription(heard)
+    ear.connection_made(transport)
+    return ear, transport
 
 
 async def test_what_a_subscription_brings_is_heard_where_it_is_read() -> None:
@@ -338,7 +338,7 @@ async def test_who_listens_learns_at_once_that_the_connection_is_gone() -> None:
         await task
 
 
-async def test_a_subscription_past_redis_py(
+async def test_a_subscription_of_our_own(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []

@@ -1,0 +1,1 @@
+"""Connections: our own over a socket or a transport, and a second kind that goes through a redis-py connection."""
