@@ -24,7 +24,9 @@ class Pair:
     """A primary and its replica, both with a log, and the address that Sentinel names."""
 
     def __init__(self, start: Start, sentinel: Compass) -> None:
-        self.old = start(aof=True, tcp=True, options={"repl-diskless-sync-delay": "0"})
+        # With "everysec" a killed server may have left out of its log what it has acknowledged.
+        log = {"appendfsync": "always", "repl-diskless-sync-delay": "0"}
+        self.old = start(aof=True, tcp=True, options=log)
         follow = {"replicaof": f"127.0.0.1 {self.old.port}"}
         self.new = start(aof=True, tcp=True, options=follow)
         self.sentinel = sentinel
