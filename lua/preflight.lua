@@ -16,11 +16,11 @@ for _, try in ipairs({
   { "zadd", zset, "0", "m" }, { "zrem", zset, "m" },
   { "zrange", zset, "0", "1" }, { "zrangebyscore", zset, "0", "1" }, { "zrangebylex", zset, "-", "+" },
   { "zrevrangebylex", zset, "+", "-" }, { "zremrangebylex", zset, "-", "+" }, { "zscore", zset, "m" },
-  { "zrank", zset, "m" }, { "zremrangebyrank", zset, "0", "1" },
+  { "zremrangebyrank", zset, "0", "1" },
   { "zcard", zset }, { "zcount", zset, "0", "1" }, { "zlexcount", zset, "-", "+" }, { "exists", zset },
   { "unlink", zset }, { "time" }, { "sadd", zset, "m" }, { "del", zset }, { "lindex", zset, "0" }, { "llen", zset },
   { "lrange", zset, "0", "1" }, { "ltrim", zset, "0", "1" }, { "rpush", zset, "v" }, { "persist", zset },
-  { "pexpire", zset, "1" },
+  { "pexpire", zset, "1" }, { "pttl", zset },
   { "publish", ARGV[3], "sadd" }, { "pubsub", "numsub", ARGV[3] },
 }) do
   if not redis.acl_check_cmd(unpack(try)) then refused[#refused + 1] = try[1] end

@@ -15,8 +15,8 @@
 -- RETURNS OK messages published by this call
 -- RETURNS CONTINUE messages published by this call: call again
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
--- RETURNS LOCK_LOST why: identity | fenced | stage; or "pending" with batch, manifest and encoded names of its queues joined
---   by "," of the batch that has to be finished first
+-- RETURNS LOCK_LOST why: identity | fenced | stage | expired; or "pending" with batch, manifest and encoded names of its
+--   queues joined by "," of the batch that has to be finished first
 -- RETURNS DUPLICATE
 -- RETURNS TRANSACTION_USAGE a topic takes no publication
 -- RETURNS PUT_INHIBITED
@@ -46,13 +46,16 @@ end
 if tonumber(batch) <= s.committed then return refuse(status.OK, 0) end
 if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) then
   if tonumber(batch) < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
-  return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, sink.queues(registry, s))
+  local names = sink.queues(registry, s)
+  if not names then return refuse(status.LOCK_LOST, "expired") end
+  return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
 local begun, queues, stages, total = s.publishing ~= "-", publish.queues(queue_count), {}, 0
 for name in string.gmatch(manifest, "[^,]+") do
   local stage = sink.stage(registry, name)
   local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
+  if not stage and begun then return refuse(status.LOCK_LOST, "expired") end
   if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
   local q = queues[stage.queue]
   if not q then return refuse(status.QUEUE_NOT_AVAILABLE) end

@@ -61,18 +61,30 @@ function sink.save_stage(registry, name, stage)
   redis.call("HSET", registry, name, sink.format_stage(stage))
 end
 
--- Encoded names of the queues of a manifest, joined by ",".
+-- Encoded names of the queues of a manifest, joined by ","; nothing if its stages have expired.
 function sink.queues(registry, s)
   local names = {}
-  for name in string.gmatch(s.manifest, "[^,]+") do names[#names + 1] = sink.stage(registry, name).queue end
+  for name in string.gmatch(s.manifest, "[^,]+") do
+    local stage = sink.stage(registry, name)
+    if not stage then return end
+    names[#names + 1] = stage.queue
+  end
   return table.concat(names, ",")
 end
 
--- A part of the batch is published: from now on Redis forgets none of its stages, until it is finished by this manifest.
+-- A part of the batch is published: from now on it is finished by this manifest. The stages of a streaming query, which
+-- has an identity and may be down for long, do not expire. Those of a batch job expire, all at once.
 function sink.begun(key, registry, s, stages, batch, manifest)
   s.publishing, s.manifest = batch, manifest
-  redis.call("PERSIST", registry)
-  for n = 1, #stages do redis.call("PERSIST", stages[n].list) end
+  local ttl = s.identity == "-" and redis.call("PTTL", registry) or 0
+  for n = 1, #stages do
+    if ttl > 0 then
+      redis.call("PEXPIRE", stages[n].list, ttl)
+    else
+      redis.call("PERSIST", stages[n].list)
+    end
+  end
+  if ttl <= 0 then redis.call("PERSIST", registry) end
   sink.save(key, s)
 end
 

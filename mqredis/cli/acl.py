@@ -22,9 +22,9 @@ from mqredis.keys import ManagerKeys
 #: What the scripts run (a test compares this with lua/).
 SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
-    "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pexpire", "publish", "pubsub|numsub", "rpush",
+    "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pttl", "pexpire", "publish", "pubsub|numsub", "rpush",
     "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zlexcount", "zrange", "zrangebylex", "zrangebyscore",
-    "zrank", "zrem", "zremrangebylex", "zremrangebyrank", "zrevrangebylex", "zscore",
+    "zrem", "zremrangebylex", "zremrangebyrank", "zrevrangebylex", "zscore",
 )  # fmt: skip
 #: What every connection needs, on a single server and in a cluster.
 CONNECTION = ("ping", "hello", "auth", "select", "client|setname", "info", "role", "cluster|slots")

@@ -10,7 +10,7 @@ from mqredis.cli.exits import Exit
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand. Its own arguments are parsed by the pipelines: they need pyspark, this does not."""
-    about = "archive, analyse, replay, migrate with Spark"
+    about = "archive, analyse, replay, migrate with Spark; publications, recover, withdraw"
     parser = subparsers.add_parser("pipeline", help=about, description=about, parents=[common_options()])
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="archive --help tells more, and so on")
     parser.set_defaults(run=pipeline)

@@ -37,6 +37,9 @@ WHY = {
     "from another queue. Nothing was taken. Start with a new checkpoint, and write by the column batch_id",
     "closed": "the job was aborted; this task is late",
     "identity": "another query has written under this txnAppId; choose another, or continue its checkpoint",
+    "expired": "an earlier run of this publication was broken off, and the rest of its messages has expired. Give it "
+    "up with mqredis.spark.withdraw, which keeps what is in the queues, and write what is missing under a new name or "
+    "version",
     "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds. Nothing was published. "
     "Run the job again, with a longer stageTtlSeconds if it needs more time",
 }
@@ -316,6 +319,18 @@ def discard(
     name = keys.encode(sink)
     args: list[Arg] = [name, "" if close is None else close, ttl_ms, *stages]
     return Call("stage_discard", manager.sink(name, stages=tuple(stages)), args, parse)
+
+
+def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str], keep: bool) -> Call[bool]:
+    """Give up the rest of a publication that was begun; False: it is no longer open."""
+
+    def parse(status: int, payload: Payload) -> bool:
+        check(status)
+        return payload[0] == b"1"
+
+    name = keys.encode(sink)
+    args: list[Arg] = [name, batch, "1" if keep else "0"]
+    return Call("stage_withdraw", manager.sink(name, stages=tuple(stages)), args, parse)
 
 
 @dataclass(slots=True)

@@ -15,15 +15,16 @@ except ImportError as error:
         "mqredis.spark needs PySpark 4.2 or newer with pyarrow: pip install 'mqredis[spark]'"
     ) from error
 
-from mqredis.spark.admin import ClaimInfo, claims, recover, release
+from mqredis.operations.publications import Publication
+from mqredis.spark.admin import ClaimInfo, claims, publications, recover, release, withdraw
 from mqredis.spark.batch_id import batch_numbers
 from mqredis.spark.json_columns import json_columns
 from mqredis.spark.schema import SCHEMA, ddl
 from mqredis.spark.source import DefaultSource
 
 __all__ = [
-    "SCHEMA", "ClaimInfo", "DefaultSource", "batch_numbers", "claims", "ddl", "json_columns", "recover", "register",
-    "release",
+    "SCHEMA", "ClaimInfo", "DefaultSource", "Publication", "batch_numbers", "claims", "ddl", "json_columns",
+    "publications", "recover", "register", "release", "withdraw",
 ]  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
 from mqredis.errors import QueueNotFound
 from mqredis.operations import pipelines
+from mqredis.operations import publications as operations
+from mqredis.operations.publications import Publication
 from mqredis.spark.connection import context_of, run
 from mqredis.steps import perform
 
@@ -62,15 +64,28 @@ def release(manager: QueueManager, queue: str, owner: str, *, forget: bool = Fal
     return run(manager, pipelines.release(context_of(manager), queue, owner, forget))
 
 
-def recover(manager: QueueManager, sink: str) -> int:
-    """Finish a publication that was begun and never ended, by its manifest; answers how many messages
-    appeared.
+def publications(manager: QueueManager) -> list[Publication]:
+    """Writes of which some messages are in the queues and others are not: their driver is at work, or has stopped."""
+    return run(manager, operations.publications(context_of(manager)))
 
-    ``sink``: ``app-<txnAppId>`` or ``query-<query id>``. A restarted query does the same by itself.
+
+def recover(manager: QueueManager, name: str) -> int:
+    """Finish an open publication; the number of messages that appeared.
+
+    A streaming query that is started again does the same by itself, and so does a batch write with the same
+    ``txnAppId`` and ``txnVersion``. Raises ClaimLost if the messages that are left have expired.
+
+    :param name: as :func:`publications` shows it.
     """
-    context = context_of(manager)
-    state = run(manager, perform(commands.sink(context.keys, sink)))
-    if state.publishing is None:
-        return 0
-    operation = pipelines.publish(context, sink, state.publishing, "-", 100_000, True, ())
-    return run(manager, operation)
+    return run(manager, operations.finish(context_of(manager), name))
+
+
+def withdraw(manager: QueueManager, name: str) -> int:
+    """Give up the messages of an open publication that are not in the queues yet; the number of these messages.
+
+    What is in the queues stays there. The version counts as written: a job that writes it again writes nothing. Raises
+    ClaimLost while the driver of the publication is at work.
+
+    :param name: as :func:`publications` shows it.
+    """
+    return run(manager, operations.withdraw(context_of(manager), name))

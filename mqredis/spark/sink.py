@@ -9,9 +9,14 @@ published again.
 
 from __future__ import annotations
 
+import getpass
+import logging
+import socket
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,9 +26,10 @@ from pyspark.sql.types import StructType
 from mqredis import keys
 from mqredis.commands import pipelines as commands
 from mqredis.commands.pipelines import Stage
-from mqredis.errors import InvalidArgument, MessageTooLarge, QueueNotFound, TransactionUsage
+from mqredis.errors import ClaimLost, InvalidArgument, MessageTooLarge, QueueNotFound, TransactionUsage
 from mqredis.models import QueueInfo
 from mqredis.operations import pipelines
+from mqredis.operations.publications import publications
 from mqredis.operations.safety import refuse_volatile
 from mqredis.spark import rows
 from mqredis.spark.columns import any_special
@@ -32,6 +38,9 @@ from mqredis.spark.crash import point
 from mqredis.spark.options import Options, check_sink
 from mqredis.steps import perform
 
+_LOG = logging.getLogger("mqredis.spark")
+#: How the names of writes begin that were given none.
+UNNAMED = "job-"
 #: One call stages about so many messages, or so many bytes. A portion, looked at together, is a part of that.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
@@ -47,6 +56,7 @@ class Staged(WriterCommitMessage):
     identity: str
     partition: int
     stages: list[Stage] = field(default_factory=list)
+    messages: int = 0
 
 
 def check(options: Options, schema: StructType, overwrite: bool) -> None:
@@ -57,6 +67,46 @@ def check(options: Options, schema: StructType, overwrite: bool) -> None:
     rows.check(schema, options.queue)
     if options.queue:
         targets(options, {options.queue})
+
+
+def refuse_abandoned(options: Options, queues: set[str]) -> None:
+    """Refuse to write to queues to which an earlier write without a name has published a part of its messages.
+
+    That write may have been an earlier run of the same job, and then this one would publish the part again. Waits for a
+    write whose driver may be at work still. Raises ClaimLost.
+    """
+    manager = manager_of(options.address, options.managers[0])
+    while True:
+        found = [
+            each
+            for each in run(manager, publications(context_of(manager)))
+            if each.name.startswith(UNNAMED) and queues & set(each.queues) and not each.expired
+        ]
+        for each in found:
+            if each.abandoned:
+                raise ClaimLost(
+                    f"an earlier write to {', '.join(each.queues)} was broken off: of the {each.messages} messages of "
+                    f"{each.name!r} {each.left} are not in the queue yet. If it was this job, finish it with "
+                    f"mqredis.spark.recover(manager, {each.name!r}) and do not run the job again; or give the rest up "
+                    f"with mqredis.spark.withdraw(manager, {each.name!r}). With the options txnAppId and txnVersion "
+                    "the next run of a job finishes it by itself",
+                    why="open",
+                )
+        if not found:
+            return
+        time.sleep(1)
+
+
+def say_steps(options: Options, name: str, messages: int, queues: Iterable[str]) -> None:
+    """Log how a publication of more messages than appear in one instant goes, before its first step."""
+    limit = options.atomicPublishLimit
+    if messages > limit:
+        _LOG.warning(
+            "mqredis: %d messages to %s become visible in %d steps of at most %d, as publication %r. Readers see the "
+            "first steps before the last one. If the driver stops in between, mqredis.spark.publications lists it. "
+            "atomicPublishLimit=%d makes it one step",
+            messages, ", ".join(queues), -(-messages // limit), limit, name, messages,
+        )  # fmt: skip
 
 
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
@@ -142,6 +192,7 @@ class _Stager:
             waiting.elements,
         )
         self.done_before = run(self.manager, perform(call))
+        self.staged.messages += waiting.messages
         waiting.clear()
 
 
@@ -185,6 +236,10 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
     manager = manager_of(options.address, options.managers[0])
     ordered = sorted(messages, key=lambda each: each.partition)
     stages = [stage for each in ordered for stage in each.stages]
+    queues = dict.fromkeys(stage.queue for stage in stages)
+    if first.sink.startswith(UNNAMED):
+        refuse_abandoned(options, set(queues))
+    say_steps(options, first.sink, sum(each.messages for each in messages), queues)
     point("before-publish")
     what = (first.sink, first.batch, first.identity, options.atomicPublishLimit, keep, stages)
     run(manager, pipelines.publish(context_of(manager), *what, between=lambda: point("mid-publish")))
@@ -199,6 +254,16 @@ def publish_part(options: Options, version: int, batches: Iterable[pa.RecordBatc
     _publish(options, [_Stager(options, sink, version, "-").write(iter(batches))], True)
 
 
+def unnamed(queue: str) -> str:
+    """The name of a write without one: its queue, user, host and time, so that an operator recognises the job."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container without an entry for its user
+        user = "unknown"
+    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    return f"{UNNAMED}{queue or 'queues'}-{user}@{socket.gethostname()}-{begun}-{uuid.uuid4().hex[:8]}"
+
+
 class BatchWriter(DataSourceArrowWriter):
     """``df.write``: one object, copied to the tasks and to the commit, so its sink is named here."""
 
@@ -206,7 +271,7 @@ class BatchWriter(DataSourceArrowWriter):
         if bool(options.txnAppId) != (options.txnVersion >= 0):
             raise InvalidArgument("give both options txnAppId and txnVersion, or neither")
         self.options = options
-        self.sink = f"app-{options.txnAppId}" if options.txnAppId else f"job-{uuid.uuid4().hex}"
+        self.sink = f"app-{options.txnAppId}" if options.txnAppId else unnamed(options.queue)
         self.batch = options.txnVersion if options.txnAppId else 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -46,6 +46,8 @@ class DefaultSource(DataSource):
         with told():
             parsed = self._parse()
             sink.check(parsed, schema, overwrite)
+            if parsed.queue and not parsed.txnAppId:
+                sink.refuse_abandoned(parsed, {parsed.queue})
             return sink.BatchWriter(parsed)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name

@@ -205,5 +205,9 @@ def test_chunks_are_cut_across_batches():
 
 
 def test_every_pipeline_has_a_command():
-    for line in ("archive p", "analyse", "replay p n --rate 5", "migrate celery k q --source-url redis://x"):
+    lines = (
+        "archive p", "analyse", "replay p n --rate 5", "migrate celery k q --source-url redis://x", "publications",
+        "recover n", "withdraw n",
+    )  # fmt: skip
+    for line in lines:
         assert parser().parse_args(line.split()).pipeline == line.split()[0]

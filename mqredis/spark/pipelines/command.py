@@ -7,13 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from mqredis.errors import InvalidArgument
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments of all four."""
+    """The arguments of all commands."""
     root = argparse.ArgumentParser(prog="mqredis pipeline", description="Data pipelines of mqredis on Spark.")
     commands = root.add_subparsers(dest="pipeline", required=True)
 
@@ -55,6 +56,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("queue", help="queue to send to")
     one.add_argument("--source-url", required=True, help="URL of the Redis that holds the source")
     one.add_argument("--name", default="", help="names this migration, so that it can be resumed")
+    add("publications", "writes of which only a part is in the queues")
+    for name, about in (("recover", "finish such a write"), ("withdraw", "give up the rest of such a write")):
+        add(name, about).add_argument("name", help="as `publications` shows it")
     return root
 
 
@@ -69,12 +73,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """Run what was asked for; a summary."""
-    from mqredis.spark import pipelines
+    from mqredis.spark import admin, pipelines
+    from mqredis.spark.connection import manager_of
 
     where = {"url": given.url, "manager": given.manager}
     if given.pipeline == "migrate":
         source = {"source_url": given.source_url, "name": given.name}
         return {"sent": pipelines.migrate(given.source, given.key, given.queue, **source, **where)}
+    client = manager_of(given.url, given.manager)
+    if given.pipeline == "publications":
+        return {"publications": [asdict(each) for each in admin.publications(client)]}
+    if given.pipeline == "recover":
+        return {"sent": admin.recover(client, given.name)}
+    if given.pipeline == "withdraw":
+        return {"withdrawn": admin.withdraw(client, given.name)}
     spark = session()
     if given.pipeline == "archive":
         started = pipelines.archive(

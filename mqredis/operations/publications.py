@@ -1,0 +1,133 @@
+"""Publications of data pipelines that were begun and have not ended (lua/claims/sink.lua)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from mqredis import keys
+from mqredis.codec import time_at
+from mqredis.commands import pipelines as commands
+from mqredis.errors import ClaimLost
+from mqredis.keys import MESSAGE_SCRIPT_PARTS
+from mqredis.operations import pipelines
+from mqredis.operations.context import Context
+from mqredis.steps import Command, Steps, perform, procedure
+
+#: A publication of which no step was done for this long has lost its driver: a step takes less than a second.
+ABANDONED_SECONDS = 10.0
+#: Messages that one step publishes where an operator finishes a publication.
+STEP = 100_000
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A write of several steps of which some are done: its first messages are in the queues, the others are not."""
+
+    #: ``app-<txnAppId>``, ``query-<id of the streaming query>``, or ``job-...`` for a write without a name.
+    name: str
+    #: ``txnVersion``, or the id of the micro-batch.
+    version: int
+    queues: tuple[str, ...]
+    #: All messages of the publication, and how many of them are not in the queues yet; about as many, where bodies
+    #: of more than 4 KiB are among them.
+    messages: int
+    left: int
+    #: When the last step was done.
+    since: datetime
+    #: Has its driver stopped, as far as can be told? No step was done for ten seconds.
+    abandoned: bool
+    #: When the messages that are left expire. None: never, as those of a streaming query, which finishes them itself.
+    expires: datetime | None
+    #: They have expired. The publication is listed until it is withdrawn, since its version must not be written again.
+    expired: bool
+
+
+@procedure
+def publications(context: Context) -> Steps[list[Publication]]:
+    """All open publications of a queue manager, by name. Forgets writes without a name that have expired."""
+    sinks = context.keys.sink("-").keys[MESSAGE_SCRIPT_PARTS]
+    reply: list[bytes] = yield Command(("HGETALL", sinks))
+    time: list[bytes] = yield Command(("TIME",))
+    now = datetime.fromtimestamp(int(time[0]), UTC)
+    found = []
+    for field, text in zip(reply[::2], reply[1::2], strict=True):
+        _, _, publishing, since, manifest = text.decode().split(" ")
+        if publishing != "-":
+            one = yield from _publication(context, field.decode(), int(publishing), int(since), manifest, now)
+            if not one.expired or _keeps(one.name):
+                found.append(one)
+            else:  # a write without a name never comes again, so nothing needs to remember it
+                names = manifest.split(",")
+                yield from perform(commands.withdraw(context.keys, one.name, one.version, names, False))
+    return sorted(found, key=lambda each: each.name)
+
+
+def _publication(
+    context: Context, field: str, version: int, since_ms: int, manifest: str, now: datetime
+) -> Steps[Publication]:
+    names = manifest.split(",")
+    stage_keys = context.keys.sink(field, stages=tuple(names)).keys[MESSAGE_SCRIPT_PARTS + 1 :]
+    texts: list[bytes | None] = yield Command(("HMGET", stage_keys[0], *names))
+    ttl: int = yield Command(("PTTL", stage_keys[0]))
+    messages = left = 0
+    queues = []
+    for key, text in zip(stage_keys[1:], texts, strict=True):
+        if text is None:
+            continue
+        queue, count, _, elements, _ = text.decode().split(" ")
+        queues.append(keys.decode(queue))
+        messages += int(count)
+        waiting: int = yield Command(("LLEN", key))
+        left += round(waiting * int(count) / max(1, int(elements)))
+    since = time_at(since_ms)
+    return Publication(
+        keys.decode(field),
+        version,
+        tuple(dict.fromkeys(queues)),
+        messages,
+        left,
+        since,
+        abandoned=now - since > timedelta(seconds=ABANDONED_SECONDS),
+        expires=now + timedelta(milliseconds=ttl) if ttl > 0 else None,
+        expired=None in texts,
+    )
+
+
+@procedure
+def finish(context: Context, name: str) -> Steps[int]:
+    """Publish what is left of a publication; how many messages. 0 if none of this name is open.
+
+    Raises ClaimLost if the rest has expired.
+    """
+    state = yield from perform(commands.sink(context.keys, name))
+    if state.publishing is None:
+        return 0
+    return (yield from pipelines.publish(context, name, state.publishing, "-", STEP, _keeps(name), ()))
+
+
+@procedure
+def withdraw(context: Context, name: str) -> Steps[int]:
+    """Give up what is left of a publication; how many messages. What is in the queues stays there.
+
+    The version counts as written from then on: a job that writes the same name and version again writes nothing. 0
+    if no publication of this name is open. Raises ClaimLost while its driver is at work on it.
+    """
+    for each in (yield from publications(context)):
+        if each.name == name:
+            if not each.abandoned:
+                raise ClaimLost(
+                    f"{name!r} is being published: a step was done within the last {ABANDONED_SECONDS:.0f} seconds",
+                    why="running",
+                )
+            state = yield from perform(commands.sink(context.keys, name))
+            yield from perform(
+                commands.withdraw(context.keys, name, each.version, state.manifest, _keeps(name))
+            )
+            return each.left
+    return 0
+
+
+def _keeps(name: str) -> bool:
+    """Is the last version of this sink remembered? Not of a job without a name, which never comes again."""
+    return not name.startswith("job-")

@@ -1,0 +1,192 @@
+"""Writes of more messages than appear in one instant, whose driver stops in between."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import mqredis
+from mqredis.spark import options as parsing
+from mqredis.spark import publications, recover, sink, withdraw
+from mqredis.spark.pipelines.command import main
+from mqredis.spark.sink import BatchWriter
+from mqredis.spark.source import DefaultSource
+from tests.support.server import RedisServer
+
+pytestmark = pytest.mark.spark
+
+ROWS = 450
+NAMED: dict[str, Any] = {"txnAppId": "load", "txnVersion": "1"}
+
+
+def write(options: dict[str, str], rows: int = ROWS, **more: str) -> None:
+    """A batch write, without a session."""
+    given = parsing.parse({**options, "queue": "target", "atomicPublishLimit": "100", **more})
+    writer = BatchWriter(given)
+    bodies = [b"%d" % n for n in range(rows)]
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict({"body": bodies})]))])
+
+
+@pytest.fixture
+def broken_off(qm: mqredis.QueueManager, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes until the driver stops behind the first step; without a wait it counts as stopped at once."""
+
+    def dies(place: str) -> None:
+        if place == "mid-publish":
+            raise RuntimeError("the driver is gone")
+
+    def make(**more: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(sink, "point", dies)
+            with pytest.raises(RuntimeError, match="the driver is gone"):
+                write(options, ROWS, **more)
+
+    qm.create_queue("target")
+    monkeypatch.setattr("mqredis.operations.publications.ABANDONED_SECONDS", -10.0)
+    return make
+
+
+def bodies(qm: mqredis.QueueManager) -> list[int]:
+    return [int(message.body) for message in qm.open("target").browse()]
+
+
+def test_the_steps_are_said_before_the_first_one(qm, options, caplog, monkeypatch):
+    qm.create_queue("target")
+    seen: list[tuple[int, int]] = []
+
+    def point(place: str) -> None:
+        if place == "before-publish":
+            seen.append((len(caplog.records), qm.queue_info("target").messages))
+
+    monkeypatch.setattr(sink, "point", point)
+    with caplog.at_level(logging.WARNING, "mqredis.spark"):
+        write(options)
+    assert seen == [(1, 0)]
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert (
+        "450 messages to target become visible in 5 steps of at most 100, as publication 'job-target-" in text
+    )
+    caplog.clear()
+    write(options, rows=100)
+    assert caplog.records == []
+
+
+def test_an_open_publication_is_listed_and_finished_by_name(qm, options, broken_off, capsys):
+    broken_off()
+    (one,) = publications(qm)
+    assert one.name.startswith("job-target-")
+    where = ["--url", options["url"], "--manager", qm.name]
+    assert main(["publications", *where]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)["publications"]] == [one.name]
+    assert (one.queues, one.messages, one.left, one.expired) == (("target",), ROWS, ROWS - 100, False)
+    assert one.expires is not None
+    assert 86_000 < (one.expires - one.since).total_seconds() <= 86_402
+    assert recover(qm, one.name) == ROWS - 100
+    assert bodies(qm) == list(range(ROWS))
+    assert publications(qm) == []
+    assert recover(qm, one.name) == 0
+    assert qm.doctor().findings == ()
+
+
+def test_a_rerun_with_a_name_finishes_it_and_doubles_nothing(qm, options, broken_off):
+    broken_off(**NAMED)
+    write(options, **NAMED)
+    write(options, **NAMED)
+    assert bodies(qm) == list(range(ROWS))
+    assert publications(qm) == []
+
+
+def test_a_rerun_without_a_name_is_refused_until_an_operator_has_decided(qm, options, broken_off):
+    broken_off()
+    (one,) = publications(qm)
+    said = (
+        rf"of the 450 messages of '{one.name}' 350 are not in the queue yet.*recover\(manager, '{one.name}'"
+    )
+    with pytest.raises(Exception, match=said):
+        DefaultSource({**options, "queue": "target"}).writer(a_schema(), False)
+    with pytest.raises(Exception, match=said):
+        write(options)
+    assert len(bodies(qm)) == 100
+    qm.create_queue("other")
+    DefaultSource({**options, "queue": "other"}).writer(a_schema(), False)
+    assert recover(qm, one.name) == 350
+    write(options, rows=1)
+    assert bodies(qm) == [*range(ROWS), 0]
+
+
+def test_a_publication_is_withdrawn_by_name(qm, options, broken_off):
+    broken_off(**NAMED)
+    assert [(each.name, each.version) for each in publications(qm)] == [("app-load", 1)]
+    assert withdraw(qm, "app-load") == ROWS - 100
+    assert withdraw(qm, "app-load") == 0
+    write(options, **NAMED)
+    assert bodies(qm) == list(range(100))
+    write(options, rows=1, txnAppId="load", txnVersion="2")
+    assert bodies(qm) == [*range(100), 0]
+    broken_off()
+    (one,) = publications(qm)
+    assert withdraw(qm, one.name) == ROWS - 100
+    assert publications(qm) == []
+    assert qm.doctor().findings == ()
+
+
+def test_a_publication_at_work_is_not_withdrawn(qm, broken_off, monkeypatch):
+    broken_off(**NAMED)
+    monkeypatch.setattr("mqredis.operations.publications.ABANDONED_SECONDS", 3600.0)
+    with pytest.raises(mqredis.ClaimLost, match="is being published"):
+        withdraw(qm, "app-load")
+    assert [each.abandoned for each in publications(qm)] == [False]
+
+
+def test_a_publication_expires_with_its_stage(qm, options, broken_off, redis_server: RedisServer):
+    broken_off(**NAMED)
+    broken_off()
+    expire(redis_server, qm)
+    assert [(each.name, each.expired) for each in publications(qm)] == [("app-load", True)]
+    with pytest.raises(mqredis.ClaimLost, match="the rest of its messages has expired"):
+        recover(qm, "app-load")
+    with pytest.raises(Exception, match="the rest of its messages has expired"):
+        write(options, **NAMED)
+    write(options, rows=1)  # the write without a name is forgotten
+    assert len(bodies(qm)) == 201
+    assert withdraw(qm, "app-load") == 0
+    assert publications(qm) == []
+
+
+def test_a_publication_of_a_stream_does_not_expire(qm, options, redis_server, monkeypatch):
+    qm.create_queue("target")
+    given = parsing.parse({**options, "queue": "target", "atomicPublishLimit": "100"})
+    staged = sink._Stager(given, "query-q1", 3, "q1").write(
+        iter([pa.RecordBatch.from_pydict({"body": [b"%d" % n for n in range(ROWS)]})])
+    )
+
+    def dies(place: str) -> None:
+        if place == "mid-publish":
+            raise RuntimeError("the driver is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "point", dies)
+        with pytest.raises(RuntimeError):
+            sink._publish(given, [staged], True)
+    assert [each.expires for each in publications(qm)] == [None]
+    expire(redis_server, qm)
+    assert recover(qm, "query-q1") == ROWS - 100
+    assert bodies(qm) == list(range(ROWS))
+
+
+def expire(server: RedisServer, qm: mqredis.QueueManager) -> None:
+    """Let all stages expire that ever do."""
+    with server.client() as client:
+        for key in client.keys(f"mq:{{{qm.name}}}:stage:*"):
+            if client.ttl(key) > 0:
+                client.pexpire(key, 0)
+
+
+def a_schema() -> Any:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    return StructType([StructField("body", BinaryType())])
