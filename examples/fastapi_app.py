@@ -25,7 +25,7 @@ class Order(BaseModel):
     amount: PositiveInt
 
 
-@worker.consumer("orders", retry=Retry(deliveries=5), create={"transactional": True})
+@worker.consumer("orders", retry=Retry(attempts=5), create={"transactional": True})
 def invoice(order: Order, tx: Unit) -> None:
     """Sends the invoice in the transaction that takes the order: both happen, or neither."""
     customer = tx.messages[0].correlation_id

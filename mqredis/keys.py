@@ -22,6 +22,8 @@ DEAD_LETTER = "system$;deadletter"
 TRANSACTIONAL_DEAD_LETTER = "system$;deadxact"
 SYSTEM_JOURNAL = "system$;journal"
 _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL})
+#: Subqueues in which messages wait for their next attempt.
+RESTING = ("retry", "lapsed")
 #: Subqueues that the broker fills by itself.
 _KEPT = frozenset({"journal", "retry", "poison", "lapsed"})
 

@@ -312,9 +312,10 @@ class QueueInfo(QueueProperties):
     modified_at: datetime
     #: Available now, waiting for their time, and locked (by readers, or sent in an open transaction).
     ready: int
+    #: Messages that rest between two attempts (subqueues ``;retry`` and ``;lapsed``) included.
     delayed: int
     locked: int
-    #: Everything in the list, uncommitted sends included: what the quotas are compared with.
+    #: Everything in the list, uncommitted sends and resting messages included.
     messages: int
     bytes: int
     #: Is any handle open on it?

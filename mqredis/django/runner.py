@@ -44,7 +44,7 @@ class Runner:
             concurrency=concurrency,
             lease=backend.given.lease,
             # An exception is the end of a task; who is killed is counted in `handle`.
-            retry=Retry(deliveries=0),
+            retry=Retry(attempts=0),
             create={},
             name=f"django.{backend.alias}",
         )(self.handle)

@@ -85,11 +85,32 @@ def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | Non
             yield from serve(context, path)
         answers = yield from perform(commands.info(context.keys, wanted))
     rows = {path: row for path, (row, _) in zip(wanted, answers, strict=True)}
+    yield from _count_resting(context, rows)
     found = []
     for path in paths:
         row, parent = rows[path], rows.get(parents.get(path, ""))
         found.append(row.model_copy(update=parent.properties()) if row and parent else row)
     return found
+
+
+@procedure
+def _count_resting(context: Context, rows: dict[str, QueueInfo | None]) -> Steps[None]:
+    """Count messages that rest between two attempts as delayed messages of their queue, to which they return."""
+    policies = [
+        path for path, row in rows.items() if row is not None and row.retry is not None and ";" not in path
+    ]
+    below = [f"{path};{part}" for path in policies for part in keys.RESTING]
+    if not below:
+        return
+    answers = yield from perform(commands.info(context.keys, below))
+    for path, (resting, _) in zip(below, answers, strict=True):
+        name = path.partition(";")[0]
+        row = rows[name]
+        if resting is not None and row is not None:
+            more = {"messages": resting.messages, "bytes": resting.bytes, "delayed": resting.messages}
+            rows[name] = row.model_copy(
+                update={key: getattr(row, key) + value for key, value in more.items()}
+            )
 
 
 @procedure

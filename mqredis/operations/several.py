@@ -33,8 +33,7 @@ def lock(
     ``count``: for all, or one for each queue. ``settling``: per queue, earlier locks to settle, whatever is found.
     """
     _check(handles)
-    counts = [count] * len(handles) if isinstance(count, int) else list(count)
-    counts = [checks.count(each, "max", read.BATCH) for each in counts]
+    counts = _counts(handles, count)
     lease_ms = str(lease_of(handles[0].context, lease))
     earlier = settling or [Settling() for _ in handles]
     for n, handle in enumerate(handles):
@@ -61,19 +60,27 @@ def lock(
 @procedure
 def receive(
     handles: Sequence[Handle],
-    count: int,
+    count: int | Sequence[int],
     timeout: float | None,
     unit: UnitOfWork,
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, list[Message]]]:
-    """Receive in a transaction up to ``count`` messages of the first queue that has any."""
+    """Receive in a transaction up to ``count`` messages of the first queue that has any; ``count`` as for ``lock``."""
     _check(handles)
-    count = checks.count(count, "max", read.BATCH)
-    readers = [Reader(handle, fetching(handle, "tx", count=count, unit=unit)) for handle in handles]
+    readers = [
+        Reader(handle, fetching(handle, "tx", count=each, unit=unit))
+        for handle, each in zip(handles, _counts(handles, count), strict=True)
+    ]
     at, found = yield from until_any(readers, "D", timeout, scopes, stop)
     unit.touched(found.fence, handles[at])
     return at, handles[at].context.messages(handles[at].path, found.messages)
+
+
+def _counts(handles: Sequence[Handle], count: int | Sequence[int]) -> list[int]:
+    """How many messages each of the queues may give. Raises InvalidArgument."""
+    counts = [count] * len(handles) if isinstance(count, int) else count
+    return [checks.count(each, "max", read.BATCH) for each in counts]
 
 
 def _check(handles: Sequence[Handle]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from mqredis.client import LockedMessage, Queue
 from mqredis.errors import MqError
-from mqredis.operations import settle
+from mqredis.operations import giveback, settle
 from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.outcomes import reached
 
@@ -80,11 +80,11 @@ class Ahead:
         return None
 
     def give_back(self) -> None:
-        """What was not begun is available again, in its old place. It counts as delivered."""
+        """What was not begun is available again, in its old place. It was delivered, but that is no attempt."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         if waiting:
-            self._settle(waiting[0]._queue, "a", waiting, "given back")
+            self._settle(waiting[0]._queue, giveback.orderly(), waiting, "given back")
 
     def _renew(self, queue: Queue, done: Callable[[], Sequence[LockedMessage]]) -> None:
         with self._lock:

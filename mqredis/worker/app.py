@@ -25,14 +25,15 @@ class Worker:
 
         worker = Worker("redis://localhost:6379/0", manager="shop")
 
-        @worker.consumer("orders", concurrency=8, lease=30, retry=Retry(deliveries=5))
+        @worker.consumer("orders", concurrency=8, lease=30, retry=Retry(attempts=5))
         def handle(order: Order, tx: Unit) -> None:
             tx.send("invoices", Invoice(...))
 
     ``url``, ``manager`` and ``settings`` are those of ``mqredis.connect``; nothing connects before ``run``.
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
     back. ``health_file``: touched whenever a look at a queue worked, at most once a second. ``metrics``: port, or
-    host:port, at which figures are served for Prometheus.
+    host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages;
+    None: host and process id.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class Worker:
         shutdown_seconds: float = 25.0,
         health_file: str | None = None,
         metrics: str | None = None,
+        name: str | None = None,
     ) -> None:
+        self.name = name
         self._url = url
         self._manager = manager
         self._settings = settings
@@ -76,13 +79,14 @@ class Worker:
         ``queues``: read in this order; a later one only when the earlier ones are empty.
         ``concurrency``: handlers at a time, each in a thread (coroutines run on one event loop).
         ``lease``: seconds; renewed while the handler runs, for at most ``max_hold`` seconds.
-        ``retry``: when to try again after a failure. ``batch``: messages per call of a handler that takes a list.
+        ``retry``: the retry policy that its queues get; None: they keep theirs, or get the default.
+        ``batch``: messages per call of a handler that takes a list.
         ``prefetch``: a thread that handles single messages locks up to so many (1 to 256) with one call while its
-        handler is quick; 1 where messages are read in transactions, at a ``rate`` or by a queue's own retry policy.
+        handler is quick; 1 where messages are read in transactions or at a ``rate``.
         ``time_limit``: seconds after which a handler is cancelled, which counts as a failure.
         ``rate``: at most so many messages in this process, such as "100/m".
-        ``dead_letter``: queue for copies of what is rejected, with the reason; None: the broker's rules (dead letters
-        of messages that ask for them, with the reason in ``Message.reason``).
+        ``dead_letter``: queue for messages that failed for good, with a report; None: the subqueue ``;poison``, or
+        what ``Retry.final`` says.
         ``create``: properties of queues to create if they do not exist (``{}`` for the defaults).
 
         The function is returned as it is.
@@ -122,7 +126,7 @@ class Worker:
         self.schedules.append(schedule)
         self.consumers.append(
             consumer_of(
-                schedule.fire, (schedule.ticks,), retry=Retry(deliveries=0), create={"transactional": True}
+                schedule.fire, (schedule.ticks,), retry=Retry(attempts=0), create={"transactional": True}
             )
         )
 
@@ -169,6 +173,7 @@ class Worker:
             shutdown_seconds=self._shutdown_seconds,
             health_file=self.health_file,
             raise_errors=errors == "raise",
+            name=self.name,
         )
         try:
             running.prepare()

@@ -13,7 +13,7 @@ from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from mqredis.worker.app import Worker
 from mqredis.worker.metrics import shifted
-from mqredis.worker.processes import supervise
+from mqredis.worker.processes import end_with_supervisor, supervise
 
 #: How the processes of a worker are told where the broker is.
 _URL = "MQREDIS_WORKER_URL"
@@ -63,6 +63,7 @@ def run(
         own = functools.partial(_own_options, processes > 1, health_file, metrics)
         command = [sys.executable, "-m", "mqredis", "worker", target, *options]
         return supervise(command, environment, processes, reload=reload, once=burst, own=own)
+    end_with_supervisor()
     worker = find(target)
     url = url or os.environ.get(_URL)
     if url is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import random
 import re
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
-from mqredis.errors import InvalidArgument
+from pydantic import ValidationError
+
+from mqredis.errors import InvalidArgument, complaint
+from mqredis.models import RetryPolicy
 from mqredis.worker.payload import Payload, payload_of
 
 Handler = Callable[..., Any]
@@ -18,35 +21,53 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*([smh])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+#: More attempts than a message can have: the policy never ends.
+_UNLIMITED = 1_000_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When a message is tried again after its handler failed. Times are seconds."""
+    """The retry policy that a consumer gives its queues when the worker starts. Times are seconds.
 
-    #: How often a message is handed out in all before it is rejected; 0: no limit. A message that kills its
-    #: process counts too.
-    deliveries: int = 5
-    #: Pause before the second try, growing by ``factor`` up to ``max_delay``.
+    Raises InvalidArgument for a value out of range. ``deliveries`` is the former name of ``attempts``.
+    """
+
+    #: How often a message is tried in all; 0: without a limit. An attempt that killed its process counts, too; one
+    #: that ended because the worker shut down does not.
+    attempts: int = 5
+    #: Pause before the second attempt, growing by ``factor`` up to ``max_delay``.
     delay: float = 1.0
     factor: float = 2.0
     max_delay: float = 300.0
-    #: Each pause is made longer by up to this part of it, so that failures do not come back all at once.
+    #: Each pause is longer by up to this part of it, so that messages that fail together do not come back together.
     jitter: float = 0.1
+    #: What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
+    #: "reject" or "drop", which deletes it.
+    final: str = "poison"
+    deliveries: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
-        if self.deliveries < 0 or self.delay < 0 or self.factor < 1 or not 0 <= self.max_delay <= 86_400:
-            raise InvalidArgument(
-                "Retry: deliveries and delay from 0, factor from 1, max_delay up to 86400 s"
+    def __post_init__(self, deliveries: int | None) -> None:
+        if deliveries is not None:
+            warnings.warn("Retry(deliveries=) is now Retry(attempts=)", DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "attempts", deliveries)
+        self.policy()
+
+    def policy(self, dead_letter: str | None = None) -> RetryPolicy:
+        """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``."""
+        try:
+            return RetryPolicy(
+                immediate=0,
+                cycles=self.attempts - 1 if self.attempts else _UNLIMITED,
+                delay=self.delay,
+                factor=self.factor,
+                max_delay=self.max_delay,
+                jitter=self.jitter,
+                isolate=True,
+                final=self.final if dead_letter is None else "dead_letter",  # type: ignore[arg-type]
+                dead_letter_queue=dead_letter,
             )
-
-    def over(self, deliveries: int) -> bool:
-        """Was a message delivered so often that it is not tried again?"""
-        return 0 < self.deliveries <= deliveries
-
-    def pause(self, deliveries: int) -> float:
-        """Seconds until the next try of a message that was delivered so often."""
-        exponent = min(max(deliveries - 1, 0), 64)
-        pause = min(self.delay * self.factor**exponent, self.max_delay)
-        return pause * (1 + self.jitter * random.random())  # noqa: S311 - a spread, not a secret
+        except ValidationError as error:
+            raise InvalidArgument(f"Retry: {complaint(error)}") from None
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +78,8 @@ class Consumer:
     queues: tuple[str, ...]
     concurrency: int
     lease: float | None
-    retry: Retry
+    #: The queue's policy counts if None.
+    chosen_retry: Retry | None
     batch: int
     time_limit: float | None
     max_hold: float
@@ -75,6 +97,17 @@ class Consumer:
     #: time.monotonic() of the last look at the queues that worked; 0.0: none yet.
     looked: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def retry(self) -> Retry:
+        """What was chosen, or the default."""
+        return self.chosen_retry or Retry()
+
+    def policy(self, present: RetryPolicy | None) -> RetryPolicy:
+        """The retry policy that one of its queues is to have, which has ``present`` now."""
+        if self.chosen_retry is not None or self.dead_letter is not None or present is None:
+            return self.retry.policy(self.dead_letter)
+        return present.model_copy(update={"isolate": True})
 
 
 def consumer_of(
@@ -119,7 +152,7 @@ def consumer_of(
         queues=queues,
         concurrency=concurrency,
         lease=lease,
-        retry=retry or Retry(),
+        chosen_retry=retry,
         batch=batch or (64 if payload.many else 1),
         time_limit=time_limit,
         max_hold=max_hold,

@@ -196,7 +196,7 @@ class Keeper:
             return
         if now >= held.hold_until:
             held.next = now + 86_400.0
-            held.cancel(TimeoutError("the message was held as long as max_hold allows"))
+            held.cancel(TimeLimitExceeded("the message was held as long as max_hold allows"))
             return
         try:
             held.renew()

@@ -1,33 +1,29 @@
 """One thread of a consumer: read, run the handler, settle, and again.
 
-The locks of handled messages are committed by the call that reads the next ones: one round trip per batch.
+The locks of handled messages are committed by the call that reads the next ones: one round trip per batch. What a
+handler did not finish is given back with a report, and the queue's retry policy decides what becomes of it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.client import LockedMessage, Queue, QueueManager, Transaction
 from mqredis.commands import read
 from mqredis.commands.read import Lost
-from mqredis.errors import (
-    IoTimeout,
-    LockLost,
-    MessageNotFound,
-    MqError,
-    OperationCancelled,
-    TransactionSequence,
-)
+from mqredis.errors import IoTimeout, LockLost, MqError, OperationCancelled, TransactionSequence
 from mqredis.models import Message
-from mqredis.operations import several
+from mqredis.operations import giveback, several
 from mqredis.operations.settle import ends, settle, settling
+from mqredis.operations.transaction import End
 from mqredis.steps import Operation
 from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer
+from mqredis.worker.failure import Reporter
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded, reached
 from mqredis.worker.unit import AsyncUnit, Unit
@@ -39,40 +35,59 @@ R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
 #: A reader that nobody can wake comes back after so many seconds even if nothing arrives: the sign of life for health
-#: checks. Where readers are woken, one glance looks for all of them, and tells that they live.
+#: checks. Where readers are woken, one poll looks for all of them, and tells that they live.
 LOOK_SECONDS = 5.0
-#: Longest lease the broker grants, in seconds.
-_LONGEST = 86_400.0
+#: While its queues are never empty, a consumer looks this often for messages whose lease lapsed, in seconds.
+LAPSED_SECONDS = 1.0
 
 
 class Loop:
-    """Reads and handles for one consumer, in one thread."""
+    """Reads and handles for one consumer, in one thread.
+
+    ``lapsed``: the subqueues with messages whose lease lapsed, for one thread of the consumer. It takes them one at a
+    time, outside of batches and prefetched messages, in turn with those of its queues.
+    """
 
     def __init__(
-        self, running: Running, consumer: Consumer, queues: Sequence[Queue], judged: Collection[str] = ()
+        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
     ) -> None:
         self.running = running
         self.consumer = consumer
         self.queues = list(queues)
+        self.lapsed = list(lapsed)
         self.manager: QueueManager = running.manager
         self.transactional = queues[0]._handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
-        #: Queues whose own retry policy decides what becomes of failed messages.
-        self.judged = judged
         #: It is reading, or waiting for something to read.
         self.reading = False
-        # A rate counts single messages, and a queue's own policy would judge messages that nobody has handled.
-        single = self.transactional or consumer.payload.many or bool(consumer.rate) or bool(judged)
+        # A rate counts single messages.
+        single = self.transactional or consumer.payload.many or bool(consumer.rate)
         self.ahead = Ahead(1 if single else consumer.prefetch, self.lease, running.keeper)
+        self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
+        self._transaction: Transaction | None = None
+        #: When to look for lapsed messages next; not in the turn after one was handled.
+        self._lapsed_next = time.monotonic() + LAPSED_SECONDS
+        self._lapsed_last = False
 
     def turn(self, timeout: float | None) -> bool:
         """Read once and handle what came; False if nothing did. Raises MqError if the broker cannot be read."""
+        if self.lapsed and not self._lapsed_last and time.monotonic() >= self._lapsed_next:
+            self.flush()  # what was handled does not wait for the handler of another message
+            self._lapsed_last = self._turn([], 0)
+            if self._lapsed_last:
+                return True
+            self._lapsed_next = time.monotonic() + LAPSED_SECONDS
+        self._lapsed_last = False
+        return self._turn(self.queues, timeout)
+
+    def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
+        """Read from these queues, or if they are empty from those with lapsed messages."""
         try:
             if self.transactional:
-                return self._turn_in_transaction(timeout)
-            return self._turn_with_locks(timeout)
+                return self._turn_in_transaction([*queues, *self.lapsed], len(queues), timeout)
+            return self._turn_with_locks([*queues, *self.lapsed], len(queues), timeout)
         except (IoTimeout, OperationCancelled):
             self.consumer.looked = time.monotonic()
             return False
@@ -87,7 +102,7 @@ class Loop:
             raise
 
     def _commit(self, done: list[LockedMessage]) -> None:
-        for queue in self.queues:
+        for queue in (*self.queues, *self.lapsed):
             own = ends("c", done, queue)
             while own:
                 some, own = own[: read.BATCH], own[read.BATCH :]
@@ -95,30 +110,30 @@ class Loop:
                 self._all_lost(reached(partial(self.manager._run, operation)).lost)
 
     def give_back(self) -> None:
-        """Another thread ends this one's work: its messages become available again."""
+        """Another thread ends this one's work: its messages become available again, which is no failed attempt."""
         try:
             self.flush()
+            for lock in list(self._held):
+                if not lock.settled:
+                    self._give_back(lock._queue, lock, giveback.orderly())
+            if self._transaction is not None:
+                self._end(partial(self._abort, self._transaction, giveback.orderly()))
         except MqError as error:
-            log.warning("%s could not commit what it handled: %s", self.consumer.name, error)
-        for lock in list(self._held):
-            if not lock.settled:
-                try:
-                    lock.abort()
-                except MqError as error:
-                    log.warning("message %#018x could not be given back: %s", lock.lookup_id, error)
+            log.warning("%s could not give back its messages: %s", self.consumer.name, error)
 
     # ---- locks -----------------------------------------------------------------------------------
 
-    def _turn_with_locks(self, timeout: float | None) -> bool:
+    def _turn_with_locks(self, queues: list[Queue], regular: int, timeout: float | None) -> bool:
+        """``regular``: so many of the queues may give several messages at once."""
         consumer = self.consumer
         done, self._done = self._done, []
-        earlier = [
-            settling(queue._handle, [d for d in done if d._grant.queue is queue]) for queue in self.queues
-        ]
-        handles = [queue._handle for queue in self.queues]
+        handles = [queue._handle for queue in queues]
+        earlier = [settling(queue._handle, [d for d in done if d._grant.queue is queue]) for queue in queues]
+        self._done = [d for d in done if d._grant.queue not in queues]
+        several_at_once = consumer.batch if consumer.payload.many else self.ahead.count
         operation = several.lock(
             handles,
-            consumer.batch if consumer.payload.many else self.ahead.count,
+            [several_at_once if n < regular else 1 for n in range(len(queues))],
             timeout,
             self.lease,
             earlier,
@@ -135,9 +150,9 @@ class Loop:
                     unsettled = {*group.keys[group.done :]}
                     self._done += [lock for lock in done if lock._key in unsettled]
         consumer.looked = time.monotonic()
-        queue = self.queues[at]
+        queue = queues[at]
         locks = queue._locked(found.whole())
-        if self.ahead.most > 1:
+        if self.ahead.most > 1 and at < regular:
             self.ahead.run(
                 queue,
                 locks,
@@ -178,51 +193,37 @@ class Loop:
         for lock in locks:
             lock_of[id(lock.message)] = lock
             messages.append(lock.message)
-
-        def reject(message: Message, reason: str) -> None:
-            self._bury(queue, message, reason, None)
-            self._settle(partial(lock_of.pop(id(message)).reject, reason))
-
-        good, arguments = self._accepted(messages, reject)
+        good, arguments, bad = self._accepted(messages)
+        for message, given in bad:
+            self._give_back(queue, lock_of.pop(id(message)), given)
         if not good:
             return
         unit = Unit(self.manager, self.running.open, good, None)
         error = self._run(unit, arguments, lambda: self._renew(list(lock_of.values())), unit.flush)
-        for message in good:
-            lock = lock_of[id(message)]
-            if error is None:
-                self._done.append(lock)
-            elif isinstance(error, Reject) or self._is_over(error, message):
-                self._reason(message, error)
-                self._bury(queue, message, self._why(error), None)
-                self._settle(partial(lock.reject, self._why(error)))
-            elif isinstance(error, Cancelled):
-                self._settle(lock.abort)
-            else:
-                pause = self._pause(queue, error, message.delivery_count)
-                self._settle(partial(lock.extend, pause) if pause else lock.abort)
-                if pause:
-                    queue._handle.locks.pop(lock._key, None)  # its lease is the pause now
+        if error is None:
+            self._done += lock_of.values()
+            return
+        given = self._given(queue, error, good)
+        for lock in lock_of.values():
+            self._give_back(queue, lock, given)
 
     def _renew(self, locks: list[LockedMessage]) -> None:
         for lock in locks:
             lock.extend(self.lease)
 
-    def _settle(self, action: Callable[[], object]) -> None:
-        try:
-            reached(action)
-        except LockLost as error:
-            self._lost(error)
+    def _give_back(self, queue: Queue, lock: LockedMessage, given: str) -> None:
+        operation = settle(queue._handle, [(given, lock.fence, lock._key)])
+        self._all_lost(reached(partial(self.manager._run, operation)).lost)
+        lock._settled = True
 
     # ---- transactions ----------------------------------------------------------------------------
 
-    def _turn_in_transaction(self, timeout: float | None) -> bool:
+    def _turn_in_transaction(self, queues: list[Queue], regular: int, timeout: float | None) -> bool:
         consumer = self.consumer
         transaction = self.manager.transaction(lease=self.lease)
-        handles = [queue._handle for queue in self.queues]
         operation = several.receive(
-            handles,
-            consumer.batch,
+            [queue._handle for queue in queues],
+            [consumer.batch if n < regular else 1 for n in range(len(queues))],
             timeout,
             transaction._unit,
             (self.running.scope,),
@@ -230,52 +231,33 @@ class Loop:
         )
         at, messages = self._read(operation)
         consumer.looked = time.monotonic()
-        queue = self.queues[at]
-
-        def reject(message: Message, reason: str) -> None:
-            self._bury(queue, message, reason, transaction)
-
-        good, arguments = self._accepted(messages, reject)
-        error: BaseException | None = None
-        if good:
-            unit = Unit(self.manager, self.running.open, good, transaction)
-            error = self._run(unit, arguments, lambda: transaction.extend(self.lease), transaction.commit)
-        else:
-            self._end(transaction.commit)
-        if error is None:
-            return True
-        gone = [m for m in good if isinstance(error, Reject) or self._is_over(error, m)]
-        if gone or isinstance(error, Cancelled):
-            self._end(transaction.abort)
-            for message in gone:
-                self._reason(message, error)
-                self._reject_later(queue, message, self._why(error))
-            return True
-        pause = self._pause(queue, error, max(m.delivery_count for m in good))
-        self._end(transaction.abort)
-        self._rest(queue, good, pause)
+        self._transaction = transaction
+        try:
+            self._handle_received(queues[at], messages, transaction)
+        finally:
+            self._transaction = None
         return True
 
-    def _rest(self, queue: Queue, messages: list[Message], pause: float) -> None:
-        """Keep messages away from readers for a while: a move that is never committed ends with its lease."""
-        if pause <= 0:
+    def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
+        good, arguments, bad = self._accepted(messages)
+        verdicts = {f"{message.lookup_id:016x}": given for message, given in bad}
+        commit = partial(self._commit_transaction, transaction, verdicts)
+        if not good:
+            self._end(commit)
             return
-        try:
-            aside = self.running.open(f"{queue.name};later")
-            transaction = self.manager.transaction(lease=pause)
-            for message in messages:
-                queue.move(message.lookup_id, aside, transaction=transaction)
-        except MqError as error:
-            log.info("a message of %s is tried again at once: %s", queue.name, error)
+        unit = Unit(self.manager, self.running.open, good, transaction)
+        error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit)
+        if error is not None:
+            self._end(partial(self._abort, transaction, self._given(queue, error, good), verdicts))
 
-    def _reject_later(self, queue: Queue, message: Message, reason: str) -> None:
-        """Reject a message whose transaction is undone: in a transaction of its own, if nobody has taken it."""
-        try:
-            with self.manager.transaction(lease=self.lease) as transaction:
-                again = queue.receive_by_lookup_id(message.lookup_id, transaction=transaction)
-                self._bury(queue, again, reason, transaction)
-        except (MessageNotFound, MqError) as error:
-            log.warning("message %#018x could not be rejected: %s", message.lookup_id, error)
+    def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
+        if verdicts:
+            self.manager._run(End(transaction._unit, "commit", verdicts=verdicts))
+        else:
+            transaction.commit()
+
+    def _abort(self, transaction: Transaction, given: str, verdicts: dict[str, str] | None = None) -> None:
+        self.manager._run(End(transaction._unit, "abort", given=given, verdicts=verdicts))
 
     def _end(self, action: Callable[[], object]) -> None:
         try:
@@ -286,27 +268,20 @@ class Loop:
     # ---- common ----------------------------------------------------------------------------------
 
     def _accepted(
-        self, messages: list[Message], reject: Callable[[Message, str], None]
-    ) -> tuple[list[Message], list[Any]]:
-        """Those that may be handled, with what the handler takes for each; the others are rejected."""
+        self, messages: list[Message]
+    ) -> tuple[list[Message], list[Any], list[tuple[Message, str]]]:
+        """Those that can be handled, with what the handler takes for each; and how the others are given back."""
         good: list[Message] = []
         arguments: list[Any] = []
-        limit = self.consumer.retry.deliveries
+        bad: list[tuple[Message, str]] = []
         for message in messages:
-            reason = ""
-            if 0 < limit < message.delivery_count and message.queue not in self.judged:
-                reason = f"delivered {message.delivery_count - 1} times without an end"
-            else:
-                try:
-                    arguments.append(self.consumer.payload.one(message))
-                    good.append(message)
-                except Reject as refused:
-                    reason = str(refused)
-            if reason:
-                log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, reason)
-                self.consumer.rejected += 1
-                reject(message, reason)
-        return good, arguments
+            try:
+                arguments.append(self.consumer.payload.one(message))
+                good.append(message)
+            except Reject as refused:
+                self._rejected(message, refused)
+                bad.append((message, self._report.given(refused, 0.0)))
+        return good, arguments, bad
 
     def _run(
         self, unit: Unit, arguments: list[Any], renew: Callable[[], object], commit: Callable[[], None]
@@ -330,75 +305,46 @@ class Loop:
                 given = (argument, unit) if consumer.takes_tx else (argument,)
                 held.run(consumer.handler, *given)
             if held.reason is not None:
-                raise held.reason
+                raise Cancelled(str(held.reason))
             reached(commit)
         except Cancelled as cancelled:
             why = held.reason or cancelled
-            if not isinstance(why, TimeLimitExceeded):
-                log.warning("%s was cancelled: %s", consumer.name, why)
-                return cancelled
-            return self._failed(why)
+            if isinstance(why, TimeLimitExceeded):
+                return why
+            log.warning("%s was cancelled: %s", consumer.name, why)
+            return cancelled
         except TransactionSequence as lost:
             log.warning("%s lost its message before the commit: %s", consumer.name, lost)
             return Cancelled(str(lost))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
-            return self._failed(error)
+            return error
         finally:
             running.keeper.remove(held)
         consumer.handled += len(unit.messages)
         return None
 
-    def _failed(self, error: Exception) -> Exception:
-        if not isinstance(error, (Reject, RetryLater)):
+    def _given(self, queue: Queue, error: BaseException, messages: Sequence[Message]) -> str:
+        """How messages are given back whose handler ended with this."""
+        if isinstance(error, Cancelled):
+            return giveback.orderly()
+        if isinstance(error, Reject):
+            for message in messages:
+                self._rejected(message, error)
+        elif not isinstance(error, RetryLater):
             self.consumer.failed += 1
-            self.running.failed(self.consumer, error)
-        return error
+            self.running.failed(self.consumer, messages, error)
+        delay = self.consumer.retry.delay
+        if ";" in queue.name and queue not in self.lapsed:
+            self.running.stopping.wait(delay)  # no retry policy keeps it away from its readers meanwhile
+        return self._report.given(error, delay)
 
-    def _is_over(self, error: BaseException, message: Message) -> bool:
-        if isinstance(error, (Cancelled, RetryLater)) or message.queue in self.judged:
-            return False
-        return self.consumer.retry.over(message.delivery_count)
-
-    def _pause(self, queue: Queue, error: BaseException, deliveries: int) -> float:
-        if queue.name in self.judged:
-            return 0.0
-        if isinstance(error, RetryLater) and error.seconds is not None:
-            return min(max(error.seconds, 0.0), _LONGEST)
-        return self.consumer.retry.pause(deliveries)
-
-    def _why(self, error: BaseException) -> str:
-        return str(error) if isinstance(error, Reject) else f"{type(error).__name__}: {error}"
-
-    def _reason(self, message: Message, error: BaseException) -> None:
+    def _rejected(self, message: Message, error: Reject) -> None:
         self.consumer.rejected += 1
-        log.warning(
-            "message %#018x of %s is rejected: %s", message.lookup_id, message.queue, self._why(error)
-        )
-
-    def _bury(self, queue: Queue, message: Message, reason: str, transaction: Transaction | None) -> None:
-        """Put a copy among the consumer's dead letters, and end the message in its transaction."""
-        if self.consumer.dead_letter:
-            self.running.open(self.consumer.dead_letter).send(
-                message.body,
-                transaction=transaction,
-                content_type=message.content_type,
-                label=message.label,
-                priority=message.priority,
-                correlation_id=message.correlation_id,
-                properties={
-                    **message.properties,
-                    "dead_letter_reason": reason[:1000],
-                    "dead_letter_queue": message.queue,
-                    "dead_letter_message_id": message.message_id,
-                    "dead_letter_deliveries": message.delivery_count,
-                },
-            )
-        elif transaction is not None:
-            transaction.reject(queue, message, reason)
+        log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, error)
 
     def _all_lost(self, lost: Iterable[Lost]) -> None:
         for lookup_id, _ in lost:
-            self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before its commit"))
+            self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before it was settled"))
 
     def _lost(self, error: MqError) -> None:
         log.warning("%s: %s; it may be handled again", self.consumer.name, error)

@@ -25,11 +25,14 @@ def reached(work: Callable[[], R]) -> R:
 
 
 class Reject(Exception):
-    """Raised by a handler: this message can never be handled. It goes to the dead letters with this reason."""
+    """Raised by a handler: this message can never be handled, so its retry policy ends at once, with this reason."""
 
 
 class RetryLater(Exception):
-    """Raised by a handler: try this message again after ``seconds`` (None: as its consumer's Retry says)."""
+    """Raised by a handler: try this message again after ``seconds`` (None: the delay of its consumer's Retry).
+
+    That is not a failure, and does not count as an attempt.
+    """
 
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__("try again" if seconds is None else f"try again in {seconds} s")
@@ -45,4 +48,4 @@ class Cancelled(BaseException):
 
 
 class TimeLimitExceeded(Exception):
-    """The handler took longer than its consumer's ``time_limit``."""
+    """The handler took longer than its consumer's ``time_limit``, or held its message for ``max_hold``."""

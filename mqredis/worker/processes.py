@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +15,8 @@ from queue import Empty, SimpleQueue
 
 log = logging.getLogger("mqredis.worker")
 
+#: How a process is told the end of the pipe whose other end its supervisor holds.
+_PIPE = "MQREDIS_WORKER_PIPE"
 #: Pause before a process that died is started again, in seconds.
 _AGAIN_SECONDS = 1.0
 #: How often the files are looked at, in seconds.
@@ -37,6 +41,23 @@ def supervise(
     return _Supervisor(command, environment, processes, reload, once, own, folder or Path.cwd()).run()
 
 
+def end_with_supervisor() -> None:
+    """In a process that :func:`supervise` started: end as on SIGTERM when the supervisor is gone, however it ended.
+
+    The kernel closes the supervisor's end of a pipe then, which a thread here waits for.
+    """
+    pipe = os.environ.pop(_PIPE, None)
+    if pipe is None:
+        return
+
+    def wait() -> None:
+        os.read(int(pipe), 1)
+        log.warning("the supervisor of this process is gone: it ends")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="mqredis-supervisor", daemon=True).start()
+
+
 class _Supervisor:
     def __init__(
         self,
@@ -49,7 +70,9 @@ class _Supervisor:
         folder: Path,
     ) -> None:
         self._command = list(command)
-        self._environment = dict(environment)
+        #: Both ends stay open as long as this process lives. Its children inherit the first one only.
+        self._pipe = os.pipe()
+        self._environment = {**environment, _PIPE: str(self._pipe[0])}
         self._reload = reload
         self._once = once
         self._own = own
@@ -85,6 +108,8 @@ class _Supervisor:
             self._collect()
             for number, handler in old.items():
                 signal.signal(number, handler)
+            for end in self._pipe:
+                os.close(end)
         return self._code
 
     def _start(self) -> None:
@@ -105,7 +130,11 @@ class _Supervisor:
             options = self._own(n) if self._own else ()
             # A group of their own: Ctrl-C in a terminal reaches them through us, once.
             self._children[n] = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
-                [*self._command, *options], env=self._environment, cwd=self._folder, process_group=0
+                [*self._command, *options],
+                env=self._environment,
+                cwd=self._folder,
+                process_group=0,
+                pass_fds=self._pipe[:1],
             )
 
     def _signalled(self, *_: object) -> None:

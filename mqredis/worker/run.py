@@ -7,17 +7,21 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
+from mqredis.models import Message
 from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
+from mqredis.worker.failure import worker_name
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.loop import LOOK_SECONDS, Loop
+from mqredis.worker.outcomes import reached
 from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Schedule
 
@@ -40,9 +44,12 @@ class Running:
         shutdown_seconds: float,
         health_file: str | None = None,
         raise_errors: bool = False,
+        name: str | None = None,
     ) -> None:
         self.manager = manager
         self.settings = manager._context.settings
+        self.sealed = manager._context.sealer is not None
+        self.name = name or worker_name()
         self.consumers = list(consumers)
         self.schedules = list(schedules)
         self.keeper = Keeper()
@@ -84,12 +91,20 @@ class Running:
                 self._loop_thread.start()
             return self._loop
 
-    def failed(self, consumer: Consumer, error: Exception) -> None:
+    def failed(self, consumer: Consumer, messages: Sequence[Message], error: BaseException) -> None:
         """A handler failed."""
-        if self._raise_errors:
+        if self._raise_errors and isinstance(error, Exception):
             self.first = self.first or error
-        else:
-            log.error("%s failed", consumer.name, exc_info=error)
+            return
+        for message in messages:
+            log.error(
+                "%s failed with message %#018x of %s, delivery %d",
+                consumer.name,
+                message.lookup_id,
+                message.queue,
+                message.delivery_count,
+                exc_info=error,
+            )
 
     def touch(self) -> None:
         """A look at a queue worked: show it to whoever watches the health file."""
@@ -101,9 +116,9 @@ class Running:
     # ---- the run ---------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create what a consumer said to create, and open its queues."""
+        """Create what a consumer said to create, set the retry policies of its queues, and open them."""
         for schedule in self.schedules:
-            schedule.begin(self.manager, self.stopping)
+            schedule.begin(self.manager)
         for consumer in self.consumers:
             names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
             for name in names if consumer.create is not None else ():
@@ -111,14 +126,26 @@ class Running:
                     self.manager.create_queue(name, **(consumer.create or {}))
                 except QueueExists:
                     continue
-            queues = [self.open(name) for name in names]
+            queues = [self.open(name) for name in consumer.queues]
             if len({queue._handle.transactional for queue in queues}) > 1:
-                raise InvalidArgument(
-                    f"the queues of {consumer.name} (dead letters included) must be all transactional or none"
-                )
-            queues = queues[: len(consumer.queues)]
-            judged = {q.name for q in queues if self.manager.queue_info(q.name).retry is not None}
-            self._loops += [Loop(self, consumer, queues, judged) for _ in range(consumer.concurrency)]
+                raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
+            lapsed = [self.open(f"{name};lapsed") for name in consumer.queues if ";" not in name]
+            self._set_policies(consumer)
+            for n in range(consumer.concurrency):
+                self._loops.append(Loop(self, consumer, queues, () if n else lapsed))
+
+    def _set_policies(self, consumer: Consumer) -> None:
+        if consumer.dead_letter is not None:
+            self.manager.queue_info(
+                consumer.dead_letter
+            )  # raises QueueNotFound now rather than at the first failure
+        for name in consumer.queues:
+            if ";" in name:
+                continue  # a subqueue has no policy
+            present = self.manager.queue_info(name).retry
+            wanted = consumer.policy(present)
+            if wanted != present:
+                reached(partial(self.manager.update_queue, name, retry=wanted))
 
     def burst(self) -> None:
         """Handle what is there, and what comes of it, until nothing is left."""

@@ -8,17 +8,16 @@ once or not yet, whatever dies when.
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any
 
 from mqredis.client import QueueManager
-from mqredis.errors import InvalidArgument, QueueExists, SharingViolation
-from mqredis.models import Access, Message, Share
+from mqredis.errors import DuplicateMessage, InvalidArgument, QueueExists
+from mqredis.models import Access, Message
 from mqredis.worker.cron import Cron, Every
 from mqredis.worker.unit import Unit
 
-#: How long to wait for another worker that is just setting the same schedule up, in seconds, and how often to look.
-_TRIES, _PAUSE = 100, 0.05
+#: For so many seconds no second first tick is accepted: longer than a worker takes from looking for one to sending one.
+_FIRST_SECONDS = 60.0
 
 
 class Schedule:
@@ -35,27 +34,31 @@ class Schedule:
         self._body = body
         self._fields = fields
 
-    def begin(self, manager: QueueManager, stopping: threading.Event) -> None:
-        """Send the first tick, unless there is one: by one worker, the others find the queue closed to them."""
+    def begin(self, manager: QueueManager) -> None:
+        """Send the first tick, unless there is a tick.
+
+        Workers that start at once may all find none. Their first ticks have the same dedup key, so that the broker
+        takes one of them. The key outlives that tick by its window, since another worker may be about to send.
+        """
         with contextlib.suppress(QueueExists):
             manager.create_queue(self.ticks, transactional=True)
-        for _ in range(_TRIES):
-            try:
-                with manager.open(self.ticks, Access.ALL, Share.DENY_RECEIVE) as queue:
-                    info = manager.queue_info(self.ticks)
-                    if info.messages == 0:
-                        now = clock(manager)
-                        slot = self._times.after(now)
-                        with manager.transaction() as transaction:
-                            queue.send(
-                                b"", transaction=transaction, properties={"slot": slot}, delay=slot - now
-                            )
-                return
-            except SharingViolation:
-                # Somebody reads it, so somebody has set it up; or is just doing it.
-                if manager.queue_info(self.ticks).messages or stopping.wait(_PAUSE):
-                    return
-        raise SharingViolation(f"schedule {self.name!r} is being set up by somebody who does not end")
+        if manager.queue_info(self.ticks).messages:
+            return
+        now = clock(manager)
+        slot = self._times.after(now)
+        with (
+            contextlib.suppress(DuplicateMessage),
+            manager.open(self.ticks, Access.SEND) as queue,
+            manager.transaction() as transaction,
+        ):
+            queue.send(
+                b"",
+                transaction=transaction,
+                properties={"slot": slot},
+                delay=slot - now,
+                dedup_key="first",
+                dedup_window=_FIRST_SECONDS,
+            )
 
     def fire(self, tick: Message, tx: Unit) -> None:
         """The tick is due: send what is scheduled, and the next tick."""

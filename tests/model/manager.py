@@ -183,6 +183,11 @@ class ModelManager:
         positions = list(queue.positions.values())
         waiting = [p for p in positions if p.state is State.AVAILABLE and not p.ready]
         ready = sum(p.state is State.AVAILABLE for p in positions) - len(waiting)
+        locked = len(positions) - ready - len(waiting)
+        if queue.parent is None and queue.own.retry:  # what rests between two attempts returns to it
+            below = (self.store.queues.get(f"{queue.name};{part}") for part in ("retry", "lapsed"))
+            resting = [p for q in below if q is not None for p in q.positions.values()]
+            positions, waiting = positions + resting, waiting + resting
         return QueueInfo(
             **queue.properties.model_dump(),
             name=queue.name,
@@ -190,7 +195,7 @@ class ModelManager:
             modified_at=self.store.instant(queue.modified),
             ready=ready,
             delayed=len(waiting),
-            locked=len(positions) - ready - len(waiting),
+            locked=locked,
             messages=len(positions),
             bytes=sum(p.stored.size for p in positions),
             active=bool(queue.handles),

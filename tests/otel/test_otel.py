@@ -214,7 +214,7 @@ def test_a_batch_handler_is_linked(qm, queue, recorded, worker_of):
 def test_a_handler_that_fails(qm, queue, recorded, worker_of):
     worker = Worker()
 
-    @worker.consumer("q", retry=Retry(deliveries=1))
+    @worker.consumer("q", retry=Retry(attempts=1))
     def handle(message):
         raise Reject("bad") if message.body == b"1" else OSError("disk")
 

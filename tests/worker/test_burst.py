@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import mqredis
+from mqredis.sealing import AesGcm
 from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
 
@@ -92,14 +93,16 @@ def test_nothing_is_sent_by_a_handler_that_fails(qm, worker, put):
     assert burst(worker, qm) == 0
     assert worker.consumers[0].failed == 2
     assert bodies(qm, "out") == []
-    assert qm.queue_info("in").messages == 1
+    assert qm.statistics("in").retry_messages == 1
 
 
-def test_a_message_that_always_fails_is_rejected_with_its_error(qm, worker, put):
+@pytest.mark.parametrize("dead_letter", ["dead", None])
+def test_a_message_that_always_fails_is_kept_with_its_error(qm, worker, put, dead_letter):
     put("in", b"x", properties={"n": 1}, label="l")
     put("dead")
+    worker.name = "w1"
 
-    @worker.consumer("in", retry=Retry(deliveries=3, delay=1, jitter=0), dead_letter="dead")
+    @worker.consumer("in", retry=Retry(attempts=3, delay=1, jitter=0), dead_letter=dead_letter, name="h")
     def handle(message):
         raise OSError("the disk is full")
 
@@ -108,29 +111,89 @@ def test_a_message_that_always_fails_is_rejected_with_its_error(qm, worker, put)
         qm.advance_clock(60)
     assert worker.consumers[0].failed == 3
     assert qm.queue_info("in").messages == 0
-    with qm.open("dead") as dead:
-        (letter,) = drain(dead)
-    assert letter.properties["dead_letter_reason"] == "OSError: the disk is full"
-    assert letter.properties["dead_letter_queue"] == "in"
-    assert (letter.body, letter.label, letter.properties["n"]) == (b"x", "l", 1)
+    with qm.open(dead_letter or "in;poison") as dead:
+        (letter,) = dead.browse()
+    told = dict(letter.properties)
+    assert (letter.body, letter.label, told.pop("n")) == (b"x", "l", 1)
+    assert letter.reason == "poison: OSError: the disk is full"
+    assert "in handle" in told.pop("failure_traceback")
+    assert letter.arrived_at.timestamp() <= told.pop("failure_time") <= letter.arrived_at.timestamp() + 3600
+    assert told == {
+        "failure_attempts": 3,
+        "failure_reason": "OSError: the disk is full",
+        "failure_error": "OSError: the disk is full",
+        "failure_worker": "w1",
+        "failure_handler": "h",
+    }
+    assert qm.redrive(dead_letter or "in;poison") == 1
+    with qm.open("in") as queue:
+        (back,) = queue.browse()
+    assert (back.body, back.label, back.properties) == (b"x", "l", {"n": 1})
+
+
+def test_a_long_traceback_is_cut_and_its_end_is_kept(qm, worker, put):
+    put("in", b"x")
+
+    @worker.consumer("in", retry=Retry(attempts=1))
+    def handle(message):
+        raise OSError("the disk is full" * 10_000)
+
+    burst(worker, qm)
+    with qm.open("in;poison") as poison:
+        (letter,) = poison.browse()
+    assert len(str(letter.properties["failure_traceback"])) == 4000
+    assert len(str(letter.properties["failure_error"])) == 1000
+
+
+def test_nothing_that_may_quote_a_sealed_body_is_told(redis_server, put):
+    keys = {"a": b"k" * 16}
+    with mqredis.connect(redis_server.url, sealer=AesGcm(keys, "a")) as qm:
+        qm.create_queue("sealed")
+        with qm.open("sealed") as queue:
+            queue.send(b"secret")
+        worker = Worker()
+
+        @worker.consumer("sealed", retry=Retry(attempts=1))
+        def handle(message):
+            raise ValueError(message.text)
+
+        burst(worker, qm)
+        with qm.open("sealed;poison") as poison:
+            (letter,) = poison.browse()
+        assert letter.body == b"secret"
+        assert letter.properties["failure_error"] == letter.properties["failure_reason"] == "ValueError"
+        assert "failure_traceback" not in letter.properties
+
+
+@pytest.mark.parametrize("final", ["poison", "drop"])
+def test_a_message_is_deleted_only_where_that_was_asked_for(qm, worker, put, final):
+    put("in", b"x")
+
+    @worker.consumer("in", retry=Retry(attempts=1, final=final))
+    def handle(message):
+        raise OSError("the disk is full")
+
+    burst(worker, qm)
+    counts = qm.statistics("in")
+    assert (counts.poison_messages, counts.dropped) == ((1, 0) if final == "poison" else (0, 1))
 
 
 @pytest.mark.parametrize("body", [b"nonsense", b'{"item": "tea"}', b"\xff"])
-def test_what_is_not_valid_is_rejected_with_the_reason(qm, worker, put, body):
+def test_what_is_not_valid_is_poison_with_the_reason(qm, worker, put, body):
     put("in", body, b'{"item": "tea", "amount": 1}')
-    put("dead")
     seen: list[Any] = []
 
-    @worker.consumer("in", dead_letter="dead")
+    @worker.consumer("in")
     def handle(order: Order):
         seen.append(order)
 
     assert burst(worker, qm) == 1
     assert seen == [Order(item="tea", amount=1)]
-    with qm.open("dead") as dead:
-        (letter,) = drain(dead)
+    with qm.open("in;poison") as dead:
+        (letter,) = dead.browse()
     assert letter.body == body
-    assert str(letter.properties["dead_letter_reason"]).startswith("not valid: ")
+    assert str(letter.properties["failure_reason"]).startswith("not valid: ")
+    assert letter.properties["failure_attempts"] == 1
 
 
 def test_a_handler_may_reject(qm, worker, put):
@@ -143,13 +206,13 @@ def test_a_handler_may_reject(qm, worker, put):
 
     assert burst(worker, qm) == 0
     with qm.open("dead") as dead:
-        assert drain(dead)[0].properties["dead_letter_reason"] == "we do not deal with this"
+        assert next(iter(dead.browse())).properties["failure_reason"] == "we do not deal with this"
     assert (worker.consumers[0].rejected, worker.consumers[0].failed) == (1, 0)
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
 @pytest.mark.parametrize("why", ["handler", "not valid", "retries"])
-def test_the_reason_goes_with_the_message_by_the_rules_of_the_broker(qm, worker, transactional, why):
+def test_a_message_may_be_rejected_by_the_rules_of_the_broker(qm, worker, transactional, why):
     qm.create_queue("in", transactional=transactional)
     qm.create_queue("letters", transactional=transactional)
     with qm.open("in") as queue, qm.transaction() as tx:
@@ -162,7 +225,7 @@ def test_the_reason_goes_with_the_message_by_the_rules_of_the_broker(qm, worker,
         raise Reject("no\n  more \x01\x03 of these") if why == "handler" else OSError("the disk is full")
 
     handle.__annotations__["message"] = Order if why == "not valid" else mqredis.Message
-    worker.consumer("in", retry=Retry(deliveries=1))(handle)
+    worker.consumer("in", retry=Retry(attempts=1, final="reject"))(handle)
     burst(worker, qm)
     assert qm.queue_info("in").messages == 0
     with qm.open("letters") as letters:
@@ -176,7 +239,7 @@ def test_a_handler_may_ask_for_another_time(qm, worker, put):
     put("in", b"x")
     tries: list[Any] = []
 
-    @worker.consumer("in", retry=Retry(deliveries=1))
+    @worker.consumer("in", retry=Retry(attempts=1))
     def handle(message):
         tries.append(message.delivery_count)
         if len(tries) == 1:
@@ -188,29 +251,32 @@ def test_a_handler_may_ask_for_another_time(qm, worker, put):
     assert tries == [1]
     qm.advance_clock(2)
     burst(worker, qm)
-    # A delivery limit of one holds even so: the second delivery is rejected before the handler sees it.
-    assert tries == [1]
-    assert qm.queue_info("in").messages == 0
+    assert tries == [1, 2], "to ask for another time is no attempt"
+    assert qm.info().messages == 0
 
 
-def test_a_message_that_killed_its_readers_is_rejected_unseen(qm, worker, put, transactional):
+def test_a_message_that_kills_its_readers_becomes_poison(qm, worker, put, transactional):
     put("in", b"x")
-    with qm.open("in") as queue:
-        for _ in range(3):
+
+    @worker.consumer("in", retry=Retry(attempts=3, delay=0))
+    def handle(message):
+        raise AssertionError("it was delivered too often")
+
+    qm.create_queue("empty", transactional=transactional)
+    qm.update_queue("in", retry=worker.consumers[0].policy(None))
+    for name in ("in", "in;lapsed", "in;lapsed"):
+        with qm.open(name) as queue:
             if transactional:
-                tx = qm.transaction(lease=1)
-                queue.receive(timeout=0, transaction=tx)
+                queue.receive(timeout=0, transaction=qm.transaction(lease=1))
             else:
                 queue.lock(timeout=0, lease=1)
             qm.advance_clock(2)
             qm.maintain()
-
-        @worker.consumer("in", retry=Retry(deliveries=3))
-        def handle(message):
-            raise AssertionError("it was delivered too often")
-
-        assert burst(worker, qm, errors="raise") == 0
-    assert qm.queue_info("in").messages == 0
+    assert burst(worker, qm, errors="raise") == 0
+    with qm.open("in;poison") as poison:
+        (letter,) = poison.browse()
+    assert letter.reason == "poison: the lease lapsed"
+    assert letter.properties["failure_attempts"] == 3
 
 
 def test_coroutines(qm, worker, put):

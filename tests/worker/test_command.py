@@ -24,7 +24,7 @@ from mqredis.worker import Retry, Unit, Worker
 
 worker = Worker(manager="m")
 
-@worker.consumer("in", create={{}}, lease=4, retry=Retry(deliveries=2))
+@worker.consumer("in", create={{}}, lease=4, retry=Retry(attempts=2))
 def handle(body: bytes, tx: Unit):
     if body == b"die":
         os._exit(9)
@@ -110,6 +110,20 @@ def test_processes_that_die_are_started_again(run, out):
     assert len(pids) >= 2
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT) == 0
+
+
+def test_processes_end_when_their_supervisor_is_killed(run, out):
+    process = run("worker", "app:worker", "--processes", "2")
+    pids: set[int] = set()
+    while len(pids) < 2:
+        send(out, b"x")
+        pids.add(int(out.receive(timeout=WAIT).text.split()[1]))
+    process.kill()
+    # The pipe of their output ends when the last process that holds it has ended.
+    process.communicate(timeout=WAIT)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_reload(run, out, app):

@@ -62,11 +62,37 @@ def test_a_queue_that_is_not_there(qm, worker: Worker):
 
 
 def test_pauses_grow_up_to_a_limit():
-    retry = Retry(delay=1, factor=3, max_delay=20, jitter=0)
-    assert [retry.pause(n) for n in (1, 2, 3, 4, 10_000)] == [1, 3, 9, 20, 20]
-    assert not Retry(deliveries=0).over(10**6)
-    with pytest.raises(mqredis.InvalidArgument):
-        Retry(factor=0.5)
+    policy = Retry(attempts=7, delay=1, factor=3, max_delay=20, jitter=0).policy()
+    assert (policy.attempts, policy.immediate, policy.delay, policy.factor) == (7, 0, 1, 3)
+    assert (policy.max_delay, policy.final, policy.isolate) == (20, "poison", True)
+    assert Retry(attempts=0).policy().attempts > 10**6
+    assert Retry(final="drop").policy("dead").dead_letter_queue == "dead"
+    for wrong in (
+        {"factor": 0.5},
+        {"attempts": -1},
+        {"delay": -1},
+        {"final": "nowhere"},
+        {"max_delay": 1e99},
+    ):
+        with pytest.raises(mqredis.InvalidArgument, match="Retry"):
+            Retry(**wrong)
+
+
+def test_the_former_name_of_attempts_is_accepted():
+    with pytest.warns(DeprecationWarning, match="attempts"):
+        assert Retry(deliveries=3).attempts == 3
+
+
+def test_a_policy_of_the_queue_stays_unless_the_consumer_chooses(qm, worker):
+    own = mqredis.RetryPolicy(immediate=3, delay=7)
+    for name in ("kept", "chosen", "none"):
+        qm.create_queue(name, retry=None if name == "none" else own)
+    worker.consumer("kept", "none")(handle)
+    worker.consumer("chosen", retry=Retry(attempts=2))(handle)
+    worker.run(burst=True, manager=qm, signals=False)
+    assert qm.queue_info("kept").retry == own.model_copy(update={"isolate": True})
+    assert qm.queue_info("chosen").retry == Retry(attempts=2).policy()
+    assert qm.queue_info("none").retry == Retry().policy()
 
 
 def test_rates():

@@ -102,7 +102,7 @@ def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
     never = threading.Event()
 
-    @worker.consumer("q", lease=1, retry=Retry(deliveries=0))
+    @worker.consumer("q", lease=1, retry=Retry(attempts=0))
     def handle(message, tx: Unit):
         if cancelled.is_set():
             return
@@ -126,7 +126,7 @@ def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
 def test_losing_the_message_ends_the_coroutine(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
 
-    @worker.consumer("q", lease=1, retry=Retry(deliveries=0))
+    @worker.consumer("q", lease=1, retry=Retry(attempts=0))
     async def handle(message):
         if cancelled.is_set():
             return
@@ -165,7 +165,7 @@ def test_max_hold(qm, queue, worker, started):
 def test_a_time_limit_is_a_failure(qm, queue, worker):
     never = threading.Event()
 
-    @worker.consumer("q", time_limit=0.1, retry=Retry(deliveries=1))
+    @worker.consumer("q", time_limit=0.1, retry=Retry(attempts=1))
     def handle(message):
         while True:
             never.wait(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -69,6 +70,30 @@ def scheduled() -> Worker:
     worker = Worker()
     worker.schedule("hourly", 3600.0, "jobs", b"go", label="l")
     return worker
+
+
+def test_workers_that_start_at_once_on_a_new_manager_all_run(redis_server):
+    settings = mqredis.Settings(allow_volatile=True)
+    together, failed = threading.Barrier(4), []
+
+    def start(name: str) -> None:
+        worker = Worker(redis_server.url, manager=name, settings=settings)
+        worker.schedule("hourly", 3600.0, "jobs", b"go")
+        together.wait(30)
+        try:
+            worker.run(burst=True, signals=False)
+        except mqredis.MqError as error:
+            failed.append(error)
+
+    for n in range(5):
+        threads = [threading.Thread(target=start, args=(f"new{n}",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failed == []
+        with mqredis.connect(redis_server.url, manager=f"new{n}", settings=settings) as qm:
+            assert qm.queue_info("schedule.hourly").messages == 1
 
 
 def test_two_workers_fire_once(qm):

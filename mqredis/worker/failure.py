@@ -1,0 +1,50 @@
+"""What a worker tells the broker about a message that it does not commit.
+
+The queue's retry policy decides what becomes of the message; the texts are those of
+:mod:`mqredis.operations.giveback`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from typing import Any
+
+from mqredis.operations import giveback
+from mqredis.worker.outcomes import Reject, RetryLater
+
+#: The longest text of an error, and of a traceback, whose end is kept, in characters.
+MAX_ERROR, MAX_TRACEBACK = 1000, 4000
+
+
+def worker_name() -> str:
+    """The name of this process where a failed message tells who failed: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Reporter:
+    """Describes the failures of one handler. ``sealed``: bodies are secret, so nothing that may quote one is told."""
+
+    def __init__(self, worker: str, handler: str, *, sealed: bool = False) -> None:
+        self._worker = worker
+        self._handler = handler
+        self._sealed = sealed
+
+    def given(self, error: BaseException, retry_delay: float) -> str:
+        """How a message is given back after its handler has raised this."""
+        if isinstance(error, RetryLater):
+            return giveback.orderly(retry_delay if error.seconds is None else max(error.seconds, 0.0))
+        if isinstance(error, Reject):
+            return giveback.ended(str(error), self._about())
+        about = self._about(error=self._text(error))
+        if not self._sealed:
+            about["traceback"] = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+        return giveback.failed(self._text(error), about)
+
+    def _text(self, error: BaseException) -> str:
+        kind = type(error).__name__
+        return kind if self._sealed else f"{kind}: {error}"[:MAX_ERROR]
+
+    def _about(self, **more: str) -> dict[str, Any]:
+        return {"worker": self._worker, "handler": self._handler, **more}
