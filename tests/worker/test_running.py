@@ -276,7 +276,8 @@ def test_one_round_trip_settles_and_reads(qm, worker):
     run = qm._run
 
     def counted(operation):
-        calls.append(operation.__name__)
+        steps = getattr(operation, "_steps", None)  # of a procedure, the generator
+        calls.append(type(operation).__name__ if steps is None else steps.__name__)
         return run(operation)
 
     with pytest.MonkeyPatch.context() as patch:
