@@ -11,6 +11,7 @@
 --- require "core/context"
 --- require "admin/audit"
 -- Not context.open: a manager whose own fields are damaged must still be shown.
+context.reset()
 local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
 local time = redis.call("TIME")

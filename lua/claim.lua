@@ -26,7 +26,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/store"
---- require "core/due"
+--- require "core/timers"
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require "claims/fill"
@@ -39,12 +39,12 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
+timers.serve(q, true)
 
 local function finish(answer)
   store.save(q)
   answer = context.close(answer)
-  waiters.ring(q)
+  waiters.notify(q)
   return answer
 end
 local function lost(why) return finish({ status.LOCK_LOST, "", 0, why }) end

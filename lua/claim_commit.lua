@@ -17,7 +17,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "claims/claim"
 --- require "claims/drain"
 --- require "waiting/waiters"
@@ -28,12 +28,12 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
+timers.serve(q, true)
 
 local function finish(code, what, received)
   store.save(q)
   code = context.close(context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
-  waiters.ring(q)
+  waiters.notify(q)
   return code
 end
 if context.missing then return finish() end

@@ -17,7 +17,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "waiting/waiters"
 --- require "claims/claim"
 --- require "claims/claim_pages"
@@ -28,12 +28,12 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
+timers.serve(q, true)
 
 local function finish(answer)
   store.save(q)
   answer = context.close(answer)
-  waiters.ring(q)
+  waiters.notify(q)
   return answer
 end
 

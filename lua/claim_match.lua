@@ -15,7 +15,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "claims/claim"
 --- require "matching/search"
 --- require "waiting/waiters"
@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
+timers.serve(q, true)
 reply = context.missing
 if not reply then
   local found, place = search.look(q, filter_text, start, 256, nil, true)
@@ -40,5 +40,5 @@ if not reply then
 end
 store.save(q)
 reply = context.close(reply)
-waiters.ring(q)
+waiters.notify(q)
 return reply

@@ -16,7 +16,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "core/position"
 --- require "core/release"
 --- require "claims/claim"
@@ -32,12 +32,12 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q, 2)
 local c = claim.open(q, owner)
 if not c then return context.close({ status.STATUS_NOT_FOUND }) end
-due.serve(q, true)
+timers.serve(q, true)
 
 local function finish(code, count)
   store.save(q)
   code = context.close(context.missing or { code, "", 0, count })
-  waiters.ring(q)
+  waiters.notify(q)
   return code
 end
 if c.draining and not context.missing then

@@ -15,7 +15,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "claims/claim"
 --- require "waiting/waiters"
 --- require "core/store"
@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-local more = due.serve(q, true)
+local more = timers.serve(q, true)
 reply = context.missing
 if not reply then
   local member, rung = waiters.member(registration, ""), registers and waiters.handed() ~= nil
@@ -37,10 +37,10 @@ if not reply then
     reply = { status.OK, "", 0 }
   else
     local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
-    reply = { status.WAITING, "", 0, ticket, more and 0 or due.next(q) }
+    reply = { status.WAITING, "", 0, ticket, more and 0 or timers.next(q) }
   end
 end
 store.save(q)
 reply = context.close(reply)
-waiters.ring(q)
+waiters.notify(q)
 return reply

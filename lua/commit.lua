@@ -49,5 +49,5 @@ end
 tx.forget(id, count)
 for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
-for _, q in pairs(queues) do waiters.ring(q) end
+for _, q in pairs(queues) do waiters.notify(q) end
 return reply

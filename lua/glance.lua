@@ -9,7 +9,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 -- With what each call reads of meta (context.read), so that it is no command more. A slot's own is no token here.
 local fields, queues = { "brief", "counts", "" }, (#KEYS - 2) / 8
 for n = 1, queues do fields[#fields + 1] = KEYS[n * 8 - 5] end
@@ -21,7 +21,7 @@ reply = { status.OK, "", 0 }
 for n = 1, queues do
   local q = queue.open(n, 2, meta[n + 3])
   -- The queue's hint is never too late; only when it is due the timers themselves are looked at.
-  local soon = q and (not q.due and -1 or q.due > context.now and q.due - context.now or due.next(q)) or 0
+  local soon = q and (not q.due and -1 or q.due > context.now and q.due - context.now or timers.next(q)) or 0
   reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.a) > 0) and "1" or "0"
   reply[#reply + 1] = soon
 end

@@ -28,5 +28,5 @@ if q then
   end
 end
 reply = context.close({ status.OK })
-if q then waiters.ring(q) end
+if q then waiters.notify(q) end
 return reply

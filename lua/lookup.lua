@@ -24,7 +24,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/record"
---- require "core/due"
+--- require "core/timers"
 --- require "core/seek"
 --- require "core/position"
 --- require "core/message"
@@ -33,37 +33,33 @@
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
 --- require "core/store"
+local generation, mode, action, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local visible, held = ARGV[9] == "1" and "V" or "", ARGV[10]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if context.again then
-  local ids = {}
-  for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
-  message.all(q, context.again.reply, q and position.read(q, ids) or {})
-  return context.again.reply
-end
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if context.again then return message.again(q) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q)
+timers.serve(q)
 
 local function finish(code, upto, ids)
   store.save(q)
   if type(code) == "number" then code = { code } end
   code = context.close(code, upto, ids)
-  waiters.ring(q)
+  waiters.notify(q)
   return code
 end
 
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local mode, action = ARGV[4], ARGV[5]
 local t, code
 if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  t, code = tx.open(ARGV[7], ARGV[8])
+  t, code = tx.open(owner, grant)
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
@@ -80,21 +76,21 @@ end
 local function at(lid)
   if action == "first" or action == "last" then
     if mode == "peek" then return seek.visible(q, "", action == "last") end
-    return action == "first" and seek.available(q, "", 1)[1] or action == "last" and seek.back(q, "") or nil
+    return action == "first" and seek.first(q, "") or action == "last" and seek.back(q, "") or nil
   end
   local anchor = position.read(q, { lid })[1]
   if not anchor then return end
   if action == "previous" then
     return mode == "peek" and seek.visible(q, lid, true) or mode ~= "peek" and seek.back(q, lid) or nil
   elseif action == "next" then
-    return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.available(q, lid, 1)[1] or nil
+    return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.first(q, lid) or nil
   end
   local st = anchor.st
   -- A message without a state may have been claimed by a pipeline; else a plain one is available.
   if not st and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
   local plain = not st and record.free[string.byte(anchor.rec, 14)]
   if plain or redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
-  if ARGV[10] ~= "" and st and st.fence == ARGV[10] and string.find(st.kind, "^L[^P]*$") then
+  if held ~= "" and st and st.fence == held and string.find(st.kind, "^L[^P]*$") then
     anchor.held = true
     return anchor
   end
@@ -106,7 +102,7 @@ end
 
 local turns, entries, ids = mode ~= "peek" and queue.has(q, "x") and not q.parent, {}, {}
 if turns then group_lock.load() end
-for lid in string.gmatch(ARGV[6], "[^,]+") do
+for lid in string.gmatch(lookup_ids, "[^,]+") do
   local e, why = at(lid)
   if not e or turns and not e.held and group_lock.busy(q, e.rec) then return finish(why or status.MESSAGE_NOT_FOUND) end
   entries[#entries + 1], ids[#ids + 1] = e, e.lid
@@ -117,19 +113,18 @@ if mode == "take" and not position.may_leave(q, entries, "receive") then return 
 
 -- apply ------------------------------------------------------------------------------------------
 reply = { status.OK, "", 0, "", "", context.now, 0 }
-local visible = ARGV[9] == "1" and "V" or ""
 for n = 1, #entries do
-  -- The same delivery goes on.
+  -- The delivery that began with the lock goes on.
   if mode ~= "peek" and entries[n].held then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
 end
 if mode == "lock" then
   context.mark_changed()
   reply[4] = string.format("%.0f", context.history)
-  reply[5] = string.format("%.0f", context.now + tonumber(ARGV[8]))
-  position.lock(q, entries, "L" .. visible, ARGV[1], reply[4], reply[5])
+  reply[5] = string.format("%.0f", context.now + tonumber(grant))
+  position.lock_entries(q, entries, "L" .. visible, ARGV[1], reply[4], reply[5])
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
-  position.lock(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
+  position.lock_entries(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
   tx.add(t, q, "R", ids)
 end
 message.all(q, reply, entries)

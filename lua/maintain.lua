@@ -11,7 +11,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "waiting/waiters"
 --- require "core/store"
 local reply = context.open()
@@ -19,8 +19,8 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-local more = due.all(q)
+local more = timers.all(q)
 store.save(q)
 reply = context.close(context.missing or { more and status.CONTINUE or status.OK })
-waiters.ring(q)
+waiters.notify(q)
 return reply

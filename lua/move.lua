@@ -20,7 +20,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "core/position"
 --- require "core/seek"
 --- require lazy "transactions/tx"
@@ -28,25 +28,27 @@
 --- require "transactions/touched"
 --- require "core/transfer"
 --- require "core/store"
+local source_key, target_key = KEYS[3], KEYS[11]
+local source_generation, target_generation, lookup_id, transaction, fence = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local reply = context.open()
 if reply then return reply end
 local queues = touched.queues()
 local q, target
 for _, found in pairs(queues) do
-  if found.q == KEYS[3] then q = found end
-  if found.q == KEYS[11] then target = found end
+  if found.q == source_key then q = found end
+  if found.q == target_key then target = found end
 end
-if not q or not target or q.generation ~= ARGV[3] or target.generation ~= ARGV[4] then
+if not q or not target or q.generation ~= source_generation or target.generation ~= target_generation then
   return context.close({ status.QUEUE_NOT_AVAILABLE })
 end
-due.serve(q)
+timers.serve(q)
 
 local function finish(code)
   for _, found in pairs(queues) do store.save(found) end
   if type(code) == "number" then code = { code } end
   code = context.close(code)
-  waiters.ring(q)
-  waiters.ring(target)
+  waiters.notify(q)
+  waiters.notify(target)
   return code
 end
 
@@ -54,20 +56,20 @@ if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code
-if ARGV[6] ~= "" then
+if transaction ~= "" then
   if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  t, code = tx.open(ARGV[6], ARGV[7])
+  t, code = tx.open(transaction, fence)
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local e = position.read(q, { ARGV[5] })[1]
+local e = position.read(q, { lookup_id })[1]
 if not e or seek.expired(e) then return finish(status.MESSAGE_NOT_FOUND) end
 if not redis.call("ZSCORE", q.a, e.lid) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
 
 -- apply ------------------------------------------------------------------------------------------
 if t then
-  position.lock(q, { e }, "M", t.id, t.fence, t.deadline)
+  position.lock_entries(q, { e }, "M", t.id, t.fence, t.deadline)
   tx.add(t, q, "M", { e.lid }, queue.name(target))
 else
   transfer.move(q, target, { e })

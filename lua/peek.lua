@@ -24,7 +24,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "core/seek"
 --- require "core/position"
 --- require "core/message"
@@ -32,72 +32,74 @@
 --- require "waiting/waiters"
 --- require lazy "matching/search"
 --- require "core/store"
-local reply = context.open(ARGV[7] ~= "")
+local generation, count, at, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
+local member, ticket, match = ARGV[7], ARGV[8], ARGV[9]
+local waits = member ~= ""
+local reply = context.open(waits)
 if reply then return reply end
-local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+local q = queue.read(1, 2)
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q)
+timers.serve(q)
 
 local function finish(code)
   store.save(q)
   if type(code) == "number" then code = { code } end
   code = context.close(code)
-  waiters.ring(q)
+  waiters.notify(q)
   return code
 end
 
 if context.missing then return finish(context.missing) end
 if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
-local cursor, from = string.sub(ARGV[5], 1, 1), string.sub(ARGV[5], 2)
-if cursor == "U" and ARGV[6] == "next" and ARGV[8] == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
+local cursor, from = string.sub(at, 1, 1), string.sub(at, 2)
+if cursor == "U" and step == "next" and ticket == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, context.now }
 
-local waiter, entries = waiters.member(ARGV[7], ARGV[9]), {}
+local waiter, entries = waiters.member(member, match), {}
 local hint, place
-if ARGV[7] ~= "" then
+if waits then
   local kind, rest = waiters.handed()
-  if ARGV[8] ~= "" and kind == "c" then return finish(tonumber(rest)) end
-  if ARGV[8] ~= "" and kind == "m" then
+  if ticket ~= "" and kind == "c" then return finish(tonumber(rest)) end
+  if ticket ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
     if record.flag(rec, 8) then reply[8] = "" end -- its body is with it already
-    waiters.drop(q, waiter, ARGV[9])
+    waiters.drop(q, waiter, match)
     return finish(reply)
   end
   if kind == "h" then hint = rest end
 end
 
-if cursor == "R" and ARGV[6] == "current" then
+if cursor == "R" and step == "current" then
   if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
   if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
-elseif ARGV[9] ~= "" then
-  entries = seek.direct(q, ARGV[9], from, tonumber(ARGV[4]), hint)
+elseif match ~= "" then
+  entries = seek.direct(q, match, from, count, hint)
   if not entries then
     search.load()
-    local found, stopped, code = search.look(q, ARGV[9], from, tonumber(ARGV[4]), hint, false,
-      ARGV[5] == "" and waiters.seen(q, waiter, ARGV[8]))
+    local found, stopped, code = search.look(q, match, from, count, hint, false,
+      at == "" and waiters.seen(q, waiter, ticket))
     if code then return finish(code) end
     entries, place = found, stopped
   end
 elseif from ~= "end" then
-  local count = tonumber(ARGV[4])
   if count > 1 then
-    entries = seek.available(q, from, count)
+    entries = position.entries(seek.available(q, from, count))
   else
     entries[1] = seek.visible(q, from, false)
   end
 end
 if #entries > 0 then
-  if ARGV[7] ~= "" then waiters.drop(q, waiter, ARGV[9]) end
+  if waits then waiters.drop(q, waiter, match) end
   seek.fit(q, entries)
   message.all(q, reply, entries)
   return finish(reply)
 end
-local ticket = ARGV[8]
+
 if waiters.leaving(ticket) then
-  if not place then waiters.drop(q, waiter, ARGV[9]) end
-elseif ARGV[7] ~= "" then
-  ticket = waiters.wait(q, waiter, ticket, ARGV[9], from)
+  if not place then waiters.drop(q, waiter, match) end
+elseif waits then
+  ticket = waiters.wait(q, waiter, ticket, match, from)
 end
-return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, due.next(q), place })
+return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), place })

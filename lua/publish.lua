@@ -23,9 +23,9 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "core/enqueue"
---- require lazy "features/special"
+--- require lazy "features/features"
 --- require "features/topic"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
@@ -34,13 +34,13 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-due.serve(q, true)
+timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local function finish(answer)
   store.save(q)
   answer = context.close(answer)
-  waiters.ring(q)
+  waiters.notify(q)
   return answer
 end
 
@@ -53,12 +53,15 @@ if ARGV[4] ~= "" then
   t, code = tx.open(ARGV[4], ARGV[5])
   if not t then return finish({ code }) end
 end
-local recs, larges = enqueue.parse(q, 6)
-if not recs then return finish({ larges }) end
-local entries = enqueue.entries(recs, larges, ARGV[6])
+local batch, refused = enqueue.parse(q, 7)
+if not batch then return finish({ refused }) end
+local entries = enqueue.entries(batch, ARGV[6])
 if t and t.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
-special.load()
-if special.duplicate(q, entries) then return finish({ status.DUPLICATE }) end
+if batch.wants then
+  features.load()
+  code = features.plan(q, batch.records, batch.wants, true)
+  if code then return finish({ code }) end
+end
 code = topic.plan(q, entries, t)
 if code then return finish({ code }) end
 if context.missing then return finish(context.missing) end
@@ -66,6 +69,6 @@ if context.missing then return finish(context.missing) end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 local lids = enqueue.number(entries, t)
-special.hold(q, entries)
+if batch.wants then features.accept(q, lids, batch.records, batch.wants, true) end
 topic.deliver(q, t)
 return finish({ status.OK, "", 0, table.concat(lids), t and t.fence })

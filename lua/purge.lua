@@ -15,7 +15,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "admin/sweep"
 --- require "core/position"
 --- require lazy "matching/search"
@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q)
+timers.serve(q)
 local limit, place = string.match(ARGV[4], "^(%x*) ?(%x*)$")
 if limit == "" then limit = string.format("%014x", tonumber(context.seq)) end
 local removed, more
@@ -56,5 +56,5 @@ if not context.missing then
 end
 store.save(q)
 reply = context.close(context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
-waiters.ring(q)
+waiters.notify(q)
 return reply

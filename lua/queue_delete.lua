@@ -42,7 +42,7 @@ for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 local function on(q, count)
   store.save(q)
   reply = context.close({ status.CONTINUE, "", 0, count })
-  waiters.ring(q)
+  waiters.notify(q)
   return reply
 end
 

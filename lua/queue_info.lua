@@ -7,6 +7,7 @@
 --   timers are due
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/queue_header"
 --- require "core/queue"
 --- require "core/handle"
 --- require "claims/claim_pages"
@@ -19,7 +20,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = ""
   else
     local fields = redis.call("HGETALL", q.q)
-    fields[#fields + 1], fields[#fields + 2] = "counts", queue.counts(q)
+    fields[#fields + 1], fields[#fields + 2] = "counts", string.sub(queue_header.counters(q), 2)
     reply[#reply + 1] = #fields + 5
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.a)

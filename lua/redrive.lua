@@ -13,7 +13,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
+--- require "core/timers"
 --- require "core/position"
 --- require "core/record"
 --- require "features/other_queues"
@@ -26,7 +26,7 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
+timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 local entries = position.read(q, { unpack(ARGV, 5) })
@@ -44,7 +44,7 @@ end
 if context.missing then
   store.save(q)
   reply = context.close(context.missing)
-  waiters.ring(q)
+  waiters.notify(q)
   return reply
 end
 
@@ -70,5 +70,5 @@ for n = 1, #entries do
 end
 store.save(q)
 reply = context.close({ status.OK, "", 0, went, #ARGV - 4 - went, last })
-waiters.ring(q)
+waiters.notify(q)
 return reply

@@ -16,21 +16,24 @@ if string.format("%.0f", context.history) ~= ARGV[3] then
   return context.close({ status.CONTINUE, "", 0, context.history })
 end
 
+-- The queue whose first key is this one of KEYS.
+local function opened(number)
+  return queue.open((tonumber(number) - 6) / 8 + 1, 5)
+end
+
 -- One of the numbers in a queue's line. Where they cannot be read all begin anew, and the next call looks at all.
 local function recount(q, element, value)
   if not q then return end
-  if not q.messages then q.messages, q.bytes, q.gone, q.due, q.waiting, q.has_special = 0, 0, 0, 0, true, true end
-  if element == "waiting" then
-    q.waiting = value == "1"
+  if not q.messages then
+    q.messages, q.bytes, q.gone, q.due, q.waiting = 0, 0, 0, 0, true
+    q.has_special, q.has_states = true, true
+  end
+  if element == "waiting" or element == "has_states" then
+    q[element] = value == "1"
   else
     q[element] = tonumber(value)
   end
   queue.write(q)
-end
-
--- The queue whose first key is this one of KEYS.
-local function opened(number)
-  return queue.open((tonumber(number) - 6) / 8 + 1, 5)
 end
 
 context.mark_changed()
@@ -38,6 +41,7 @@ for n = 4, #ARGV, 4 do
   local what, key, element, value = ARGV[n], KEYS[tonumber(ARGV[n + 1])], ARGV[n + 2], ARGV[n + 3]
   if what == "hset" then
     redis.call("HSET", key, element, value)
+    if string.sub(key, -2) == ":s" then recount(opened(ARGV[n + 1] - 4), "has_states", "1") end
   elseif what == "hdel" then
     redis.call("HDEL", key, element)
   elseif what == "zadd" then

@@ -7,30 +7,32 @@
 -- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/replay"
+--- require "core/kept_reply"
+local slot, sequence = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local kept = redis.call("HMGET", KEYS[1], string.match(ARGV[3], "^%d+"), ARGV[3])
-if not kept[1] then return context.close({ status.OK, "", 0, "expired" }) end
-local own = kept[2] or "0 0 - 0 0 "
-local last, ids, stored = string.match(context.kept(own, ARGV[4]) or own, "^(%d+) %d+ (%S+) (%d+ %d+ .*)$")
--- "!": what was handed over was not asked for (waiting/handoff).
-if tonumber(last) < tonumber(ARGV[4]) or (last == ARGV[4] and string.byte(ids) == 33) then
+local session = string.match(slot, "^%d+")
+local found = redis.call("HMGET", KEYS[1], session, slot)
+if not found[1] then return context.close({ status.OK, "", 0, "expired" }) end
+local text = found[2] or "0 0 - 0 0 "
+text = kept_reply.of(text, sequence) or text
+local last, ids = kept_reply.head(text)
+-- "!": a lock that was handed over, but not asked for (waiting/handoff).
+if tonumber(last) < tonumber(sequence) or (last == sequence and string.byte(ids) == 33) then
   context.mark_changed()
-  redis.call("HSET", KEYS[1], ARGV[3], ARGV[4] .. " " .. string.format("%.0f", context.now) .. " - "
-    .. string.format("%.0f %.0f ", status.OPERATION_CANCELLED, context.history))
+  local cancelled = { status.OPERATION_CANCELLED, "", context.history }
+  redis.call("HSET", KEYS[1], slot, kept_reply.format(sequence, context.now_text, "-", cancelled, 3))
   -- The slot may be higher than all that ever wrote: its session has to know it.
-  local session = string.match(ARGV[3], "^%d+")
-  local mine = session == string.match(ARGV[1], "^%d+") and context.enlist
-  local text = context.highest(mine or kept[1], ARGV[3])
-  if text then
-    redis.call("HSET", KEYS[1], session, text)
-    if mine then context.enlist = context.highest(text, ARGV[1]) end
+  local mine = session == string.match(ARGV[1], "^%d+") and context.session
+  local known = context.highest(mine or found[1], slot)
+  if known then
+    redis.call("HSET", KEYS[1], session, known)
+    if mine then context.session = context.highest(known, ARGV[1]) or false end
   end
   return context.close({ status.OK, "", 0, "never" })
 end
-if last ~= ARGV[4] then return context.close({ status.OK, "", 0, "superseded" }) end
-stored = replay.decode(stored)
+if last ~= sequence then return context.close({ status.OK, "", 0, "superseded" }) end
+local _, stored = kept_reply.parse(text, context.incarnation)
 reply = { status.OK, "", 0, "done", stored[1], ids }
 for n = 4, #stored do reply[#reply + 1] = stored[n] end
 return context.close(reply)

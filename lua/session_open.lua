@@ -10,6 +10,7 @@
 -- ARGV[8] session  number of a session to touch, "" to open one
 -- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see core/session)
 -- RETURNS SCHEMA_TOO_NEW
+-- RETURNS SCHEMA_TOO_OLD
 -- RETURNS SESSION_EXPIRED
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
@@ -19,20 +20,13 @@ local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", "5", "incarnation", ARGV[7], "clock", 0,
-    "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
+  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0", "schema", context.schema, "incarnation", ARGV[7],
+    "clock", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6], "run_id", ARGV[5])
   context.save_config()
-  kept = { "5", ARGV[6], ARGV[5] }
+  kept = { context.schema, ARGV[6], ARGV[5] }
 end
-if string.find(kept[1], "^[234]$") then
-  -- Builds before this one cannot read what it writes (docs/decisions/0042): from here on they refuse. Each queue
-  -- is brought to it by whoever opens it first (queue.migrate).
-  redis.call("HSET", KEYS[1], "schema", "5")
-  context.save_config()
-  kept[1] = "5"
-end
--- Here the field itself counts, and not what a brief says of it: whoever changed it may know nothing of briefs.
-if kept[1] ~= "5" then redis.call("HDEL", KEYS[1], "brief") end
+-- Here the field itself counts, and not what the manager's configuration text says of it.
+if kept[1] ~= context.schema then redis.call("HDEL", KEYS[1], "brief") end
 local reply = context.open()
 if reply then return reply end
 session.sweep()

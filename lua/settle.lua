@@ -11,31 +11,23 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
---- require "core/straight"
---- require lazy "core/straight_locks"
 --- require "core/context"
 --- require "core/queue"
---- require "core/due"
 --- require "core/settle"
---- require "waiting/waiters"
 --- require "core/store"
-local reply, meta, time, line
-if #(ARGV[7] or "") > 16 then
-  straight_locks.load()
-  reply, meta, time, line = straight_locks.settle()
-else
-  reply, meta, time, line = straight.settle()
-end
-reply = reply or context.open(false, meta, time)
+--- require "core/timers"
+--- require "waiting/waiters"
+local generation, lease, runs = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
+local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2, line)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+local q = queue.read(1, 2)
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
-due.serve(q, true)
-local lost = not context.missing and settle.all(q, 5, (#ARGV - 4) / 3, tonumber(ARGV[4]))
+timers.serve(q, true)
+local lost = not context.missing and settle.all(q, runs, tonumber(lease))
 reply = context.missing or { status.OK, "", 0, context.now }
 for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
 store.save(q)
 reply = context.close(reply)
-waiters.ring(q)
+waiters.notify(q)
 return reply

@@ -101,5 +101,5 @@ else
 end
 for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
-for _, q in pairs(queues) do waiters.ring(q) end
+for _, q in pairs(queues) do waiters.notify(q) end
 return reply

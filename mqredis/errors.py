@@ -250,9 +250,16 @@ class ManagerNotFound(MqError, LookupError):
 
 
 class SchemaTooNew(MqError):
-    """The data were written by a newer mqredis: upgrade this client. Or by one so old that this one cannot read it."""
+    """The data were written by a newer mqredis: upgrade this client."""
 
     status = Status.SCHEMA_TOO_NEW
+
+
+class SchemaTooOld(MqError):
+    """The data were written by an older mqredis, and this one cannot read them: export each queue with that release
+    (``mqredis export``), and import the files into a new queue manager with this one (``mqredis import``)."""
+
+    status = Status.SCHEMA_TOO_OLD
 
 
 class BrokerUnavailable(MqError, ConnectionError):

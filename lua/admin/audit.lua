@@ -4,7 +4,6 @@
 --- require "core/record"
 --- require "claims/claim"
 --- require "claims/claim_pages"
---- require lazy "core/packed_locks"
 -- What the doctor reads: every key of the manager and of the queues in KEYS, page by page. Each row tells everything
 -- about one thing as of one moment, so a page is true by itself; pages agree if the history number stayed the same.
 --
@@ -20,7 +19,7 @@
 --   O key member value       an element of a, l, s, t, i whose message has no record (i: or is not to be seen)
 local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash",
   handles = "zset", idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset",
-  i = "zset" }, shelves = {}, unpacked = {} }
+  i = "zset" } }
 
 -- Part of a key: what stands behind its last colon.
 function audit.part(key) return string.match(key, "([^:]*)$") end
@@ -60,7 +59,7 @@ function audit.page(out, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
   local kind, base = audit.kind(key), at - (string.find(audit.order, part, 1, true) or 1) + 1
   if kind == "none" or not audit.sound(key, base) then return "0", 0 end
-  if string.find(key, ":q:", 1, true) then audit.unpack(out, base) end
+  if string.find(key, ":q:", 1, true) then audit.unpack(base) end
   if part == "m" then return audit.records(out, at - 3, cursor, budget) end
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
@@ -78,21 +77,9 @@ function audit.page(out, at, cursor, budget)
   return found[1], #items / 2
 end
 
--- What readers have locked together is shown message by message, and kept so from then on (core/packed_locks).
-function audit.unpack(out, base)
-  if audit.unpacked[base] then return end
-  audit.unpacked[base] = true
-  local line = redis.call("HGET", KEYS[1], KEYS[base])
-  if not line then
-    -- Of a queue that nobody has opened since a build before schema 5; meta was shown before.
-    line = queue.migrate(base - 1)
-    if line then audit.row(out, "H", KEYS[1], KEYS[base], line) end
-  end
-  local head, marks, locks = string.match(line or "", "^(%S+ %d+ %d+ %d+ %-?%d+ [01] )(%d+)( .*)$")
-  if not head then return end
-  packed_locks.load()
-  packed_locks.unpack(base - 1, locks)
-  redis.call("HSET", KEYS[1], KEYS[base], head .. (marks % 2 == 1 and "1" or "0"))
+-- What readers have locked together is shown message by message, and kept so from then on (core/locks).
+function audit.unpack(base)
+  queue.open((base - 6) / 8 + 1, 5)
 end
 
 -- Elements that stand for a message are told only if there is something wrong with them.
@@ -119,7 +106,7 @@ end
 -- The queue behind a key, as claims/claim_pages takes it, and its packed pages in the order of their first ids. `top`: no id
 -- up to this page is higher.
 function audit.shelf(base)
-  local shelf = audit.shelves[base]
+  local shelf = context.shelves[base]
   if shelf then return shelf end
   shelf = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }
   for _, list in ipairs(claim_pages.lists(shelf.q)) do
@@ -132,7 +119,7 @@ function audit.shelf(base)
     local last, before = shelf[n].last, n > 1 and shelf[n - 1].top or ""
     shelf[n].top = last > before and last or before
   end
-  audit.shelves[base] = shelf
+  context.shelves[base] = shelf
   return shelf
 end
 
@@ -181,7 +168,7 @@ end
 function audit.members(base, lid, rec, must)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
   local flags, said = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
-  local reach = must and said == "part" and queue.never or queue.said[said or ""] or said
+  local reach = must and said == "part" and queue.never or queue.reach[said or ""] or said
   local under = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
   return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = under,
     indexed = reach }, lid, rec)

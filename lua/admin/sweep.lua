@@ -72,13 +72,13 @@ function sweep.clear(q, limit, reason)
   until #ids == 0 or #old > 0
   from = 0
   repeat
-    local timers = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+    local members = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
     from = from + sweep.page
-    for n = 1, #timers do
-      local lid = string.sub(timers[n], 2)
-      if string.sub(timers[n], 1, 1) == "d" and string.sub(lid, 3) <= limit then old[#old + 1] = lid end
+    for n = 1, #members do
+      local lid = string.sub(members[n], 2)
+      if string.sub(members[n], 1, 1) == "d" and string.sub(lid, 3) <= limit then old[#old + 1] = lid end
     end
-  until #timers == 0 or #old > 0
+  until #members == 0 or #old > 0
   local entries = position.read(q, old)
   if not position.may_leave(q, entries, reason) then return end
   position.delete(q, entries, reason)
@@ -128,14 +128,14 @@ end
 function sweep.doomed(q)
   local ids = redis.call("ZRANGE", q.a, 0, sweep.page - 1)
   if #ids == 0 then
-    local from, timers = 0
+    local from, members = 0
     repeat
-      timers = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+      members = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
       from = from + sweep.page
-      for n = 1, #timers do
-        if string.sub(timers[n], 1, 1) == "d" then ids[#ids + 1] = string.sub(timers[n], 2) end
+      for n = 1, #members do
+        if string.sub(members[n], 1, 1) == "d" then ids[#ids + 1] = string.sub(members[n], 2) end
       end
-    until #timers == 0 or #ids > 0
+    until #members == 0 or #ids > 0
   end
   local entries, locked = position.read(q, ids), {}
   if #entries > 0 then return entries end

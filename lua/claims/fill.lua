@@ -166,26 +166,19 @@ end
 -- Makes the rows unavailable. Fills `texts` with the new states of those rows that were locked before or ask for something.
 -- True if a packed page can say all that the states of this page would say.
 function fill.withdraw(q, c, page, texts)
-  local ids, records, free, indexed = page.ids, page.records, record.free, q.indexed
-  local packed, members, turns = true, {}, queue.has(q, "x")
+  local ids, records, packed = page.ids, page.records, true
   local owner, seq = c.owner, string.format("%d", c.seq)
+  local asking = records and position.depart(q, ids, records)
   for n = 1, #ids do
-    local e, text, state = page.entries[n], records and records[n], page.states and page.states[n]
-    if e then
-      local plain = position.begin(q, e, "C", turns)
-      packed = packed and plain
-      if record.flag(e.rec, 1) then position.leave(q, e, true, members, false) end
-      texts[n] = e.seen .. " " .. e.st.size .. (plain and " CN " or " C ") .. owner .. " " .. seq
-        .. message_state.uncounted(e.st)
-    else
-      if state then texts[n] = message_state.again(state, "CN", owner, seq) end
-      if text and ids[n] <= indexed and free[string.byte(text, 14)] == "named" then
-        members[#members + 1] = record.member(text, ids[n])
-      end
+    local e, state = page.entries[n], page.states and page.states[n]
+    local kind = asking and asking[n] and "C" or "CN"
+    if state then
+      texts[n] = message_state.again(state, kind, owner, seq)
+    elseif e then
+      texts[n] = message_state.first(position.size(q, e), kind, owner, seq)
     end
-    packed = packed and not state
+    packed = packed and not state and kind == "CN"
   end
-  chunked.run("ZREM", q.i, members)
   if page.first then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
   return packed
 end

@@ -5,7 +5,7 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "features/other_queues"
---- require lazy "features/special"
+--- require lazy "features/features"
 --- require lazy "features/trace"
 -- From stages into their queues: what send.lua does, with messages that wait in lists.
 local publish = { page = 256 }
@@ -35,7 +35,7 @@ end
 -- Decide, for a stage that holds special messages: the queues they write to besides, and duplicates. Returns a refusal
 -- or nothing; context.missing may name queues.
 function publish.plan(q, stage, keys)
-  special.load()
+  features.load()
   trace.load()
   local from, begun = 0, q.begun
   repeat
@@ -46,22 +46,18 @@ function publish.plan(q, stage, keys)
       if key and keys[key] then return status.DUPLICATE end
       if key then keys[key] = true end
     end
-    if special.duplicate(q, entries) then return status.DUPLICATE end
+    local batch = enqueue.batch(entries)
+    if batch.wants and features.plan(q, batch.records, batch.wants, true) then return status.DUPLICATE end
     trace.accepted(q, entries, false)
     trace.expiring(q, entries)
   until used == 0
   q.begun = begun
 end
 
-function publish.put(q, stage, from, most, hooked)
+function publish.put(q, stage, from, most)
   local entries, elements = publish.entries(q, stage, from, most)
   if elements == 0 then return 0, 0 end
-  enqueue.number(entries, queue.has(q, "t"))
-  if hooked then
-    special.load()
-    special.hold(q, entries)
-  end
-  enqueue.store(q, entries, nil, hooked)
+  enqueue.put(q, enqueue.number(entries, queue.has(q, "t")), enqueue.batch(entries))
   return #entries, elements
 end
 
@@ -73,7 +69,7 @@ function publish.some(q, stage, most)
   while taken < most do
     local run = plain and publish_plain.some(q, stage, used, most - taken)
     local count, elements = run, run
-    if not run then count, elements = publish.put(q, stage, used, math.min(publish.page, most - taken), hooked) end
+    if not run then count, elements = publish.put(q, stage, used, math.min(publish.page, most - taken)) end
     if elements == 0 then break end
     taken, used = taken + count, used + elements
   end
@@ -82,11 +78,11 @@ end
 
 -- The queues of KEYS; the keys behind them are none.
 function publish.queues(count)
-  other_queues.first, other_queues.groups = 3, {}
+  context.first_place, context.places = 3, {}
   local found = {}
   for n = 1, count do
     local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
-    other_queues.groups[name] = n
+    context.places[name] = n
     local q = queue.open(n, 2)
     if q then
       q.due_messages, q.due_bytes = 0, 0

@@ -1,86 +1,82 @@
 --- require "core/status"
+--- require "core/cache"
+--- require "core/kept_reply"
 --- require lazy "core/replay"
--- The frame of every script: the manager, the clock, the operation token, the envelope of the reply.
+-- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
 --
 -- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "brief" made of them;
---                     "counts": "history seq messages bytes" (seq: SequentialID); "<n>" a session: ttl in ms, highest
---                     slot; "<n>.<i>" its slot: last sequence and reply; "<n>.<i>!" handed to a waiter
+--                     "counts": "history seq messages bytes" (seq: SequentialID); "<queue's first key>" its header
+--                     (core/queue_header); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (core/kept_reply);
+--                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
 -- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
 -- ARGV[1] slot  ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
--- "<last sequence> <ms> <ids> <status> <history> <elements>"; ids: "-", those of the messages to be read again, or "!" and
--- the id of a lock that was handed to a reader who had not asked yet (waiting/handoff); then a line with the reply before that.
 --
--- Most calls want the same few of meta's properties, and each costs a search: "brief" holds them in one text, "schema
--- incarnation clock throttled quota_messages quota_bytes". Whoever writes one of these calls context.save_config().
--- Who changes what stands in the tables of the modules does so behind context.open: what a function of the server finds
--- there the next time is set back only then (mqredis/functions.py). But for context.read, which sets what it says each time.
+-- "brief" holds what each call needs of the manager's properties: "schema incarnation clock throttled quota_messages
+-- quota_bytes". A script that writes one of these calls context.save_config.
+--
+-- schema: the number of the form in which this build keeps its data, and the only one that it reads.
+--
+-- All state of a call is in this table, and context.reset forgets it: a function library keeps its tables from call to
+-- call. A field that is not set is false, never nil, since a table that outlives a call would be rehashed.
 local context = {
-  opened = false, changed = false, incarnation = "", history = 0, now = 0, now_text = "", seq = 0, messages = 0,
-  bytes = 0,
-  quota_messages = nil, quota_bytes = nil, throttled = false, again = nil, missing = nil, sides = nil,
-  enlist = nil, handed = nil, handover = nil, headers = nil, memo = { size = 0 },
+  schema = "6",
+  changed = false, incarnation = "", history = 0, now = 0, now_text = "", seq = 0, messages = 0, bytes = 0,
+  quota_messages = false, quota_bytes = false, throttled = false, missing = false, session = false, header = false,
+  handed = false, again = false, handover = false, fields = {}, queues = {}, sides = {},
+  places = false, first_place = 2,
+  groups = {}, group_members = 0, search_decided = false, shelves = {},
 }
 
--- What was taken apart before: a function of the server keeps it from call to call (mqredis/functions.py), since what
--- comes of a text depends on the text alone. `most`: so many texts, 500 if not given.
-function context.remember(memo, text, value, most)
-  if memo.size > (most or 500) then
-    for key in pairs(memo) do memo[key] = nil end
-    memo.size = 0
-  end
-  memo[text] = value
-  memo.size = memo.size + 1
-  return value
+function context.reset()
+  local c = context
+  c.changed, c.incarnation, c.history, c.now, c.now_text = false, "", 0, 0, ""
+  c.seq, c.messages, c.bytes, c.quota_messages, c.quota_bytes, c.throttled = 0, 0, 0, false, false, false
+  c.missing, c.session, c.header, c.handed, c.again, c.handover = false, false, false, false, false, false
+  c.fields, c.queues, c.sides, c.places, c.first_place = {}, {}, {}, false, 2
+  c.groups, c.group_members, c.search_decided, c.shelves = {}, 0, false, {}
 end
 
--- What each call reads of meta, and the time. `waits`: the call is a look of a waiting reader, for waiters.handed.
-function context.read(waits)
-  local meta
-  if waits then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], ARGV[1] .. "!")
-  else
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1])
-  end
-  context.handed = meta[4]
-  return meta, redis.call("TIME")
-end
-
--- Returns the reply with which the script must end at once, or nothing. Sets context.again when the stored reply
--- names messages that the entry script has to read again. seq, messages and bytes stay text until they change. What
--- context.read answers may be given.
+-- Begins a call: reads what each call needs of meta, with the header of the first queue, and the time. `waits`: the call
+-- is one of a reader that waits, which may have been handed something. `meta` and `time`: what was read of them already.
+-- Returns the reply with which the script must end at once, or nothing.
 function context.open(waits, meta, time)
-  context.opened = true
-  if not meta then meta, time = context.read(waits) end
-  local known = context.memo[meta[1]] or context.parse_config(meta[1])
-  if not known.clock then return known end
-  local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
-  local now = time[1] * 1000 + math.floor(time[2] / 1000) + known.clock
-  context.incarnation, context.history = known.incarnation, history + 0
-  context.now, context.now_text = now, string.format("%d", now)
-  context.seq, context.messages, context.bytes = seq, messages, bytes
-  if known.limited then
-    context.throttled, context.quota_messages, context.quota_bytes = known.throttled, known.messages, known.bytes
+  context.reset()
+  if not meta and waits then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
+    context.handed = meta[5]
+  elseif not meta then
+    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "")
   end
-  if ARGV[2] ~= "" then return context.token(meta[3]) end
+  time = time or redis.call("TIME")
+  local manager = cache.managers[meta[1]] or context.parse_config(meta[1])
+  if not manager.clock then return manager end
+  local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
+  local now = time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock
+  context.incarnation, context.history, context.header = manager.incarnation, history + 0, meta[4]
+  context.now, context.now_text = now, string.format("%d", now)
+  context.seq, context.messages, context.bytes = seq, messages, bytes -- texts, until they change
+  context.throttled, context.quota_messages, context.quota_bytes = manager.throttled, manager.messages, manager.bytes
+  if ARGV[2] ~= "" then return context.check_token(meta[3]) end
 end
 
--- A brief taken apart; or the reply that says what is wrong.
+-- The manager's configuration of this text; or the reply that says what is wrong with it.
 function context.parse_config(text)
   if not text or text == "" then text = context.read_config() end
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
   local schema, incarnation, clock, throttled, messages, bytes =
     string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
-  if not string.find(schema or "", "^[2345]$") then return { status.SCHEMA_TOO_NEW, incarnation or "", 0 } end
-  messages, bytes = tonumber(messages), tonumber(bytes)
-  return context.remember(context.memo, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
-    limited = throttled == "1" or messages ~= nil or bytes ~= nil, throttled = throttled == "1", messages = messages,
-    bytes = bytes })
+  if schema ~= context.schema then
+    local older = (tonumber(schema) or 0) < tonumber(context.schema)
+    return { older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
+  end
+  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
+    throttled = throttled == "1", messages = tonumber(messages) or false, bytes = tonumber(bytes) or false })
 end
 
--- The brief as the fields have it; nothing if there is no manager.
+-- The configuration as the fields have it; nothing if there is no manager.
 function context.read_config()
   local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
   if not f[1] then return end
@@ -97,39 +93,20 @@ function context.owner()
   return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
 end
 
--- Is the call of this token to run? Nothing if so, else the reply. `slot`: what meta keeps of it. A session goes with all
--- its slots, so only one that kept nothing yet has to ask for its session.
-function context.token(slot)
+-- Is the call with this token to run? Nothing if so, else the reply. `slot`: what meta keeps of it. A session goes with all
+-- its slots, so only a slot that kept nothing yet has to ask for its session.
+function context.check_token(slot)
   if not slot then
     local known = redis.call("HGET", KEYS[1], context.owner())
     if not known then return { status.SESSION_EXPIRED, context.incarnation, context.history } end
-    context.enlist = context.highest(known, ARGV[1])
+    context.session = context.highest(known, ARGV[1]) or false
     return
   end
-  local sequence, last = ARGV[2], string.match(slot, "^%d+")
-  -- Both as they were made from numbers, so the longer or the later text is the larger number.
+  local sequence, last = ARGV[2], kept_reply.sequence(slot)
+  -- Both were made from numbers, so the longer or the later text is the larger number.
   if #sequence > #last or (#sequence == #last and sequence > last) then return end
-  local kept = context.kept(slot, sequence)
-  if not kept then return { status.TOKEN_REUSED, context.incarnation, context.history } end
-  local again, reply = string.match(kept, "^%d+ %d+ (%S+) (%d+ %d+ .*)$")
-  -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
-  -- what is there already. A server that is full may refuse that; then nobody is told that the change got further.
-  redis.pcall("HSET", KEYS[1], ARGV[1], slot)
   replay.load()
-  reply = replay.decode(reply)
-  if again == "-" then return reply end
-  if string.byte(again) == 33 then  -- "!": whoever does not look for it was not answered yet
-    context.handover = { lid = string.sub(again, 2), reply = reply }
-    return
-  end
-  context.again = { ids = again, reply = reply }
-end
-
--- What a slot keeps of this sequence, without the line behind it; nothing if that is another's.
-function context.kept(slot, sequence)
-  local handed, before = string.match(slot, "^(%d+ %d+ ![^\n]*)\n(.*)$")
-  if handed then slot = string.match(handed, "^%d+") == sequence and handed or before end
-  if string.match(slot, "^%d+") == sequence then return slot end
+  return replay.answer(slot)
 end
 
 -- The text of a session, "ttl highest", once it counts this slot among its own; nothing if it does already. A slot that
@@ -140,27 +117,6 @@ function context.highest(text, slot)
   if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
 end
 
--- Text of the elements of a reply from `from` to `upto` behind `head`, each as length:value. Most are ids, times and
--- empty texts. A reply may hold a megabyte, so all is put together in one go: each text of it is another copy.
-function context.encode(head, reply, from, upto)
-  if upto < from then return head end
-  local out, at, format = { head, nil, nil, nil, nil, nil, nil, nil }, 1, string.format  -- as large as most need it
-  for i = from, upto do
-    local value = reply[i]
-    if value == "" then
-      at = at + 1
-      out[at] = "0:"
-    else
-      if type(value) == "number" then value = format("%d", value) end
-      local size = #value
-      out[at + 1] = size == 16 and "16:" or size == 13 and "13:" or format("%d:", size)
-      at = at + 2
-      out[at] = value
-    end
-  end
-  return table.concat(out)
-end
-
 -- Something changed: the history number of this call is the one its reply will carry.
 function context.mark_changed()
   if not context.changed then
@@ -169,7 +125,7 @@ function context.mark_changed()
   end
 end
 
--- A queue that the script needs and KEYS does not bring: said before anything is changed, see context.lacking.
+-- A queue that the script needs and KEYS does not bring. It is asked for before anything is changed.
 function context.require(name)
   context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
   for n = 4, #context.missing do
@@ -178,40 +134,27 @@ function context.require(name)
   context.missing[#context.missing + 1] = name
 end
 
--- The line of a queue (core/queue), written down with what context.close writes. `key`: the queue's first.
-function context.add_header(key, text)
-  context.headers = context.headers or { nil, nil }
-  local last = #context.headers
-  context.headers[last + 1], context.headers[last + 2] = key, text
+-- Has a field of meta written when the script ends.
+function context.write(field, value)
+  local fields = context.fields
+  local last = #fields
+  fields[last + 1], fields[last + 2] = field, value
 end
 
--- Ends a script: saves the counters and the lines, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in.
--- With `ids` only the elements up to `upto` are kept, and the ids from which the rest can be read again.
+-- Ends a script: writes meta, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in. With `ids`
+-- only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function context.close(reply, upto, ids)
-  local history, format = context.history, string.format
-  reply[2], reply[3] = context.incarnation, history
-  local counts = context.changed and format("%d %d %d %d", history, context.seq, context.messages, context.bytes)
-  local lines = context.headers or {}
-  context.headers = nil
-  while #lines > 2000 do
-    -- A message of a topic may go to any number of queues, and unpack has its limit.
-    redis.call("HSET", KEYS[1], unpack(lines, #lines - 1999))
-    for n = #lines, #lines - 1999, -1 do lines[n] = nil end
+  reply[2], reply[3] = context.incarnation, context.history
+  local fields = context.fields
+  if context.changed then
+    context.write("counts",
+      string.format("%d %d %d %d", context.history, context.seq, context.messages, context.bytes))
   end
-  if ARGV[2] == "" then
-    if counts then lines[#lines + 1], lines[#lines + 2] = "counts", counts end
-    if lines[1] then redis.call("HSET", KEYS[1], unpack(lines)) end
-    return reply
+  if ARGV[2] ~= "" then
+    context.write(ARGV[1], kept_reply.format(ARGV[2], context.now_text, ids or "-", reply, upto or #reply))
+    if context.session then context.write(context.owner(), context.session) end
   end
-  local code = reply[1]
-  local kept = ARGV[2] .. " " .. context.now_text .. " " .. (ids or "-") .. " "
-    .. (code == 0 and "0" or format("%d", code)) .. " " .. format("%d", history) .. " "
-  kept = context.encode(kept, reply, 4, upto or #reply)
-  if counts then
-    redis.call("HSET", KEYS[1], "counts", counts, ARGV[1], kept, unpack(lines))
-  else
-    redis.call("HSET", KEYS[1], ARGV[1], kept, unpack(lines))
-  end
-  if context.enlist then redis.call("HSET", KEYS[1], context.owner(), context.enlist) end
+  -- A message of a topic may go to any number of queues, and unpack has its limit.
+  for from = 1, #fields, 2000 do redis.call("HSET", KEYS[1], unpack(fields, from, math.min(from + 1999, #fields))) end
   return reply
 end

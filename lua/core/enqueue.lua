@@ -1,79 +1,68 @@
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/position"
---- require "core/queue"
 --- require "core/record"
---- require lazy "transactions/tx"
---- require lazy "features/trace"
 --- require "core/store"
--- The end of Enqueue Message (3.1.7.1.9): a place in the list for messages that nobody refuses any more.
--- An entry is {rec, large, size, priority}, and gets its lid here; large only if its body is.
+--- require lazy "features/features"
+--- require lazy "transactions/tx"
+-- Enqueue Message (3.1.7.1.9) behind its checks: messages get a lookup id and a place in their queue.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 
--- The messages of ARGV from `at` on: first the priority digits of all; then of each flag digit, head, NUL, body; behind
--- one with flag bit 8 its large body. Returns their records, the large bodies by number (nothing if there are none),
--- their bytes, whether one is special, and whether one asks for more than to be found by its identifiers; or nothing and
--- a refusal.
+-- Reads the messages of ARGV from place `at` on: flag digit, head, NUL, body; behind one with flag bit 8 its large body.
+-- Returns a batch: their records, the large bodies by place (nil if there are none), their bytes, whether one is set apart,
+-- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
 function enqueue.parse(q, at)
-  local recs, larges, bytes, hooked, asked, exclusive = { nil }, nil, 0, false, false, queue.has(q, "x")
-  local byte, stamp, most, count, last = string.byte, context.now_text, q.max_bytes, 0, #ARGV
-  while at < last do
-    at = at + 1
-    count = count + 1
+  local batch = { records = { nil }, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
+  local records, byte, stamp, most, bytes, count = batch.records, string.byte, context.now_text, q.max_bytes, 0, 0
+  local last = #ARGV
+  while at <= last do
     local text = ARGV[at]
     local rec, flag = stamp .. text, byte(text)
-    local size = #rec
+    local size, want = #rec, q.is.x
+    count = count + 1
     if flag == 104 then
-      hooked = true
+      batch.special = true
     elseif flag ~= 48 then
       if record.flag(rec, 8) then
         at = at + 1
-        larges = larges or {}
-        larges[count] = ARGV[at]
+        batch.larges = batch.larges or {}
+        batch.larges[count] = ARGV[at]
         size = size + #ARGV[at]
       end
+      want = want or record.flag(rec, 1)
     end
     if size > most then return nil, status.MESSAGE_TOO_LARGE end
-    if flag ~= 48 and flag ~= 104 then
-      local fate = enqueue.look(rec)
-      if fate == "late" then return nil, status.ENQUEUE_TIMED_OUT end
-      hooked = hooked or fate ~= nil
-      asked = asked or fate == "asks"
-    end
-    if exclusive then
+    if want then
       rec = record.set_flag(rec, 1)
-      hooked = true
+      enqueue.want(batch, count, rec)
+      if batch.wants[count].late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
     end
     bytes = bytes + size
-    recs[count] = rec
+    records[count] = rec
+    at = at + 1
   end
-  return recs, larges, bytes, hooked, asked
+  batch.bytes = bytes
+  return batch
 end
 
--- What sets a message apart: nothing, "named" (its identifiers), "asks" (more than that), "late" (it is refused).
-function enqueue.look(rec)
-  if not record.flag(rec, 1) then return end
-  local keys = record.keys(rec)
-  local limit = string.find(keys, "u", 1, true) and record.field(rec, "u")
-  if limit and tonumber(record.field(rec, "S") or 0) > tonumber(limit) then return "late" end
-  return string.find(keys, "[aAjkeQuD]") and "asks" or "named"
+-- Notes what a special message asks for.
+function enqueue.want(batch, n, rec)
+  features.load()
+  batch.special, batch.wants = true, batch.wants or {}
+  batch.wants[n] = features.wants(rec)
 end
 
--- What enqueue.parse answers as entries.
-function enqueue.entries(recs, larges, priorities)
-  local entries = {}
-  for n = 1, #recs do
-    local large = larges and larges[n]
-    entries[n] = { rec = recs[n], large = large or nil, size = #recs[n] + (large and #large or 0),
-      priority = string.byte(priorities, n) - 48, keys = nil, lid = nil }  -- named so that the table has room for them
-  end
-  return entries
+-- Has the message travelled longer than its sender allows (key u of the head)?
+function enqueue.is_late(rec)
+  return tonumber(record.field(rec, "S") or 0) > tonumber(record.field(rec, "u"))
 end
 
--- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID.
-function enqueue.lids(priorities, count, t)
-  local lids, seq, digits, byte, stem, of, from = { nil }, context.seq, enqueue.digits, string.byte, nil, nil, nil
+-- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID. `priorities`: a digit
+-- for each of `count` messages.
+function enqueue.ids(priorities, count, transactional)
+  local ids, seq, digits, byte, stem, of, from = { nil }, context.seq, enqueue.digits, string.byte, nil, nil, nil
   for n = 1, count do
-    local priority = t and 55 or byte(priorities, n)
+    local priority = transactional and 55 or byte(priorities, n)
     seq = seq + 1
     local low = seq % 16
     -- All but the last digit is the same for most of a batch.
@@ -81,72 +70,68 @@ function enqueue.lids(priorities, count, t)
       of, from = priority, seq - low
       stem = string.format("%02x%013x", 55 - priority, from / 16)
     end
-    lids[n] = stem .. digits[low + 1]
+    ids[n] = stem .. digits[low + 1]
   end
   context.seq = seq
-  return lids
+  return ids
 end
 
-function enqueue.number(entries, t)
+-- Puts the messages of a batch into the queue: available, or locked by the transaction that sends them.
+function enqueue.put(q, ids, batch, transaction)
+  store.add(q, ids, batch.records, batch.larges, batch.bytes)
+  if batch.special then q.has_special = true end
+  if batch.wants then
+    features.load()
+    features.accept(q, ids, batch.records, batch.wants, transaction ~= nil)
+  end
+  if transaction then return enqueue.hold(q, ids, batch, transaction) end
+  position.arrive(q, ids, batch.records)
+end
+
+-- The messages of a transaction appear with its commit.
+function enqueue.hold(q, ids, batch, transaction)
+  local states, larges = { nil, nil }, batch.larges
+  for n = 1, #ids do
+    local rec, large = batch.records[n], larges and larges[n]
+    local size, kind = large and #rec + #large or #rec, record.free[string.byte(rec, 14)] and "SN" or "S"
+    states[n * 2 - 1], states[n * 2] = ids[n], message_state.first(size, kind, transaction.id, transaction.fence)
+  end
+  store.lock(q, ids, states, transaction.deadline)
+  tx.load()
+  tx.add(transaction, q, "S", ids)
+end
+
+-- Messages as tables {rec, large, size, priority}, for senders that choose among them (features/topic, claims/publish).
+function enqueue.entries(batch, priorities)
+  local entries = {}
+  for n = 1, #batch.records do
+    local rec, large = batch.records[n], batch.larges and batch.larges[n]
+    entries[n] = { rec = rec, large = large or nil, size = #rec + (large and #large or 0),
+      priority = string.byte(priorities, n) - 48, keys = nil, lid = nil }
+  end
+  return entries
+end
+
+-- Such tables as a batch.
+function enqueue.batch(entries)
+  local batch = { records = { nil }, larges = nil, bytes = 0, special = false, wants = nil }
+  for n = 1, #entries do
+    local e = entries[n]
+    batch.records[n], batch.bytes = e.rec, batch.bytes + e.size
+    if e.large then
+      batch.larges = batch.larges or {}
+      batch.larges[n] = e.large
+    end
+    if record.flag(e.rec, 1) then enqueue.want(batch, n, e.rec) end
+  end
+  return batch
+end
+
+-- Gives them their lookup ids.
+function enqueue.number(entries, transactional)
   local priorities = {}
   for n = 1, #entries do priorities[n] = entries[n].priority end
-  local lids = enqueue.lids(table.concat(priorities), #entries, t)
-  for n = 1, #entries do entries[n].lid = lids[n] end
-  return lids
-end
-
--- Most messages: they ask for no more than to be found by their identifiers. `bytes` in all.
-function enqueue.quick(q, recs, larges, lids, bytes, hooked)
-  store.add(q, lids, recs, larges, bytes)
-  q.has_special = q.has_special or hooked
-  position.enter(q, lids, recs, hooked)
-end
-
--- The same in a transaction.
-function enqueue.held(q, recs, larges, lids, bytes, hooked, t)
-  store.add(q, lids, recs, larges, bytes)
-  q.has_special = q.has_special or hooked
-  local states, format, byte, free = { nil, nil }, string.format, string.byte, record.free
-  local tail = t.id .. " " .. t.fence
-  for n = 1, #recs do
-    local rec, large = recs[n], larges and larges[n]
-    states[n * 2 - 1] = lids[n]
-    local size = format("%d", large and #rec + #large or #rec)
-    states[n * 2] = "0 0 0 0 " .. size .. (free[byte(rec, 14)] and " SN " or " S ") .. tail
-  end
-  store.lock(q, lids, states, t.deadline)
-  tx.add(t, q, "S", lids)
-end
-
--- Available, or Locked by the transaction that sends them. `hooked`: one of them is special; `asked`: what enqueue.parse
--- says, true if not given.
-function enqueue.store(q, entries, t, hooked, asked)
-  local ids, recs, larges, bytes = { nil }, { nil }, nil, 0
-  for n = 1, #entries do
-    local e = entries[n]
-    bytes = bytes + e.size
-    ids[n], recs[n] = e.lid, e.rec
-    if e.large then
-      larges = larges or {}
-      larges[n] = e.large
-    end
-  end
-  store.add(q, ids, recs, larges, bytes)
-  q.has_special = q.has_special or hooked
-  if not t then
-    if hooked and asked ~= false then
-      trace.load()
-      trace.accepted(q, entries, true)
-    end
-    position.arrive(q, entries)
-    return
-  end
-  local states = { nil, nil }
-  for n = 1, #entries do
-    local e = entries[n]
-    states[n * 2 - 1] = e.lid
-    states[n * 2] = "0 0 0 0 " .. e.size .. " S " .. t.id .. " " .. t.fence
-  end
-  store.lock(q, ids, states, t.deadline)
-  tx.add(t, q, "S", ids)
+  local ids = enqueue.ids(table.concat(priorities), #entries, transactional)
+  for n = 1, #entries do entries[n].lid = ids[n] end
+  return ids
 end

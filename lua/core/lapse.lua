@@ -1,8 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require lazy "core/release"
---- require lazy "features/retry"
---- require lazy "features/trace"
+--- require lazy "features/features"
 --- require "core/store"
 --- require lazy "transactions/tx"
 -- What happens when a deadline of a queue has passed. Loaded only then.
@@ -36,44 +35,32 @@ function lapse.locks(q, ids)
   position.delete(q, sent, "aborted")
 end
 
--- Kinds of timers: "e" expiry and "d" delay of a message; "b", "s" and "w" those of features/retry; "k" the window of a
--- dedup key.
-function lapse.timers(q, timers)
-  local kinds, gone = { e = {}, d = {}, b = {}, s = {}, w = {}, k = {} }, {}
-  for n = 1, #timers do
-    if string.sub(timers[n], 1, 1) == "e" then gone[string.sub(timers[n], 2)] = true end
+-- Timers are over. Their first letter says what they are for (features/features; "k": the window of a dedup key).
+function lapse.timers(q, members)
+  features.load()
+  local ids, gone = {}, {}
+  for n = 1, #members do
+    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
+    if letter == "e" then gone[id] = true end
+    ids[letter] = ids[letter] or { nil }
   end
-  for n = 1, #timers do
-    local kind, id = string.sub(timers[n], 1, 1), string.sub(timers[n], 2)
+  for n = 1, #members do
+    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
     -- Expiry and delay of one message may be due together: then it is gone.
-    if kind ~= "d" or not gone[id] then kinds[kind][#kinds[kind] + 1] = id end
+    if letter ~= "d" or not gone[id] then ids[letter][#ids[letter] + 1] = id end
   end
-  local expired, ready = position.read(q, kinds.e), position.read(q, kinds.d)
-  position.may_leave(q, expired, "receive_timeout")
-  if #ready > 0 then
-    trace.load()
-    trace.expiring(q, ready)
-  end
-  local rested, lapsed, waited = {}, {}, {}
-  if #kinds.b + #kinds.s + #kinds.w > 0 then
-    retry.load()
-    trace.load()
-    if #kinds.b > 0 then rested = retry.rested(q, kinds.b, "retry") end
-    if #kinds.w > 0 then waited = retry.rested(q, kinds.w, "lapsed") end
-    if #kinds.s > 0 then
-      lapsed = retry.rested(q, kinds.s, "retry")
-      retry.target(q, "lapsed")
+  local due = { nil }
+  for n = 1, #features.list do
+    local feature = features.list[n]
+    for letter in string.gmatch(feature.timers or "", ".") do
+      if ids[letter] then
+        local hooks = features.hooks(feature)
+        due[#due + 1] = { hooks = hooks, letter = letter, entries = hooks.plan_due(q, ids[letter], letter) }
+      end
     end
-    trace.expiring(q, rested)
-    trace.expiring(q, lapsed)
-    trace.expiring(q, waited)
   end
   if context.missing then return end
-  redis.call("ZREM", q.t, unpack(timers))
+  redis.call("ZREM", q.t, unpack(members))
   context.mark_changed()
-  position.delete(q, expired, "receive_timeout")
-  position.arrive(q, ready)
-  if #rested > 0 then retry.back(q, rested, "retry") end
-  if #waited > 0 then retry.back(q, waited, "lapsed") end
-  if #lapsed > 0 then retry.isolate(q, lapsed) end
+  for n = 1, #due do due[n].hooks.due(q, due[n].entries, due[n].letter) end
 end

@@ -1,32 +1,49 @@
---- require "core/record"
+--- require "core/context"
 --- require "core/message_state"
+--- require "core/position"
+--- require "core/record"
 -- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
 -- states, "deliveries aborts moves last_move_ms" or "" each, "," between them, one for all if they are alike; then each
 -- record, and behind one with flag bit 8 its body.
 local message = {}
 
--- Deliveries of the state handed out: this reading included when it took or locked the message.
-function message.all(q, reply, entries)
-  local first, at, ids, told, byte, free = #reply + 1, #reply + 2, {}, {}, string.byte, record.free
-  if #entries == 0 then return end
-  reply[first], reply[at] = "", ""
-  for n = 1, #entries do
-    local e = entries[n]
-    local st, rec = e.st, e.rec
-    ids[n], told[n] = e.lid, e.seen or st and message_state.counts(st) or ""
+-- Appends messages. `told`: of each state, or one text for all; the delivery by this call is in it if it locks.
+function message.add(q, reply, ids, recs, told)
+  if not ids[1] then return end
+  local at, byte, free = #reply + 2, string.byte, record.free
+  reply[at - 1], reply[at] = table.concat(ids), type(told) == "table" and table.concat(told, ",") or told
+  for n = 1, #ids do
+    local rec = recs[n]
     at = at + 1
     reply[at] = rec
     if not free[byte(rec, 14)] and record.flag(rec, 8) then
       at = at + 1
-      reply[at] = redis.call("HGET", q.m, "^" .. e.lid) or ""
+      reply[at] = redis.call("HGET", q.m, "^" .. ids[n]) or ""
     end
   end
-  reply[first], reply[first + 1] = table.concat(ids), table.concat(told, ",")
 end
 
--- The same of messages that position.grant has locked.
-function message.plain(reply, ids, recs)
-  local at = #reply + 2
-  reply[at - 1], reply[at] = table.concat(ids), "1 0 0 0"
-  for n = 1, #recs do reply[at + n] = recs[n] end
+-- What is told of states as they are.
+function message.told(states, count)
+  local told = { nil }
+  for n = 1, count do told[n] = states[n] and message_state.counts(states[n]) or "" end
+  return told
+end
+
+-- The reply of a call that is repeated: the messages that it had found are read again (context.again).
+function message.again(q)
+  local ids = { nil }
+  for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
+  message.all(q, context.again.reply, q and position.read(q, ids) or {})
+  return context.again.reply
+end
+
+-- The same for entries.
+function message.all(q, reply, entries)
+  local ids, recs, told = { nil }, { nil }, { nil }
+  for n = 1, #entries do
+    local e = entries[n]
+    ids[n], recs[n], told[n] = e.lid, e.rec, e.seen or e.st and message_state.counts(e.st) or ""
+  end
+  message.add(q, reply, ids, recs, told)
 end

@@ -1,5 +1,5 @@
 -- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
--- locked it and everything with it (core/packed_locks). Python reads it in mqredis/operations/invariants.py.
+-- locked it and everything with it (core/locks). Python reads it in mqredis/operations/invariants.py.
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
@@ -32,10 +32,11 @@ function message_state.counts(st)
   return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
 end
 
--- The state of a message of `size` bytes that was never locked before. A message that a transaction sends is not
+-- The state of a message of `size` bytes that was never locked before. A message that a transaction sends or moves is not
 -- delivered by that.
 function message_state.first(size, kind, owner, fence)
-  local delivered = string.byte(kind) == 83 and "0 0 0 0 " or "1 0 0 0 "
+  local letter = string.byte(kind)
+  local delivered = (letter == 83 or letter == 77) and "0 0 0 0 " or "1 0 0 0 "
   return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
 end
 

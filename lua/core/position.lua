@@ -1,45 +1,63 @@
---- require "core/context"
 --- require "core/chunked"
---- require "core/queue"
---- require "core/record"
---- require lazy "matching/index"
---- require lazy "features/special"
---- require lazy "features/trace"
---- require "core/store"
+--- require "core/context"
 --- require "core/message_state"
+--- require "core/record"
+--- require "core/store"
+--- require lazy "core/locks"
+--- require lazy "features/features"
+--- require lazy "features/trace"
+--- require lazy "matching/index"
 -- The state machine of a MessagePosition (3.1.1.11). core/store writes what is decided here.
 --
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
 --   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
 --
--- Available: member of q.a. Locked: member of q.l, with a state record; or with neither in a packed page of a claim
--- (claims/claim_pages), or in a packed lock until somebody opens the queue (core/packed_locks). PurgePending: Locked with a P
--- in its kind.
--- An entry is {lid, rec, st}: id, record text, state (nil for a message that never had one).
+-- Available: member of q.a. Locked: member of q.l, with a state; or with neither as one of several that one call locked
+-- (core/locks), or in a packed page of a claim (claims/claim_pages). PurgePending: Locked with a P in its kind.
+--
+-- Messages are columns: ids[n], recs[n] (records) and states[n] (tables of core/message_state; false for a message that
+-- never had one) belong together. An entry is one message as a table {lid, rec, st}, with the same three.
 local position = {}
 
--- Records and states of these ids, false for what there is none of.
-function position.texts(q, ids)
-  if #ids == 0 then return {}, {} end
-  return chunked.read(q.m, ids), chunked.read(q.s, ids)
+-- Records and parsed states of available messages; false for what there is none of.
+function position.columns(q, ids)
+  local recs, states = chunked.read(q.m, ids), { nil }
+  local texts = q.has_states and chunked.read(q.s, ids)
+  for n = 1, #ids do
+    local text = texts and texts[n]
+    states[n] = text and message_state.parse(text) or false
+  end
+  return recs, states
 end
 
--- The same as entries; those without a record are left out.
+-- Columns as entries; messages without a record are left out.
 function position.entries(ids, recs, states)
   local entries, at = { nil }, 0
   for n = 1, #ids do
-    local rec, text = recs[n], states[n]
-    if rec then
+    if recs[n] then
       at = at + 1
-      -- All four named, so that the table has room for what position.lock adds.
-      entries[at] = { lid = ids[n], rec = rec, st = text and message_state.parse(text) or nil, seen = nil }
+      -- All named, so that the table has room for what is added later.
+      entries[at] = { lid = ids[n], rec = recs[n], st = states[n] or nil, seen = nil }
     end
   end
   return entries
 end
 
+-- Entries as columns.
+function position.columns_of(entries)
+  local ids, recs, states = { nil }, { nil }, { nil }
+  for n = 1, #entries do
+    ids[n], recs[n], states[n] = entries[n].lid, entries[n].rec, entries[n].st or false
+  end
+  return ids, recs, states
+end
+
+-- Entries of messages in any state.
 function position.read(q, ids)
-  return position.entries(ids, position.texts(q, ids))
+  if #ids == 0 then return {} end
+  local recs, states = chunked.read(q.m, ids), chunked.read(q.s, ids)
+  for n = 1, #ids do states[n] = states[n] and message_state.parse(states[n]) or false end
+  return position.entries(ids, recs, states)
 end
 
 -- Keys of the fields that scripts must look at; "" for plain messages, and where the record was not read because there
@@ -54,94 +72,128 @@ function position.traced(e)
   return string.find(position.keys(e), "[aAjQ]") ~= nil
 end
 
+-- Bytes of a message: of its record, and of its body if that is kept apart.
 function position.size(q, e)
-  if e.st then return e.st.size end
-  local size = #e.rec
-  if record.flag(e.rec, 8) then size = size + redis.call("HSTRLEN", q.m, "^" .. e.lid) end
+  return e.st and e.st.size or position.record_size(q, e.lid, e.rec)
+end
+
+function position.record_size(q, lid, rec)
+  local size = #rec
+  if record.flag(rec, 8) then size = size + redis.call("HSTRLEN", q.m, "^" .. lid) end
   return size
 end
 
--- Message Position Available (3.1.7.2.2) for entries that are not in q.a: waiters are rung by waiters.ring later, for
--- those in q.arrived all, for those in q.shown, whose group is busy, only who takes nothing.
--- A message that expired meanwhile leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
-function position.arrive(q, entries)
-  local add, gone, named, size, arrived, byte = {}, {}, {}, 0, q.arrived or {}, string.byte
-  local exclusive, at, last, indexed, apart, shown = queue.has(q, "x"), #arrived, 0, q.indexed, false, q.shown
-  for n = 1, #entries do
-    local e = entries[n]
-    local flag, fate = byte(e.rec, 14), nil
-    local free = record.free[flag]
-    if free == "named" and not exclusive then
-      apart = true
-      if e.lid <= indexed then
-        named[last + 1] = "0"
-        named[last + 2] = record.member(e.rec, e.lid)
-        last = last + 2
-      end
-    elseif not free and record.flag(e.rec, 1) then
-      fate = position.appear(q, e, named)
-      last, apart = #named, true
-    end
-    if fate == "expired" then
-      gone[#gone + 1] = e
-    elseif fate ~= "delayed" then
-      size = size + 1
-      add[size] = e.lid
-      if fate ~= "busy" then
-        at = at + 1
-        arrived[at] = e.lid
-      else
-        shown = shown or {}
-        shown[#shown + 1] = e.lid
+-- The messages of these columns that are set apart: the elements in the index of those that only a correlation id sets
+-- apart, and the places of all others; nil if there are none. Messages in `held` (a set of places) are not in the index. And
+-- is any message set apart?
+function position.sort(q, ids, recs, held)
+  local named, special, apart, exclusive = nil, nil, false, q.is.x and not q.parent
+  local byte, free = string.byte, record.free
+  for n = 1, #ids do
+    local flag = byte(recs[n], 14)
+    if flag ~= 48 then
+      local kind = free[flag]
+      if kind == "named" and not exclusive then
+        apart = true
+        if ids[n] <= q.indexed and not (held and held[n]) then
+          named = named or { nil }
+          named[#named + 1] = record.member(recs[n], ids[n])
+        end
+      elseif kind ~= true and record.flag(recs[n], 1) then
+        special, apart = special or { nil }, true
+        special[#special + 1] = n
       end
     end
   end
-  q.arrived, q.shown = arrived, shown
-  -- Whoever put it there, a sender or the broker: claims need not look at messages of a queue that none marks.
+  return named, special, apart
+end
+
+-- Message Position Available (3.1.7.2.2) for messages that are in no list. Readers that wait are woken by waiters.notify later:
+-- for those in q.arrived all, for those in q.shown, whose group is busy, only readers that take nothing. A message that has
+-- expired leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
+function position.arrive(q, ids, recs)
+  local named, special, apart = position.sort(q, ids, recs)
   if apart and not q.has_special then q.has_special, q.changed = true, true end
-  if last > 0 then chunked.scores(q.i, named) end
-  store.make_available(q, add)
-  if #gone > 0 then position.delete(q, gone, "receive_timeout") end
+  if named then chunked.scores(q.i, position.scored(named)) end
+  if special then
+    features.load()
+    local fates = features.arrive(q, ids, recs, special)
+    if next(fates) then return position.arrive_by_fate(q, ids, fates) end
+  end
+  position.announce(q, ids)
+  store.make_available(q, ids)
 end
 
--- The ids that became available in this call, these among them.
-function position.arrived(q, ids)
-  if not q.arrived then return ids end
-  for n = 1, #ids do q.arrived[#q.arrived + 1] = ids[n] end
-  return q.arrived
+function position.scored(members)
+  local pairs = { nil, nil }
+  for n = 1, #members do pairs[n * 2 - 1], pairs[n * 2] = "0", members[n] end
+  return pairs
 end
 
--- A message that is set apart becomes available: what special.arrive answers.
-function position.appear(q, e, named)
-  if position.named(q, e) then
-    index.load()
-    index.add(q, e.lid, e.rec, e.keys, named)
-  else
-    special.load()
-    return special.arrive(q, e.lid, e.rec, context.now, e.keys, named)
+function position.arrive_by_fate(q, ids, fates)
+  local available, announced, gone = { nil }, { nil }, { nil }
+  for n = 1, #ids do
+    local fate = fates[n]
+    if fate == "expired" then
+      gone[#gone + 1] = ids[n]
+    elseif fate ~= "delayed" then
+      available[#available + 1] = ids[n]
+      if fate == "busy" then
+        q.shown = q.shown or { nil }
+        q.shown[#q.shown + 1] = ids[n]
+      else
+        announced[#announced + 1] = ids[n]
+      end
+    end
+  end
+  position.announce(q, announced)
+  store.make_available(q, available)
+  position.delete(q, position.read(q, gone), "receive_timeout")
+end
+
+-- These became available in this call, beside others.
+function position.announce(q, ids)
+  q.arrived = q.arrived or { nil }
+  local arrived, at = q.arrived, #q.arrived
+  for n = 1, #ids do arrived[at + n] = ids[n] end
+end
+
+function position.arrive_entries(q, entries)
+  if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
+end
+
+-- Messages leave the index and their features, and are available elsewhere after that (core/transfer).
+function position.take_apart(q, ids, recs)
+  local named, special = position.sort(q, ids, recs)
+  if named then chunked.run("ZREM", q.i, named) end
+  if special then
+    features.load()
+    features.delete(q, ids, recs, special, false)
   end
 end
 
--- Is all that sets a message apart its identifiers? Then the index is all that comes and goes with it.
-function position.named(q, e)
-  return not string.find(position.keys(e), "[ajeAkDQu]") and not string.find(q.flags, "x", 1, true)
-end
-
--- A message that is set apart stops being available. `later` and `held` as special.leave takes them.
-function position.leave(q, e, locked, later, held)
-  if not position.named(q, e) then
-    special.load()
-    special.leave(q, e.lid, e.rec, locked, e.keys, later, held)
-  elseif not held then
-    index.load()
-    index.drop(q, e.lid, e.rec, e.keys, later)
+-- Puts the identifiers of these messages into the index (matching/index_build).
+function position.name(q, ids, recs)
+  local elements, byte, free = { nil, nil }, string.byte, record.free
+  for n = 1, #ids do
+    local kind = free[byte(recs[n], 14)]
+    if kind == "named" then
+      if ids[n] <= q.indexed then
+        elements[#elements + 1] = "0"
+        elements[#elements + 1] = record.member(recs[n], ids[n])
+      end
+    elseif not kind and record.flag(recs[n], 1) then
+      index.load()
+      index.add(q, ids[n], recs[n], nil, elements)
+    end
   end
+  if elements[1] then chunked.scores(q.i, elements) end
 end
 
 -- Decide: may these entries leave for this reason? Else context.missing names the queues their traces go to. Plain
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
-  local traced = reason == "receive" and queue.has(q, "j")
+  local traced = reason == "receive" and q.is.j
   for n = 1, #entries do
     local e = entries[n]
     if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
@@ -156,35 +208,33 @@ end
 -- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why; what that leaves behind is written
 -- first (features/trace), and was planned with position.may_leave.
 function position.delete(q, entries, reason)
-  local free, held, fields, states, named, bytes = {}, {}, {}, {}, {}, 0
-  local traced = reason == "poison" or (reason == "receive" and queue.has(q, "j"))
+  if #entries == 0 then return end
+  local ids, recs = position.columns_of(entries)
+  local available, locked, fields, stateful, held, bytes = {}, {}, {}, {}, {}, 0
+  local traced = reason == "poison" or (reason == "receive" and q.is.j)
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
-    local from = e.st and e.st.kind ~= "-" and held or free
+    held[n] = e.st and e.st.kind ~= "-"
+    local from = held[n] and locked or available
     from[#from + 1] = e.lid
     fields[#fields + 1] = e.lid
-    if e.rec and string.byte(e.rec, 14) ~= 48 then
-      if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
-      if record.flag(e.rec, 1) then
-        position.leave(q, e, false, named, from == held)
-        if string.find(e.keys, "k", 1, true) then
-          special.load()
-          special.gone(q, e.rec, reason)
-        end
-        traced = traced or (reason ~= "aborted" and position.traced(e))
-      end
-    end
-    if e.st then states[#states + 1] = e.lid end
+    if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
+    if e.st then stateful[#stateful + 1] = e.lid end
+    traced = traced or (reason ~= "aborted" and position.traced(e))
   end
-  if #entries == 0 then return end
+  local named, special = position.sort(q, ids, recs, held)
+  if named then chunked.run("ZREM", q.i, named) end
+  if special then
+    features.load()
+    features.delete(q, ids, recs, special, reason, held)
+  end
   store.count(q, -#entries, -bytes)
-  chunked.run("ZREM", q.i, named)
   if traced then
     trace.load()
     trace.leave(q, entries, reason)
   end
-  store.remove(q, free, held, states, fields)
+  store.remove(q, available, locked, stateful, fields)
   if reason == "aborted" then
     store.uncount_gone(q, #entries)
   elseif reason ~= "receive" then
@@ -193,105 +243,101 @@ function position.delete(q, entries, reason)
   context.mark_changed()
 end
 
--- The same for locks that settle.sort found to need nothing more: their ids and their bytes.
-function position.drop(q, ids, bytes)
+-- The same for locked messages whose ends need no look at their records, `bytes` in all. `stateful`: they have states and
+-- are elements of q.l.
+function position.drop(q, ids, bytes, stateless)
   store.count(q, -#ids, -bytes)
-  store.remove(q, {}, ids, ids, ids)
+  if stateless then store.remove(q, {}, {}, {}, ids) else store.remove(q, {}, ids, ids, ids) end
   context.mark_changed()
 end
 
--- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so.
-function position.lock(q, entries, kind, owner, fence, deadline)
-  local ids, states, named = {}, {}, {}
-  local visible = string.find(kind, "V", 1, true)
-  local turns = queue.has(q, "x")
-  local tail = " " .. owner .. " " .. fence
-  for n = 1, #entries do
-    local e = entries[n]
-    local plain = position.begin(q, e, kind, turns)
-    if record.flag(e.rec, 1) then position.leave(q, e, true, named, false) end
-    ids[n] = e.lid
-    states[n * 2 - 1] = e.lid
-    states[n * 2] = e.seen .. " " .. e.st.size .. " " .. kind .. (plain and "N" or "") .. tail
-      .. message_state.uncounted(e.st)
-    if visible then redis.call("ZADD", q.i, 0, "v" .. e.lid) end
-  end
-  position.hold(q, ids, states, named, deadline)
-end
-
--- The same for messages that seek.plain found to be plain, without a table for each. Most have one of a few sizes.
-function position.grant(q, ids, recs, kind, owner, fence, deadline)
-  local states, named, last, made, byte, free = { nil, nil }, { nil }, 0, {}, string.byte, record.free
-  local indexed = q.indexed
-  local tail = " " .. kind .. "N " .. owner .. " " .. fence
-  for n = 1, #ids do
-    local rec, lid = recs[n], ids[n]
-    local size = #rec
-    local text = made[size]
-    if not text then
-      text = "1 0 0 0 " .. string.format("%d", size) .. tail
-      made[size] = text
-    end
-    states[n * 2 - 1], states[n * 2] = lid, text
-    if free[byte(rec, 14)] == "named" and lid <= indexed then
-      last = last + 1
-      named[last] = record.member(rec, lid)
-    end
-  end
-  position.hold(q, ids, states, named, deadline)
-end
-
--- What both write: the states of these ids, their elements in the index go.
-function position.hold(q, ids, states, named, deadline)
-  chunked.run("ZREM", q.i, named)
-  store.withdraw(q, ids)
-  store.lock(q, ids, states, deadline)
-  context.mark_changed()
-end
-
--- Messages that ask for no more than to be found by their identifiers, and are in no list, become available. `hooked`:
--- one of them has identifiers.
-function position.enter(q, ids, recs, hooked)
-  q.arrived = position.arrived(q, ids)
-  if hooked then position.name(q, ids, recs) end
-  store.make_available(q, ids)
-end
-
--- Their identifiers into the index. The large bodies are there already: of a segment their size counts.
-function position.name(q, ids, recs)
-  local named, last, byte, free = { nil, nil }, 0, string.byte, record.free
-  for n = 1, #ids do
-    local rec, lid = recs[n], ids[n]
-    local kind = free[byte(rec, 14)]
-    if kind == "named" then
-      if lid <= q.indexed then
-        named[last + 1], named[last + 2] = "0", record.member(rec, lid)
-        last = last + 2
+-- Messages are about to be locked: they leave the index, and their features are told. Returns the set of places whose
+-- messages need a look at their records when they end; nothing if none does.
+function position.depart(q, ids, recs)
+  local named, special = position.sort(q, ids, recs)
+  local asking, byte, exclusive = nil, string.byte, q.is.x and not q.parent
+  if named then chunked.run("ZREM", q.i, named) end
+  if special then
+    features.load()
+    local wants = features.lock(q, ids, recs, special)
+    for k = 1, #special do
+      if not wants[special[k]].plain_end then
+        asking = asking or {}
+        asking[special[k]] = true
       end
-    elseif not kind and record.flag(rec, 1) then
-      index.load()
-      index.add(q, lid, rec, nil, named)
-      last = #named
     end
   end
-  if last > 0 then chunked.scores(q.i, named) end
+  for n = 1, #ids do
+    local flag = byte(recs[n], 14)
+    if exclusive or flag >= 56 and not record.free[flag] and record.flag(recs[n], 8) then
+      asking = asking or {}
+      asking[n] = true
+    end
+  end
+  return asking
 end
 
--- One more delivery of an entry in its state. Does its end need no look at the record?
-function position.begin(q, e, kind, turns)
-  local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e), uncounted = 0 }
-  if kind ~= "M" then st.deliveries = st.deliveries + 1 end
-  e.seen = e.st and message_state.counts(st) or kind == "M" and "0 0 0 0" or "1 0 0 0"
-  e.st = st
-  return not turns and not record.flag(e.rec, 8) and not string.find(position.keys(e), "[aAjQkK~]")
+-- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so. Returns what
+-- readers are told of the states: a text for all, or one for each. The tables in `states` change.
+function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
+  local asking = position.depart(q, ids, recs)
+  local bytes, each, old = 0, #recs[1], false
+  for n = 1, #ids do
+    local size = #recs[n]
+    if size ~= each then each = 0 end
+    bytes = bytes + size
+    old = old or states[n]
+  end
+  if string.find(kind, "V", 1, true) then
+    for n = 1, #ids do redis.call("ZADD", q.i, 0, "v" .. ids[n]) end
+  end
+  store.withdraw(q, ids)
+  context.mark_changed()
+  if kind == "L" and not asking and not old then
+    locks.load()
+    if locks.take(q, ids, bytes, each, owner, fence, deadline) then return "1 0 0 0" end
+  end
+  local texts, told = position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
+  store.lock(q, ids, texts, deadline)
+  return told
+end
+
+-- The states of messages that are locked now, as pairs, and what readers are told of them.
+function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
+  local pairs, told, made = { nil, nil }, { nil }, {}
+  local delivered = kind ~= "M"
+  local first = delivered and "1 0 0 0" or "0 0 0 0"
+  for n = 1, #ids do
+    local st, rec, plain = states[n], recs[n], not (asking and asking[n])
+    local kept = plain and kind .. "N" or kind
+    pairs[n * 2 - 1] = ids[n]
+    if st then
+      if delivered then st.deliveries = st.deliveries + 1 end
+      st.kind, st.owner, st.fence = kept, owner, fence
+      told[n], pairs[n * 2] = message_state.counts(st), message_state.format(st)
+    else
+      -- Of messages that are locked together many have the same size.
+      local size = position.record_size(q, ids[n], rec)
+      local key = plain and size or -size
+      made[key] = made[key] or message_state.first(size, kept, owner, fence)
+      told[n], pairs[n * 2] = first, made[key]
+    end
+  end
+  return pairs, told
+end
+
+-- The same for entries; each is told what its reader is (e.seen).
+function position.lock_entries(q, entries, kind, owner, fence, deadline)
+  local ids, recs, states = position.columns_of(entries)
+  local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
+  for n = 1, #entries do entries[n].seen = type(told) == "table" and told[n] or told end
 end
 
 -- Locked -> Deleted: a commit.
 function position.finish(q, entries, reason)
   local marks = {}
   for n = 1, #entries do
-    local e = entries[n]
-    if string.find(e.st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. e.lid end
+    if string.find(entries[n].st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. entries[n].lid end
   end
   chunked.run("ZREM", q.i, marks)
   position.delete(q, entries, reason)

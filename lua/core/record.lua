@@ -66,6 +66,6 @@ end
 
 -- Until when the broker holds a special message back; nothing if it does not.
 function record.due(rec)
-  local delay = record.field(rec, "D")
-  if delay then return tonumber(string.sub(rec, 1, 13)) + tonumber(delay) end
+  local ms = record.field(rec, "D")
+  if ms then return tonumber(string.sub(rec, 1, 13)) + tonumber(ms) end
 end

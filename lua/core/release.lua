@@ -77,7 +77,7 @@ function release.unlock(q, entries, aborted)
   if #ids == 0 then return end
   store.unlock(q, ids, states, drop)
   context.mark_changed()
-  position.arrive(q, back)
+  position.arrive_entries(q, back)
   if #judged > 0 then
     retry.load()
     retry.judge(q, judged)

@@ -1,15 +1,21 @@
 --- require "core/context"
--- A stored reply, for a call that is repeated: "status history elements".
+--- require "core/kept_reply"
+-- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps.
 local replay = {}
 
-function replay.decode(text)
-  local code, history, rest = string.match(text, "^(%d+) (%d+) (.*)$")
-  local reply, at = { tonumber(code), context.incarnation, tonumber(history) }, 1
-  while at <= #rest do
-    local colon = string.find(rest, ":", at, true)
-    local size = tonumber(string.sub(rest, at, colon - 1))
-    reply[#reply + 1] = string.sub(rest, colon + 1, colon + size)
-    at = colon + size + 1
+-- The reply of a call whose sequence is not newer than that of its slot. Nothing, if the entry script has to complete it:
+-- then context.again names the messages that it reads again, or context.handover the lock that was handed over.
+function replay.answer(slot)
+  local kept = kept_reply.of(slot, ARGV[2])
+  if not kept then return { status.TOKEN_REUSED, context.incarnation, context.history } end
+  -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
+  -- what is there already. A full server may refuse that; then no client is told that the change got further.
+  redis.pcall("HSET", KEYS[1], ARGV[1], slot)
+  local ids, reply = kept_reply.parse(kept, context.incarnation)
+  if ids == "-" then return reply end
+  if string.byte(ids) == 33 then
+    context.handover = { lid = string.sub(ids, 2), reply = reply }
+  else
+    context.again = { ids = ids, reply = reply }
   end
-  return reply
 end

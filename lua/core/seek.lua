@@ -7,55 +7,59 @@
 -- under a cursor still has a "next".
 local seek = { most = 1048576 }
 
--- Up to `count` available entries behind `after` ("" from the front); with `quick` their ids and records instead, if
--- they are plain. Expired ones are passed over; core/due removes them. `read`: the first page, if it was read before.
-function seek.available(q, after, count, quick, read)
-  local found, page = { nil }, count
+-- The first up to `count` available messages behind `after` ("" from the front), as columns: ids, records, states. Expired
+-- ones are passed over; core/timers removes them.
+function seek.available(q, after, count)
+  local page = count
   for _ = 1, 8 do
-    local ids, recs, states
-    if read then
-      ids, recs, states = unpack(read)
-      read = nil
+    local ids
+    if after == "" then
+      ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
     else
-      if after == "" then
-        ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
-      else
-        ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
-      end
-      recs, states = position.texts(q, ids)
+      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
     end
-    if quick and #ids > 0 and seek.plain(ids, recs, states) then return {}, ids, recs end
-    local entries, byte, kept, free = position.entries(ids, recs, states), string.byte, #found, record.free
-    for n = 1, #entries do
-      local e = entries[n]
-      if kept < count and (free[byte(e.rec, 14)] or not seek.expired(e)) then
-        kept = kept + 1
-        found[kept] = e
-      end
-    end
-    if #found > 0 or #ids < page then return found end
-    after, page = ids[#ids], 128
+    if not ids[1] then return ids, {}, {} end
+    local last, full = ids[#ids], #ids == page
+    local recs, states = position.columns(q, ids)
+    seek.pass_over(ids, recs, states, count)
+    if ids[1] or not full then return ids, recs, states end
+    after, page = last, 128
   end
-  return found
+  return {}, {}, {}
 end
 
--- Most messages: at most a correlation id sets them apart, and nobody had them before. Are all of them such? What would
--- make a reply of more than a megabyte is taken off the lists.
-function seek.plain(ids, recs, states)
-  local size, byte, free = 0, string.byte, record.free
-  for n = 1, #ids do
+-- Takes messages that have no record or have expired out of these columns, and those beyond `count`.
+function seek.pass_over(ids, recs, states, count)
+  local byte, free, kept, size = string.byte, record.free, 0, #ids
+  for n = 1, size do
     local rec = recs[n]
-    if not rec or states[n] or not free[byte(rec, 14)] then return false end
-    size = size + #rec
+    if rec and kept < count and (free[byte(rec, 14)] or not seek.expired_record(rec)) then
+      kept = kept + 1
+      if kept < n then ids[kept], recs[kept], states[kept] = ids[n], rec, states[n] end
+    end
+  end
+  for n = size, kept + 1, -1 do ids[n], recs[n], states[n] = nil, nil, nil end
+end
+
+-- The first of them as an entry.
+function seek.first(q, after)
+  return position.entries(seek.available(q, after, 1))[1]
+end
+
+-- What would make a reply of more than a megabyte is taken off these columns.
+function seek.limit(q, ids, recs, states)
+  local size = 0
+  if not ids[2] then return end
+  for n = 1, #ids do
+    size = size + (states[n] and states[n].size or position.record_size(q, ids[n], recs[n]))
     if size > seek.most and n > 1 then
-      for k = #ids, n, -1 do ids[k], recs[k] = nil, nil end
+      for k = #ids, n, -1 do ids[k], recs[k], states[k] = nil, nil, nil end
       break
     end
   end
-  return true
 end
 
--- The same limit for entries: those that go into one reply stay. Returns their ids.
+-- The same for entries, unless they belong together. Returns their ids.
 function seek.fit(q, entries)
   local size, ids = 0, { nil }
   for n = 1, #entries do
@@ -89,14 +93,18 @@ function seek.direct(q, text, after, count, hint)
 end
 
 function seek.expired(e)
-  local at = record.flag(e.rec, 1) and record.expires(e.rec)
+  return seek.expired_record(e.rec)
+end
+
+function seek.expired_record(rec)
+  local at = record.flag(rec, 1) and record.expires(rec)
   return at and at <= context.now
 end
 
 -- The nearest entry that a peek may see, forward or backward from `from` (exclusive; "" from that end): available, or
 -- locked but visible to peeks.
 function seek.visible(q, from, backward)
-  local e = backward and seek.back(q, from) or not backward and seek.available(q, from, 1)[1]
+  local e = backward and seek.back(q, from) or not backward and seek.first(q, from)
   local seen
   if backward then
     local top = from == "" and "(w" or "(v" .. from

@@ -1,5 +1,7 @@
 --- require "core/context"
 --- require "core/chunked"
+--- require lazy "core/locks"
+--- require "core/message_state"
 --- require "core/position"
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
@@ -8,43 +10,39 @@
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
 
--- Settles the locks written in ARGV from `at` on in `count` runs, three elements each: action, fence, ids (16 digits
--- each, nothing between them). Actions: c commit; a, b and e back (release.given); j reject (what follows the letter is
--- the reason); x extend by `lease` ms. Returns the lost ones as {id, why, ...}; why is "a" if the message is available
--- again, "f" if somebody else holds it, "g" if it is gone. A lost one is left alone. Returns nothing, and has done
--- nothing, if context.missing names queues that it takes.
-function settle.all(q, at, count, lease)
-  if count == 0 then return {} end
+-- Settles the locks of these runs, three elements each: action, fence, ids (16 digits each, nothing between them). Actions:
+-- c commit; a, b and e back (release.given); j reject (what follows the letter is the reason); x extend by `lease` ms. Returns
+-- the lost ones as {id, why, ...}; why is "a" if the message is available again, "f" if another lock holds it, "g" if it is
+-- gone. A lost one is left alone. Returns nothing, and has done nothing, if context.missing names queues that it takes.
+function settle.all(q, runs, lease)
+  if not runs[1] then return {} end
   -- More leases were over than one call serves: those that are left are lost all the same.
-  local quick = not (q.due and q.due <= context.now) and not queue.has(q, "j")
-  if quick and count == 1 and ARGV[at] == "c" and #ARGV[at + 2] == 16 then
-    local lid = ARGV[at + 2]
-    local size = settle.size(redis.call("HGET", q.s, lid), ARGV[at + 1])
-    if size then
-      position.drop(q, { lid }, size)
-      return {}
+  local quick = not (q.due and q.due <= context.now) and not q.is.j
+  if q.locks ~= "" then
+    locks.load()
+    if quick and runs[1] == "c" and not runs[4] then
+      local bytes, ids = locks.give(q, runs[2], runs[3])
+      if bytes then
+        position.drop(q, ids, bytes, true)
+        return {}
+      end
+    else
+      locks.expand(q)
     end
   end
   local lost = {}
-  local plain, bytes, others = settle.sort(q, at, count, quick)
+  local plain, bytes, others = settle.sort(q, runs, quick)
   if others and not settle.others(q, others, plain, lost, lease) then return end
   if plain[1] then position.drop(q, plain, bytes) end
   return lost
 end
 
--- The bytes of a message, if this state of it says that it is locked under this fence and that its commit needs no more
--- than that; else false.
-function settle.size(text, fence)
-  local size, granted = string.match(text or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
-  return granted == fence and tonumber(size) or false
-end
-
 -- The commits that need no more than a look at their state: their ids and bytes. All others, as {action, fence, id, ...},
 -- or nothing if there are none.
-function settle.sort(q, at, count, quick)
-  local ids, size, last, sub = { nil }, 0, at + count * 3 - 1, string.sub
-  for n = at + 2, last, 3 do
-    local text = ARGV[n]
+function settle.sort(q, runs, quick)
+  local ids, size, sub = { nil }, 0, string.sub
+  for n = 3, #runs, 3 do
+    local text = runs[n]
     for k = 1, #text, 16 do
       size = size + 1
       ids[size] = sub(text, k, k + 15)
@@ -52,16 +50,16 @@ function settle.sort(q, at, count, quick)
   end
   local states = chunked.read(q.s, ids)
   local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
-  for n = at, last, 3 do
-    local action, fence, known = ARGV[n], ARGV[n + 1], {}
-    for _ = 16, #ARGV[n + 2], 16 do
+  for n = 1, #runs, 3 do
+    local action, fence, known = runs[n], runs[n + 1], {}
+    for _ = 16, #runs[n + 2], 16 do
       place = place + 1
       local lid, text, own = ids[place], states[place], false
       if quick and action == "c" and text then
         -- Of messages locked together most states are the same text, so few are taken apart.
         own = known[text]
         if own == nil then
-          own = settle.size(text, fence)
+          own = message_state.plain_lock(text, fence)
           known[text] = own
         end
       end
@@ -83,6 +81,7 @@ end
 -- nothing was done.
 function settle.others(q, others, plain, lost, lease)
   local held, done, ids = {}, { c = {}, a = {}, j = {}, x = {}, p = {} }, {}
+  if q.locks ~= "" then locks.expand(q) end
   for n = 3, #others, 3 do ids[n / 3] = others[n] end
   local entries = position.read(q, ids)
   for n = 1, #entries do held[entries[n].lid] = entries[n] end

@@ -77,7 +77,7 @@ end
 -- Locked messages are in no list any more. `states`: pairs of those that keep one; `stateless`: ids of the others.
 function store.unlock(q, ids, states, stateless)
   chunked.run("ZREM", q.l, ids)
-  chunked.run("HSET", q.s, states)
+  store.set_states(q, states)
   chunked.run("HDEL", q.s, stateless)
 end
 
@@ -86,7 +86,10 @@ function store.extend(q, id, deadline)
   redis.call("ZADD", q.l, deadline, id)
 end
 
+-- Pairs of states of messages that are not locked.
 function store.set_states(q, states)
+  if not states[1] then return end
+  q.has_states, q.changed = true, true
   chunked.run("HSET", q.s, states)
 end
 
@@ -105,6 +108,7 @@ function store.count(q, count, bytes)
   q.messages = q.messages + count
   q.bytes = q.bytes + bytes
   if count < 0 then q.gone = q.gone - count end
+  if q.messages == 0 then q.has_states = false end
   q.changed = true
   context.messages = context.messages + count
   context.bytes = context.bytes + bytes
@@ -124,7 +128,7 @@ end
 -- script ends.
 function store.save(q)
   store.save_one(q)
-  for n = 1, #(context.sides or "") do store.save_one(context.sides[n]) end
+  for n = 1, #context.sides do store.save_one(context.sides[n]) end
 end
 
 function store.save_one(q)

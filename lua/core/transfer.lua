@@ -2,7 +2,6 @@
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/failure"
---- require lazy "features/special"
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that change their queue inside a family (3.1.7.1.16).
@@ -39,15 +38,12 @@ function transfer.move(q, target, entries)
     end
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(st)
-    if record.flag(e.rec, 1) then
-      special.load()
-      special.leave(q, e.lid, e.rec, false, position.keys(e))
-    end
   end
+  position.take_apart(q, ids, recs)
   store.count(q, -#ids, -left)
   store.remove(q, ids, ids, ids, drop)
   store.add(target, ids, recs, larges, bytes)
   store.set_states(target, states)
   context.mark_changed()
-  position.arrive(target, entries)
+  position.arrive(target, ids, recs)
 end

@@ -34,7 +34,7 @@ function copy.insert(to, head, body, large, flag, st, must)
     e.st = st
   end
   context.mark_changed()
-  position.arrive(to, { e })
+  position.arrive(to, { e.lid }, { e.rec })
   return e.lid
 end
 

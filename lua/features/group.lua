@@ -1,9 +1,11 @@
+--- require "core/context"
 --- require lazy "matching/index"
 -- Groups and segments (IBM MQ: message groups, MQGMO_ALL_MSGS_AVAILABLE and its kin), from the index alone: members
 -- "n" id NUL sequence(9) offset(9) lid(16) flags(1) [body length], see matching/index.
 --
--- walked: so many members the script has looked at; a search ends its call when they are too many (matching/search).
-local group = { known = {}, walked = 0 }
+-- context.groups: whole groups that this call knows; context.group_members: how many members it has looked at, since a
+-- search ends its call when they are too many (matching/search).
+local group = {}
 
 function group.digits(number)
   return string.format("%09d", number)
@@ -35,7 +37,7 @@ function group.walk(q, id, sequence, one)
   local ids, offset, last = {}, 0, false
   while true do
     local page = redis.call("ZRANGEBYLEX", q.i, from, stop, "LIMIT", 0, 500)
-    group.walked = group.walked + #page
+    context.group_members = context.group_members + #page
     for n = 1, #page do
       local member, at = page[n], #base + 1
       local s, o = tonumber(string.sub(member, at, at + 8)), tonumber(string.sub(member, at + 9, at + 17))
@@ -61,15 +63,15 @@ end
 -- The whole group: its ids in logical order, or nothing while one is missing. What ends it is said by its last place,
 -- where of two messages the first one counts.
 function group.whole(q, id)
-  if group.known[id] == nil then
+  if context.groups[id] == nil then
     local newest = redis.call("ZREVRANGEBYLEX", q.i, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
     if newest and not group.ends(newest, id) then
       local place = string.sub(newest, 1, #id + 20)
       newest = redis.call("ZRANGEBYLEX", q.i, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
     end
-    group.known[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
+    context.groups[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
   end
-  return group.known[id] or nil
+  return context.groups[id] or nil
 end
 
 -- Is this member flagged as the last of its group?

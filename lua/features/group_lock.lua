@@ -11,7 +11,7 @@
 local group_lock = {}
 
 function group_lock.on(q)
-  return not q.parent and string.find(q.flags, "x", 1, true)
+  return not q.parent and q.is.x
 end
 
 function group_lock.group(rec)
@@ -39,28 +39,38 @@ function group_lock.ready(q, id, busy)
   return first
 end
 
--- The message became available. True if nobody may have it yet.
-function group_lock.arrive(q, lid, rec)
-  local id = group_lock.group(rec)
-  -- Segments of one message are locked together: the group is free when the last of them is back.
-  redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid)
-  if id ~= "" and group_lock.holder(q, id) then return true end
-  group_lock.ready(q, id)
+-- A message whose group is busy is available, but no reader may have it yet.
+function group_lock.arrive(q, batch, places)
+  for k = 1, #places do
+    local n = places[k]
+    if not batch.fates[n] then
+      local id = group_lock.group(batch.records[n])
+      -- Segments of one message are locked together: the group is free when the last of them is back.
+      redis.call("ZREM", q.i, "b" .. id .. "\0" .. batch.ids[n])
+      if id ~= "" and group_lock.holder(q, id) then
+        batch.fates[n] = "busy"
+      else
+        group_lock.ready(q, id)
+      end
+    end
+  end
 end
 
--- The message stops being available, or being locked. The next one of its group has its turn when it is gone for good.
-function group_lock.leave(q, lid, rec, locked)
-  local id = group_lock.group(rec)
-  if locked and id ~= "" then
-    redis.call("ZADD", q.i, 0, "b" .. id .. "\0" .. lid)
-    group_lock.ready(q, id, true)
-    return
-  end
-  local freed = redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid) == 1
-  local first = group_lock.ready(q, id, group_lock.holder(q, id) ~= nil)
-  if freed and first then
-    q.arrived = q.arrived or {}
-    q.arrived[#q.arrived + 1] = first
+-- A locked message makes its group busy. The next one of the group has its turn when the message is gone for good.
+function group_lock.leave(q, batch, places)
+  for k = 1, #places do
+    local lid, id = batch.ids[places[k]], group_lock.group(batch.records[places[k]])
+    if batch.locked and id ~= "" then
+      redis.call("ZADD", q.i, 0, "b" .. id .. "\0" .. lid)
+      group_lock.ready(q, id, true)
+    else
+      local freed = redis.call("ZREM", q.i, "b" .. id .. "\0" .. lid) == 1
+      local first = group_lock.ready(q, id, group_lock.holder(q, id) ~= nil)
+      if freed and first then
+        q.arrived = q.arrived or {}
+        q.arrived[#q.arrived + 1] = first
+      end
+    end
   end
 end
 
@@ -92,3 +102,5 @@ function group_lock.take(q, count)
   end
   return found
 end
+
+group_lock.hooks = { arrive = group_lock.arrive, leave = group_lock.leave }

@@ -3,7 +3,7 @@
 -- Queues beside the one a script works on: journals, dead letters, administration queues, subscribers. A script may
 -- touch only what KEYS names: what it needs besides is told by context.missing, before anything is changed, and the
 -- client calls again with these queues appended.
-local other_queues = { first = 2, groups = nil }
+local other_queues = {}
 
 -- A queue's name as its keys spell it, and back.
 function other_queues.encode(name)
@@ -17,21 +17,20 @@ end
 -- The queue of this encoded name. Nothing if it does not exist; with `make` it is one that can be created, so the
 -- client is asked to.
 function other_queues.find(name, make)
-  if not other_queues.groups then
-    other_queues.first = string.sub(KEYS[3] or "", -7) == ":queues" and 5 or 2
-    other_queues.groups = {}
-    for n = 1, (#KEYS - other_queues.first) / 8 do
-      local own = string.match(KEYS[other_queues.first + n * 8 - 7], ":q:([^:]+):q$")
-      other_queues.groups[own] = other_queues.groups[own] or n
+  if not context.places then
+    context.first_place = string.sub(KEYS[3] or "", -7) == ":queues" and 5 or 2
+    context.places = {}
+    for n = 1, (#KEYS - context.first_place) / 8 do
+      local own = string.match(KEYS[context.first_place + n * 8 - 7], ":q:([^:]+):q$")
+      context.places[own] = context.places[own] or n
     end
   end
-  local n = other_queues.groups[name]
-  local q = n and queue.opened[KEYS[other_queues.first + n * 8 - 7]]
-  if not q then q = n and queue.open(n, other_queues.first) end
+  local n = context.places[name]
+  local q = n and context.queues[KEYS[context.first_place + n * 8 - 7]]
+  if not q then q = n and queue.open(n, context.first_place) end
   if q and not q.beside then
     -- Also one that was at hand: nobody saves the parent of a subqueue but for what the subqueue counts in it.
     q.beside = true
-    context.sides = context.sides or {}
     context.sides[#context.sides + 1] = q
   end
   if q then return q end

@@ -5,16 +5,16 @@
 -- administration queue by a negative arrival acknowledgement. Over the manager's quota nobody is told: try again later.
 local refusal = {}
 
-function refusal.reason(code)
+function refusal.reason(code, transactional)
   if code == status.ENQUEUE_TIMED_OUT then return "reach_queue_timeout" end
   if code == status.ENQUEUE_QUEUE_QUOTA then return "queue_exceed_quota" end
   if code ~= status.TRANSACTION_USAGE then return end
-  return ARGV[4] == "" and "not_transactional_message" or "not_transactional_queue"
+  return transactional and "not_transactional_queue" or "not_transactional_message"
 end
 
--- Decides and, if no queue is missing, applies.
-function refusal.trace(q, code)
-  local reason, entries, at = refusal.reason(code), {}, 7
+-- Decides and, if no queue is missing, applies. The messages stand in ARGV from place `at` on.
+function refusal.trace(q, code, at, transactional)
+  local reason, entries = refusal.reason(code, transactional), {}
   if not reason then return end
   -- A batch is one thing: all its messages are refused for what is wrong with one.
   while at <= #ARGV do

@@ -142,7 +142,7 @@ function retry.judge(q, entries)
     local e = entries[n]
     local fate = retry.fate(q, e)
     if fate == "again" then
-      position.arrive(q, { e })
+      position.arrive_entries(q, { e })
       if string.find(q.q, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
     elseif retry.reason[fate] then
       failure.load()
@@ -202,6 +202,22 @@ function retry.rested(q, ids, name)
   return free
 end
 
+-- Timers of the policy: "b" the end of a rest in ;retry; "s" the same for messages that go on to ;lapsed; "w" the end of the
+-- time in which a worker may take a message from there.
+function retry.plan_due(q, ids, letter)
+  local entries = retry.rested(q, ids, letter == "w" and "lapsed" or "retry")
+  if letter == "s" then retry.target(q, "lapsed") end
+  trace.load()
+  trace.expiring(q, entries)
+  return entries
+end
+
+function retry.due(q, entries, letter)
+  if #entries == 0 then return end
+  if letter == "s" then return retry.isolate(q, entries) end
+  retry.back(q, entries, letter == "w" and "lapsed" or "retry")
+end
+
 -- Back to their places.
 function retry.back(q, entries, from)
   transfer.load()
@@ -214,3 +230,5 @@ function retry.isolate(q, entries)
   transfer.move(retry.target(q, "retry"), retry.target(q, "lapsed"), entries)
   for n = 1, #entries do retry.timer(q, "w", entries[n], context.now + retry.patience) end
 end
+
+retry.hooks = { plan_due = retry.plan_due, due = retry.due }

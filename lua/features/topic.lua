@@ -94,6 +94,8 @@ function topic.deliver(q, t)
       end
     end
     enqueue.number(plan.entries, t)
-    enqueue.store(plan.to, plan.entries, t, topic.hooked(plan.entries))
+    local ids = {}
+    for k = 1, #plan.entries do ids[k] = plan.entries[k].lid end
+    enqueue.put(plan.to, ids, enqueue.batch(plan.entries), t)
   end
 end

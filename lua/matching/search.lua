@@ -59,7 +59,7 @@ function search.refuses(q, text)
   index.load()
   group.load()
   local f = filter.parse(text)
-  f.programs, search.decided = {}, true
+  f.programs, context.search_decided = {}, true
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
   if rec and not search.expired(rec) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
@@ -72,7 +72,7 @@ function search.next(q, f)
   local rec = lid and redis.call("HGET", q.m, lid)
   if not rec or search.expired(rec) or f.x and group_lock.busy(q, rec) then return {} end
   f.programs = {}
-  if not filter.test(f, lid, rec) then return {}, nil, not search.decided and status.MATCH_OPTIONS or nil end
+  if not filter.test(f, lid, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
   if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
   return search.taken(q, f, { { lid = lid, rec = rec } })
 end
@@ -145,7 +145,7 @@ function search.scan(q, f, from, count)
         found[#found + 1] = { lid = from, rec = recs[n] }
         if #found == count then return found end
       end
-      if filter.spent(f) or f.grouped and group.walked > search.most then return found, from end
+      if filter.spent(f) or f.grouped and context.group_members > search.most then return found, from end
     end
     if not more then return found end
     left, page = left - #ids, 250

@@ -19,7 +19,7 @@
 --   ids, kinds, texts     columns with an element for each operation, in order: lookup id, kind, stored text
 --   plain                 set of the rows whose states carry the flag N: these messages ask for nothing when they leave
 --   leave, bytes          columns of ids that are removed, and how many bytes they hold
---   back, records, named  columns of messages that become available; does the index have to know one of them?
+--   back, records         columns of messages that become available
 --   states                pairs of id and new state of those that come back after an abort
 --   entries               messages that ask for something beside, by the kind of their operation; of moves by target;
 --                         in `back` those that a commit gives back
@@ -61,7 +61,7 @@ function commit.part(name, queues, gone)
     return false
   end
   return { q = q, ids = { nil }, kinds = { nil }, texts = { nil }, plain = {}, leave = nil, bytes = 0, back = nil,
-    records = nil, named = false, states = nil, entries = nil }
+    records = nil, states = nil, entries = nil }
 end
 
 -- The transaction as a table {id, fence, late, given, verdicts}. `given` and `verdicts`, by lookup id, say how its messages
@@ -131,7 +131,6 @@ function commit.read(transaction, part, rows, states, aborting)
     local kind = text and part.plain[row] and free[string.byte(text, 14)]
     if kind then
       back[at], kept[at] = lids[n], text
-      part.named = part.named or kind == "named"
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then
       local e = { lid = lids[n], rec = text, st = message_state.parse(states[row]), lapsed = transaction.late }
@@ -260,7 +259,7 @@ end
 -- The messages of the columns `back` become available. `states` and `stateless` as store.unlock takes them.
 function commit.appear(part, states, stateless)
   store.unlock(part.q, part.back, states, stateless)
-  position.enter(part.q, part.back, part.records, part.named)
+  position.arrive(part.q, part.back, part.records)
   context.mark_changed()
 end
 

@@ -1,71 +1,68 @@
 --- require "core/context"
---- require lazy "core/position"
+--- require "core/kept_reply"
+--- require "core/message"
+--- require "core/position"
+--- require "core/record"
 --- require lazy "core/release"
 --- require "core/store"
 -- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
--- behind the tag). Whoever sends one plain message makes that call for it, under the token that its next look will
--- carry, and publishes the reply on its bell (docs/decisions/0036). So the reader is answered without a look; a look
--- all the same, because the publication was lost or the wait is over, gets the kept reply, as any repeated call does.
+-- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
+-- call will carry, and publishes the reply (docs/decisions/0036). If the publication is lost, or the wait is over, the next
+-- call gets the kept reply, as any repeated call does.
 local handoff = {}
 
--- The key and the channel of a slot's bell, if anybody listens to this very channel; nothing if it may not be asked.
-function handoff.bell(slot, database)
-  local bell = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
-  local channel = "__keyspace@" .. database .. "__:" .. bell
+-- The key and the channel that wake a slot, if a client listens to this channel; nothing if that may not be asked.
+function handoff.channel(slot, database)
+  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  local channel = "__keyspace@" .. database .. "__:" .. key
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  if listeners[2] and listeners[2] ~= 0 then return bell, channel end
+  if listeners[2] and listeners[2] ~= 0 then return key, channel end
 end
 
--- Rings it, protected as in waiting/notify: the last writes of a script.
-function handoff.ring(bell)
-  redis.pcall("SADD", bell, "1")
-  redis.pcall("DEL", bell)
+-- Wakes it, protected as in waiting/notify: the last writes of a script.
+function handoff.notify(key)
+  redis.pcall("SADD", key, "1")
+  redis.pcall("DEL", key)
 end
 
--- What it takes to answer the first reader that waits: slot, key of its bell, channel, lease in ms, sequence of its next
--- look, what its slot keeps. Nothing if it does not want a lock, nobody listens, or its slot was used for something else
--- since it looked.
+-- What it takes to answer the first reader that waits: slot, key of its wake channel, channel, lease in ms, sequence of its
+-- next call, what its slot keeps. Nothing if it does not want a lock, no client listens, or its slot was used since.
 function handoff.reader(waiter)
   local match = string.match
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
   if not slot or slot == ARGV[1] then return end
   local kept = redis.call("HGET", KEYS[1], slot) or ""
-  local last, code = match(kept, "^(%d+) %d+ %- (%d+) ")
-  if not last or code + 0 ~= status.WAITING then return end
-  local bell, channel = handoff.bell(slot, database)
-  if not bell then return end
-  return slot, bell, channel, lease, string.format("%d", last + 1), kept
+  local last, ids, code = kept_reply.head(kept)
+  if ids ~= "-" or code + 0 ~= status.WAITING then return end
+  local key, channel = handoff.channel(slot, database)
+  if not key then return end
+  return slot, key, channel, lease, string.format("%d", last + 1), kept
 end
 
--- The reply as its slot keeps it. "!": nobody has asked for it yet, see context.token. The one `before` is kept as well:
--- it may have been lost, and is asked for again then.
-function handoff.kept(sequence, stamp, lid, number, deadline, before)
-  return string.format("%s %s !%s 0 %s %d:%s%d:%s%d:%s1:0\n%s",
-    sequence, stamp, lid, number, #number, number, #deadline, deadline, #stamp, stamp, before)
-end
-
--- Says the reply on the bell, protected as ringing is. Where it may not be published the bell alone is rung, and the look
--- finds what is kept.
-function handoff.say(channel, bell, slot, sequence, incarnation, stamp, lid, number, deadline, rec)
+-- Publishes the reply to the reader, protected as a notification is. Where it may not be published the reader is notified
+-- alone, and its next call finds what is kept.
+function handoff.publish(channel, key, slot, sequence, lid, number, deadline, rec)
   -- A record may hold a zero, at which format would end it.
   local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
-    slot, sequence, incarnation, number, deadline, stamp, lid, KEYS[3]) .. rec)
-  if type(said) ~= "number" then handoff.ring(bell) end
+    slot, sequence, context.incarnation, number, deadline, context.now_text, lid, KEYS[3]) .. rec)
+  if type(said) ~= "number" then handoff.notify(key) end
 end
 
--- The one plain message that became available in this call, which is not written down yet, goes to the reader that waits
--- first. Returns what handoff.say takes. For scripts that have done context.mark_changed.
-function handoff.over(q, lid, rec)
+-- Offers the one message that became available in this call to the reader that waits first. It is handed over if it asks
+-- for nothing, in a queue that asks for nothing. Returns what handoff.publish takes. For scripts that have marked a change.
+function handoff.offer(q, lid, rec)
+  if q.flags ~= "" or q.parent or not q.arrived or #q.arrived ~= 1 then return end
+  if not record.free[string.byte(rec, 14)] then return end
   local waiter = redis.call("ZRANGE", q.w, "0", "0")[1]
-  local slot, bell, channel, lease, sequence, before = handoff.reader(waiter or "")
+  local slot, key, channel, lease, sequence, before = handoff.reader(waiter or "")
   if not slot then return end
-  position.load()
   local number, deadline = string.format("%d", context.history), string.format("%d", context.now + lease)
-  position.grant(q, { lid }, { rec }, "L", slot, number, deadline)
+  position.lock(q, { lid }, { rec }, { false }, "L", slot, number, deadline)
   q.arrived = nil
   redis.call("ZREM", q.w, waiter)
-  redis.call("HSET", KEYS[1], slot, handoff.kept(sequence, context.now_text, lid, number, deadline, before))
-  return { channel, bell, slot, sequence, context.incarnation, context.now_text, lid, number, deadline, rec }
+  local reply = { status.OK, "", context.history, number, deadline, context.now_text, 0 }
+  context.write(slot, kept_reply.format(sequence, context.now_text, "!" .. lid, reply, 7) .. "\n" .. before)
+  return { channel, key, slot, sequence, lid, number, deadline, rec }
 end
 
 -- Does this queue still hold the lock that this call's slot was handed (context.handover)?
@@ -76,18 +73,19 @@ function handoff.held(q)
   return text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. reply[4]
 end
 
--- Its reader has asked for it, and is told how late it is: what is kept is now the reply of that call, as any other.
-function handoff.asked()
-  local reply = context.handover.reply
+-- The reply for a reader that asks for the lock: it is told how late it is, and what its slot keeps is now the reply of
+-- this call.
+function handoff.confirm(q)
+  local reply, lid = context.handover.reply, context.handover.lid
   reply[6] = context.now_text
-  local kept = string.format("%s %s %s 0 %d ", ARGV[2], context.now_text, context.handover.lid, reply[3])
-  redis.call("HSET", KEYS[1], ARGV[1], context.encode(kept, reply, 4, 7))
+  redis.call("HSET", KEYS[1], ARGV[1], kept_reply.format(ARGV[2], context.now_text, lid, reply, 7))
+  message.all(q, reply, position.read(q, { lid }))
+  return reply
 end
 
 -- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. Where
 -- that takes queues which the script does not have, its lease ends it.
 function handoff.back(q)
-  position.load()
   release.load()
   local entries = position.read(q, { context.handover.lid })
   if not release.plan(q, entries) then return end

@@ -1,3 +1,4 @@
+--- require "core/context"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
 --- require lazy "features/group"
@@ -99,7 +100,7 @@ function match_waiters.serve(q, ids, peeks, behind)
   index.load()
   group.load()
   -- What a search of this script knew of groups may have been taken since.
-  group.known = {}
+  context.groups = {}
   local others = redis.call("ZRANGEBYSCORE", q.w, "-inf", "(-1125899906842624", "LIMIT", 0, match_waiters.most)
   if #others > 0 and not behind then
     arrivals.load()

@@ -48,7 +48,7 @@ async def connect(
     memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.
     ``manager``: its name ("default" unless the settings say otherwise). ``sealer``: seals the bodies (mqredis.sealing).
 
-    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, InvalidArgument.
+    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument.
     """
     settings, where = prepared(url, manager, settings)
     keys = ManagerKeys(settings.manager)

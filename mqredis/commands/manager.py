@@ -14,7 +14,7 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 #: Format of the data that this client reads and writes.
-SCHEMA = 5
+SCHEMA = 6
 
 
 #: Answers to calls that did nothing and are over: one that asked for more queues, of which the client did not hear; a

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d{1,16}")
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
 #: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
-_META = {"schema": r"5", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+_META = {"schema": r"6", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
 

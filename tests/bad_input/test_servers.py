@@ -124,12 +124,21 @@ def test_another_kind_of_data_under_our_name(server):
         assert client.dbsize() == 1
 
 
-def test_a_schema_of_the_future(server):
+@pytest.mark.parametrize(
+    "schema, error",
+    [
+        (7, mqredis.SchemaTooNew),
+        (99, mqredis.SchemaTooNew),
+        (5, mqredis.SchemaTooOld),
+        (1, mqredis.SchemaTooOld),
+    ],
+)
+def test_another_schema(server, schema, error):
     with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
         qm.create_queue("q")
     with server.client() as client:
-        client.hset("mq:{default}:meta", "schema", 99)
+        client.hset("mq:{default}:meta", "schema", schema)
         before = client.dump("mq:{default}:queues")
         errors = both_faces(server.tcp_url)
-        assert [type(e) for e in errors] == [mqredis.SchemaTooNew, mqredis.SchemaTooNew]
+        assert [type(e) for e in errors] == [error, error]
         assert client.dump("mq:{default}:queues") == before

@@ -298,9 +298,9 @@ def test_an_admin_may_call_the_doctor(server: RedisServer) -> None:
 def test_a_monitor_reads_and_does_not_write(server: RedisServer) -> None:
     mqredis.connect(server.url, manager="shop").close()
     raw = redis.Redis.from_url(login(server, "monitor"))
-    assert raw.hget("mq:{shop}:meta", "schema") == b"5"
+    assert raw.hget("mq:{shop}:meta", "schema") == b"6"
     with pytest.raises(redis.exceptions.NoPermissionError):
-        raw.hset("mq:{shop}:meta", "schema", "6")
+        raw.hset("mq:{shop}:meta", "schema", "7")
     raw.close()
 
 

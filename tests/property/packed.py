@@ -25,11 +25,11 @@ class Packed(Store):
     """A database; if it is not ``packed`` a claim packs no page."""
 
     def __init__(self, client: Any, packed: bool) -> None:
-        super().__init__(client, True)
+        super().__init__(client)
         self.packed = packed
 
     def text(self, name: str) -> str:
-        text = standing.text_of(name, True).replace(*_SIZES)
+        text = standing.text_of(name).replace(*_SIZES)
         if not self.packed:
             assert name != "claim" or text.count(_PACKED[0]) == 1
             text = text.replace(*_PACKED)

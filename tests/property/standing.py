@@ -1,9 +1,7 @@
-"""A database under a clock that stands still, whose scripts have their short ways or have not."""
+"""A database under a clock that stands still."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from typing import Any
 
 from mqredis import scripts
@@ -14,53 +12,35 @@ from tests.support.counts import MOST, ROOM, Line
 KEYS = ManagerKeys("straight")
 _META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
-#: The scripts that have a short way, and how many each.
-SHORT = {"send": 3, "receive": 3, "settle": 2}
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
-#: Where the entry scripts call it.
-_ENTRY = re.compile(
-    r"^( *(?:local )?reply(?:, [a-z]+)*) = (straight(?:_tx|_send|_sends|_locks)?\.[a-z]+)\(.*\)$",
-    re.MULTILINE,
-)
-#: What stands behind that: which of them a call took.
-_TOOK = "\nif reply then redis.call('SADD', KEYS[1] .. ':short', '{0}') end"
 
 
-def text_of(name: str, short: bool) -> str:
-    """A bundle whose clock stands still, with or without its short way."""
-    text = scripts.get(name).text.replace('redis.call("TIME")', _CLOCK)
-    way = (lambda found: found[0] + _TOOK.format(found[2])) if short else r"\1 = nil"
-    text, count = _ENTRY.subn(way, text)
-    assert count == SHORT.get(name, 0), name
-    return text
+def text_of(name: str) -> str:
+    """A bundle that reads the time from a field that a test sets."""
+    return scripts.get(name).text.replace('redis.call("TIME")', _CLOCK)
 
 
 class Store:
-    """One of the two databases."""
+    """A database."""
 
-    def __init__(self, client: Any, short: bool) -> None:
-        self.client, self.short = client, short
+    def __init__(self, client: Any) -> None:
+        self.client = client
         self._texts: dict[str, str] = {}
-        self.took: Counter[str] = Counter()
         self.together = 0  # messages in packed locks, whenever it was looked at
 
     def call(self, call: Call[Any], slot: str, sequence: object) -> Any:
         """Make a call."""
         if call.script not in self._texts:
-            self._texts[call.script] = text_of(call.script, self.short)
+            self._texts[call.script] = text_of(call.script)
         keys = call.keys.keys
-        reply = self.client.eval(self._texts[call.script], len(keys), *keys, slot, sequence, *call.args)
-        mark = f"{KEYS.admin().keys[0]}:short"
-        self.took.update(name.decode() for name in self.client.smembers(mark))
-        self.client.delete(mark)
-        return reply
+        return self.client.eval(self._texts[call.script], len(keys), *keys, slot, sequence, *call.args)
 
     def stand(self, ms: int) -> None:
         """Set the clock."""
         self.client.hset(KEYS.admin().keys[0], mapping={"stands": ms // 1000, "zero": ms % 1000 * 1000})
 
     def bytes(self) -> dict[bytes, Any]:
-        """All it holds, with locks that are packed as if they were not (lua/core/packed_locks.lua)."""
+        """All it holds, with locks that are packed as if they were not (lua/core/locks.lua)."""
         found: dict[bytes, Any] = {}
         for key in sorted(self.client.keys()):
             kind = self.client.type(key)
@@ -83,7 +63,7 @@ def unpack(found: dict[bytes, Any], key: bytes) -> int:
     line = Line.parse(meta[key])
     packed, marks = line.packed(meta), int(line.counts[-1])
     beside = [lock for lock in packed if lock.beside]
-    assert marks // 2 == len(beside) <= MOST
+    assert marks // 4 == len(beside) <= MOST
     if not packed:
         return 0
     for at, lock in enumerate(packed):
@@ -92,7 +72,7 @@ def unpack(found: dict[bytes, Any], key: bytes) -> int:
         )
     for lock in beside:
         del meta[lock.field]
-    line.counts[-1], line.locks = b"%d" % (marks % 2), []
+    line.counts[-1], line.locks = b"%d" % (marks % 4), []
     meta[key] = line.text()
     states, locks = found.setdefault(stem + b"s", {}), found.setdefault(stem + b"l", [])
     count = 0

@@ -13,14 +13,15 @@ from mqredis import scripts
 
 #: The files that are changed: what sends, reads, settles, commits, moves and sweeps.
 FILES = (
-    "core/context", "core/queue", "core/quota", "core/record", "core/position", "core/due", "core/lapse",
+    "core/context", "core/queue", "core/quota", "core/record", "core/position", "core/timers", "core/lapse",
     "core/release", "core/settle", "transactions/tx", "transactions/commit", "transactions/touched",
     "core/transfer", "admin/sweep", "core/replay", "core/seek", "send", "core/enqueue", "receive", "settle",
     "commit", "purge", "move", "begin", "renew", "resolve", "lookup", "queue_create", "queue_delete",
     "queue_open", "queue_close", "maintain", "claims/claim_pages", "claims/fill", "claims/drain",
     "waiting/handoff", "leave",
-    "core/packed_locks", "matching/index_build", "core/straight",
-    "core/straight_locks", "core/straight_send", "core/straight_sends", "transactions/straight_tx",
+    "matching/index_build", "core/store", "core/locks", "core/kept_reply", "core/message_state",
+    "core/queue_header", "features/features", "features/expiry", "features/delivery_delay", "features/dedup",
+    "features/identifiers", "features/group_lock",
     "waiting/waiters", "waiting/notify", "session_open", "repair", "admin/create",
 )  # fmt: skip
 
@@ -36,10 +37,10 @@ _KEYS = (
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 _CALL = re.compile(
-    r"^\s*(position\.(delete|arrive|lock|finish|drop)|chunked\.(scores|fields|run)|packed_locks\.(apart|unpack|one|before)|"
-    r"quota\.(add|save)|context\.(mark_changed|add_header)|release\.unlock|tx\.(add|save|reject)|"
-    r"tx\.forget|transfer\.move|straight\.write|handoff\.(say|ring)|commit\.\w+|"
-    r"queue\.(set_timer|open_parent|set_parent|write|save|forget|save_config)|lapse\.\w+|due\.serve)\(.*\)$"
+    r"^\s*(position\.(delete|arrive|lock|finish|drop)|chunked\.(scores|fields|run)|locks\.(take|expand|unpack)|store\.\w+|"
+    r"context\.(mark_changed|write)|release\.unlock|tx\.(add|save|reject)|"
+    r"tx\.forget|transfer\.move|handoff\.(publish|notify)|commit\.\w+|"
+    r"queue\.(set_timer|open_parent|set_parent|write|save|forget|save_config)|lapse\.\w+|timers\.serve)\(.*\)$"
 )
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
 #: the same is found: no change that anybody could notice.

@@ -55,7 +55,6 @@ FOLDERS = (
     "tests/client/test_handed.py",
     "tests/client/test_lines.py",
     "tests/client/test_packed_locks.py",
-    "tests/client/test_schemas.py",
     "tests/property/test_straight.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_handed.py",
@@ -202,9 +201,9 @@ class Trials:
             Wire.sha = sha  # type: ignore[method-assign]
             bundled = standing.text_of
 
-            def text_of(name: str, short: bool) -> str:
+            def text_of(name: str) -> str:
                 used.add(name)
-                return bundled(name, short)
+                return bundled(name)
 
             standing.text_of = text_of
         if mutant is not None:

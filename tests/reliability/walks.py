@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property import test_straight
 from tests.property.matching import MatchingWalker
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
 from tests.property.walk import Walker
-from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
 STEPS = 150
@@ -27,13 +25,3 @@ def test_a_walk(redis_server: RedisServer, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_walk_to_particular_messages(redis_server: RedisServer, seed: int) -> None:
     assert MatchingPair(redis_server.url).walk(MatchingWalker(seed).steps(STEPS)) == ""
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_walk_by_the_short_way(redis_server: RedisServer, seed: int) -> None:
-    walk = test_straight.Walk(Backend("real", real=redis_server), seed)
-    walk.plain()
-    walk.plain_no_more()
-    for _ in range(STEPS):
-        walk.go()
-    walk.close()

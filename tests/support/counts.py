@@ -156,15 +156,6 @@ def packed_locks(raw: Any, key: str) -> list[Packed]:
     return sorted(found, key=lambda lock: int(lock.fence))
 
 
-def before_schema_5(raw: Any, key: str) -> None:
-    """Bring the line of a queue to where builds before schema 5 had it: into its own hash, every lock as a text."""
-    was, meta = line(raw, key), meta_of(key)
-    fields = {lock.field: lock.text for lock in packed_locks(raw, key)}
-    was.counts[-1] = b"%d" % (int(was.counts[-1]) % 2 + 2 * len(fields))
-    raw.hset(key, mapping={b"brief": was.brief, b"counts": b" ".join(was.counts)} | fields)
-    raw.hdel(meta, key, *fields)
-
-
 def messages_of(call: Any) -> int:
     """How many messages a call of ``send`` takes; one says no more of them than its priority and its text."""
     return 1 if len(call.args) == 3 else len(call.args[3])

@@ -1,4 +1,4 @@
-"""Scripts as functions of the server: what is added to a bundle."""
+"""Scripts as functions of the server: what is added to a bundle, and what a call leaves for the next one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import re
 import pytest
 
 from mqredis import scripts
-from mqredis.functions import library
 
-FRAME = ["-- spare", "local box = { count = 0, most = 3, held = {}, name = nil }"]
+LUA = scripts.root()
+#: The modules that keep something in their tables: the state of a call, and results that depend on a text alone.
+STATE = {"core/context", "core/cache"}
+_MODULE = re.compile(r"^local ([a-z_]+) = \{", re.MULTILINE)
+_ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))")
+#: Fields of the context that are the same in every call.
+_CONSTANT = {"schema"}
 
 
 @pytest.mark.parametrize("name", scripts.names())
@@ -19,30 +24,68 @@ def test_lines_stay_where_they_are(name: str) -> None:
     assert re.fullmatch(rf"mqredis_[0-9a-f]{{12}}_{name}", title)
     was, now = script.text.splitlines(), text.splitlines()
     for n in range(1, len(was)):
-        line = was[n].replace("redis.call(", "call(")
-        assert now[n].endswith((line, line.removeprefix("local ")))
+        assert now[n].endswith(was[n].replace("redis.call(", "call("))
     assert "redis.call(" not in "\n".join(now[: len(was)])
 
 
-def test_what_a_call_leaves_behind_is_set_back() -> None:
-    lines = [
-        *FRAME,
-        "function box.put()",
-        "  box.count, box.late = 1, 2",
-        "  box.held[1] = 2",
-        "end",
-        "box.put()",
-    ]
-    _, text = library("x", lines, 6, True)
-    ending = text[text.index("local function run") :]
-    assert "box.count = 0\n" in ending
-    assert "box.held = {}\n" in ending
-    assert "if box then box.late = nil end\n" in ending
-    assert "box.most" not in ending
-    assert "flags={'allow-oom'}" in ending
+def code_of(path: str) -> str:
+    return re.sub(r"--.*", "", (LUA / f"{path}.lua").read_text())
 
 
-def test_state_that_nothing_sets_back_is_an_error() -> None:
-    lines = [*FRAME, "function box.put()", "  box.other[1] = 2", "end", "box.put()"]
-    with pytest.raises(ValueError, match="box"):
-        library("x", lines, 5, False)
+def modules() -> list[str]:
+    return sorted(str(path.relative_to(LUA)).removesuffix(".lua") for path in LUA.rglob("*/*.lua"))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_other_module_keeps_state(module: str) -> None:
+    """A function library keeps the tables of its modules from call to call."""
+    code = code_of(module)
+    own = _MODULE.search(code)
+    if own is None or module in STATE:
+        return
+    # What stands at the margin is run when the module is loaded; only functions run in a call.
+    inside = "\n".join(line for line in code.splitlines() if line.startswith(" "))
+    assert [match[0] for match in _ASSIGNED.finditer(inside) if match[1] == own[1]] == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_results_are_kept_by_their_text_alone(module: str) -> None:
+    if module != "core/cache":
+        assert not re.search(r"\bcache\.[a-z_]+(\[[^\n]*\])?\s*=(?!=)", code_of(module))
+
+
+def fields(lines: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.])([a-z_]+) = ", lines))
+
+
+def test_a_call_forgets_the_one_before() -> None:
+    text = code_of("core/context")
+    declared = fields(
+        text[text.index("local context = {") : text.index("\n}")].replace("local context = {", "")
+    )
+    start = text.index("function context.reset()")
+    reset = set(re.findall(r"\bc\.([a-z_]+)", text[start : text.index("\nend", start)]))
+    assert reset == declared - _CONSTANT
+    assert {match[2] for match in _ASSIGNED.finditer(text) if match[1] == "context"} <= declared
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_every_script_begins_with_that(name: str) -> None:
+    code = code_of(name)
+    assert (
+        "context.open(" in code
+        or "context.reset()" in code
+        or "core/context" not in (LUA / f"{name}.lua").read_text()
+    )
+
+
+def test_no_field_of_the_context_is_set_elsewhere_unless_it_is_declared() -> None:
+    text = code_of("core/context")
+    declared = fields(
+        text[text.index("local context = {") : text.index("\n}")].replace("local context = {", "")
+    )
+    names = [str(path.relative_to(LUA)).removesuffix(".lua") for path in LUA.rglob("*.lua")]
+    found = {
+        match[2] for name in names for match in _ASSIGNED.finditer(code_of(name)) if match[1] == "context"
+    }
+    assert found <= declared

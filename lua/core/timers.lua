@@ -1,33 +1,34 @@
 --- require "core/context"
 --- require lazy "core/lapse"
--- Timers are served by whoever comes by: due items of the queue before the script's own work, a page at a time.
-local due = { most = 32, pages = 8 }
+--- require lazy "core/locks"
+-- Timers are served by the next call on their queue, before its own work, a page at a time.
+local timers = { most = 32, pages = 8 }
 
 -- Serves lapsed locks and transactions, expiries and delays of this queue. If more are due than one call serves the
 -- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.
 -- q.due, kept with the queue, is never later than its earliest timer, so most calls need not look.
-function due.serve(q, lax)
-  if not q.due or q.due > context.now or not due.all(q) then return end
+function timers.serve(q, lax)
+  if not q.due or q.due > context.now or not timers.all(q) then return end
   if lax then return true end
-  due.again()
+  timers.again()
 end
 
 -- Asks the client to come again.
-function due.again()
+function timers.again()
   context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
 end
 
 -- The same, whatever q.due says; it is set anew. True if more are due.
-function due.all(q)
+function timers.all(q)
   local more, first = false, nil
-  for _ = 1, due.pages do
-    local full, head = due.page(q)
+  for _ = 1, timers.pages do
+    local full, head = timers.page(q)
     -- What does not go is in no list of messages: the doctor's business.
     more = full and head ~= first
     if not more or context.missing then break end
     first = head
   end
-  local soon = due.next(q)
+  local soon = timers.next(q)
   -- What is left over is due since some moment before now: 0, which is not later than that either.
   q.due = soon > 0 and context.now + soon or soon == 0 and 0 or nil
   q.changed = true
@@ -35,22 +36,26 @@ function due.all(q)
 end
 
 -- A page of those that are due: whether it was full, and what stood first.
-function due.page(q)
-  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", context.now_text, "LIMIT", 0, due.most)
+function timers.page(q)
+  if q.locks ~= "" then
+    locks.load()
+    locks.expand(q)
+  end
+  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", context.now_text, "LIMIT", 0, timers.most)
   if #lapsed > 0 then
     lapse.load()
     lapse.locks(q, lapsed)
   end
-  local timers = redis.call("ZRANGEBYSCORE", q.t, "-inf", context.now_text, "LIMIT", 0, due.most)
-  if #timers > 0 then
+  local members = redis.call("ZRANGEBYSCORE", q.t, "-inf", context.now_text, "LIMIT", 0, timers.most)
+  if #members > 0 then
     lapse.load()
-    lapse.timers(q, timers)
+    lapse.timers(q, members)
   end
-  return #lapsed == due.most or #timers == due.most, (lapsed[1] or "") .. (timers[1] or "")
+  return #lapsed == timers.most or #members == timers.most, (lapsed[1] or "") .. (members[1] or "")
 end
 
 -- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (claims/claim).
-function due.next(q)
+function timers.next(q)
   local soon = -1
   local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES"), redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES") }
   for n = 1, 2 do

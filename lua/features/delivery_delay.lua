@@ -1,0 +1,46 @@
+--- require "core/chunked"
+--- require "core/context"
+--- require "core/position"
+--- require "core/queue"
+--- require "core/record"
+--- require lazy "features/trace"
+-- Messages that the broker holds back (key D of the head: milliseconds of delay): timers "d"id, and in no list until then.
+local delivery_delay = {}
+
+function delivery_delay.arrive(q, batch, places)
+  for k = 1, #places do
+    local n = places[k]
+    local at = record.due(batch.records[n])
+    if at > context.now and not batch.fates[n] then
+      batch.fates[n] = "delayed"
+      redis.call("ZADD", q.t, string.format("%d", at), "d" .. batch.ids[n])
+      queue.set_timer(q, at)
+    end
+  end
+end
+
+function delivery_delay.leave(q, batch, places)
+  local members = { nil }
+  for k = 1, #places do
+    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = "d" .. batch.ids[places[k]] end
+  end
+  chunked.run("ZREM", q.t, members)
+end
+
+function delivery_delay.plan_due(q, ids)
+  local entries = position.read(q, ids)
+  trace.load()
+  trace.expiring(q, entries)
+  return entries
+end
+
+function delivery_delay.due(q, entries)
+  position.arrive_entries(q, entries)
+end
+
+delivery_delay.hooks = {
+  arrive = delivery_delay.arrive,
+  leave = delivery_delay.leave,
+  plan_due = delivery_delay.plan_due,
+  due = delivery_delay.due,
+}

@@ -1,0 +1,47 @@
+--- require "core/chunked"
+--- require "core/context"
+--- require "core/position"
+--- require "core/queue"
+--- require "core/record"
+-- Messages that expire (key e of the head: milliseconds to be received in): timers "e"id of available messages.
+local expiry = {}
+
+function expiry.arrive(q, batch, places)
+  local elements, soonest = { nil, nil }, nil
+  for k = 1, #places do
+    local n = places[k]
+    local at = record.expires(batch.records[n])
+    if at <= context.now then
+      batch.fates[n] = "expired"
+    else
+      elements[#elements + 1] = string.format("%d", at)
+      elements[#elements + 1] = "e" .. batch.ids[n]
+      if not soonest or at < soonest then soonest = at end
+    end
+  end
+  if soonest then
+    chunked.scores(q.t, elements)
+    queue.set_timer(q, soonest)
+  end
+end
+
+-- Messages that were locked have no timers.
+function expiry.leave(q, batch, places)
+  local members = { nil }
+  for k = 1, #places do
+    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = "e" .. batch.ids[places[k]] end
+  end
+  chunked.run("ZREM", q.t, members)
+end
+
+function expiry.plan_due(q, ids)
+  local entries = position.read(q, ids)
+  position.may_leave(q, entries, "receive_timeout")
+  return entries
+end
+
+function expiry.due(q, entries)
+  position.delete(q, entries, "receive_timeout")
+end
+
+expiry.hooks = { arrive = expiry.arrive, leave = expiry.leave, plan_due = expiry.plan_due, due = expiry.due }

@@ -1,0 +1,156 @@
+--- require "core/cache"
+--- require "core/record"
+--- require lazy "features/dedup"
+--- require lazy "features/delivery_delay"
+--- require lazy "features/expiry"
+--- require lazy "features/group_lock"
+--- require lazy "features/identifiers"
+--- require lazy "features/retry"
+--- require lazy "features/trace"
+-- What messages may ask for beside delivery: one module for each feature, loaded when a message asks for it. A module has
+-- a table `hooks` with those of these that it needs. A hook takes the queue, a batch, and the places in the batch of the
+-- messages that ask for the feature.
+--
+--   plan    before the first write of a send: returns the status that refuses it, or asks for queues (context.require)
+--   accept  the messages are in the queue, but not available yet
+--   arrive  the messages become available. A hook may set batch.fates[n]: "expired" or "delayed", then the message does not;
+--           "busy": it is available, but no reader may have it yet
+--   leave   the messages stop being available, or are deleted after they were locked (batch.held). batch.locked: they are
+--           locked; else they are deleted for batch.reason, or moved to another queue of the family (false)
+--
+-- A batch has the columns ids and records, fates, and `wants`: what each message asks for (features.wants). A feature with
+-- timers has letters for them, and the hooks plan_due and due (core/lapse).
+local features = { list = { nil } }
+
+-- Adding a feature adds a line here: its name and module; the keys in the head of a message that asks for it (core/record);
+-- the flag of a queue that asks for it in the name of all messages; the letters of its timers. Hooks run in this order.
+features.list = {
+  { name = "dedup", module = dedup, keys = "k" },
+  { name = "expiry", module = expiry, keys = "e", timers = "e" },
+  { name = "delivery_delay", module = delivery_delay, keys = "D", timers = "d" },
+  { name = "identifiers", module = identifiers, keys = "[mcg]", flag = "x" },
+  { name = "group_lock", module = group_lock, flag = "x" },
+  { name = "retry", module = retry, timers = "bws" },
+}
+
+-- What a message asks for, by the names of features. Messages with the same keys in their heads ask for the same, so keys
+-- are looked at once. traced: it wants copies or acknowledgements (features/trace); late: it may be refused for the time
+-- that it has travelled; plain_end: its end needs no look at its record.
+function features.wants(rec)
+  local keys, find = record.keys(rec), string.find
+  local wants = cache.special[keys]
+  if wants then return wants end
+  wants = { keys = keys, traced = find(keys, "[aAjQ]") ~= nil, late = find(keys, "u", 1, true) ~= nil,
+    plain_end = not find(keys, "[aAjQkK~]") }
+  for n = 1, #features.list do
+    local feature = features.list[n]
+    if feature.keys then wants[feature.name] = find(keys, feature.keys) ~= nil end
+  end
+  return cache.keep(cache.special, keys, wants)
+end
+
+-- A batch of the messages in these columns, of which those in `places` are set apart.
+function features.batch(ids, recs, places, wants)
+  if not wants then
+    wants = {}
+    for k = 1, #places do wants[places[k]] = features.wants(recs[places[k]]) end
+  end
+  return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = false, locked = false,
+    held = false }
+end
+
+-- Runs a hook of all features that messages of the batch ask for. Returns the first status that a hook returns.
+function features.run(hook, q, batch)
+  local wants = batch.wants
+  for n = 1, #features.list do
+    local feature, places = features.list[n], nil
+    if feature.flag and q.is[feature.flag] and not q.parent then
+      places = batch.places
+    elseif feature.keys then
+      for k = 1, #batch.places do
+        local place = batch.places[k]
+        if wants[place][feature.name] then
+          places = places or { nil }
+          places[#places + 1] = place
+        end
+      end
+    end
+    local run = places and features.hooks(feature)[hook]
+    local code = run and run(q, batch, places)
+    if code then return code end
+  end
+end
+
+-- The hooks of a feature, which is loaded now.
+function features.hooks(feature)
+  feature.module.load()
+  return feature.module.hooks
+end
+
+-- Decides for messages that are sent. Inside a transaction their arrival is planned by its commit.
+function features.plan(q, recs, wants, transactional)
+  local places = features.places(recs, wants)
+  local code = features.run("plan", q, features.batch(nil, recs, places, wants))
+  if code or transactional then return code end
+  local traced, expired = features.entries(nil, recs, places, wants), { nil }
+  for k = 1, #places do
+    local rec = recs[places[k]]
+    if wants[places[k]].expiry and record.expires(rec) <= context.now then expired[#expired + 1] = { rec = rec } end
+  end
+  if traced[1] or expired[1] then
+    trace.load()
+    trace.accepted(q, traced, false)
+    trace.plan(q, expired, "receive_timeout")
+  end
+end
+
+-- The messages of a send are in the queue now.
+function features.accept(q, ids, recs, wants, transactional)
+  local places = features.places(recs, wants)
+  features.run("accept", q, features.batch(ids, recs, places, wants))
+  local traced = not transactional and features.entries(ids, recs, places, wants) or {}
+  if traced[1] then
+    trace.load()
+    trace.accepted(q, traced, true)
+  end
+end
+
+function features.places(recs, wants)
+  local places = { nil }
+  for n = 1, #recs do
+    if wants[n] then places[#places + 1] = n end
+  end
+  return places
+end
+
+-- Those that want to be traced, as features/trace takes them.
+function features.entries(ids, recs, places, wants)
+  local entries = { nil }
+  for k = 1, #places do
+    local n = places[k]
+    if wants[n].traced then entries[#entries + 1] = { lid = ids and ids[n] or nil, rec = recs[n] } end
+  end
+  return entries
+end
+
+-- Messages become available. Returns their fates.
+function features.arrive(q, ids, recs, places)
+  local batch = features.batch(ids, recs, places)
+  features.run("arrive", q, batch)
+  return batch.fates
+end
+
+-- Messages are locked. Returns what they want, by place.
+function features.lock(q, ids, recs, places)
+  local batch = features.batch(ids, recs, places)
+  batch.locked = true
+  features.run("leave", q, batch)
+  return batch.wants
+end
+
+-- Messages are deleted; those in `held` (a set of places) were locked before.
+function features.delete(q, ids, recs, places, reason, held)
+  local batch = features.batch(ids, recs, places)
+  batch.reason, batch.held = reason, held
+  features.run("leave", q, batch)
+end

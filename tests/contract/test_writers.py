@@ -1,0 +1,120 @@
+"""Which module writes what: messages and counters are written by lua/core/store.lua, and by the modules named here."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+
+import mqredis
+from mqredis import Settings, scripts
+from mqredis.scripts import Script
+from tests.contract.scenario import everything
+from tests.support.server import RedisServer
+
+#: The key under which the scripts of this test note their writes.
+NOTES = "writers"
+#: Wraps the commands of a bundle. A command that core/chunked runs is noted for the module that asked for it.
+RECORDER = """local asked
+local writes = {HSET=1, HDEL=1, HINCRBY=1, ZADD=1, ZREM=1, ZREMRANGEBYRANK=1, ZREMRANGEBYLEX=1, DEL=1, UNLINK=1}
+local function asking(module, first) asked = module return first end
+local function recorded(module, name, ...)
+  if writes[name] then
+    local words = {...}
+    if module == "core/chunked" then module = asked end
+    local part = string.match(words[1], "([^:]*)$")
+    local several = name == "UNLINK" or name == "DEL"
+    for n = several and 1 or 2, (several or part == "meta" and name == "HSET") and #words or 2, several and 1 or 2 do
+      local what = several and string.match(words[n], "([^:]*)$") or part
+      if part == "meta" then what = words[n] == "counts" and "counters" or "meta" end
+      redis.call("SADD", "writers", module .. " " .. what)
+    end
+  end
+  return redis.call(name, ...)
+end
+"""
+_CALL = re.compile(r"\bredis\.call\(")
+_CHUNKED = re.compile(r"\bchunked\.(run|scores|fields)\(([^,()]+(?:\([^()]*\))?),")
+
+#: What the store alone writes: available, locked, records and states of a queue, and the manager's counters.
+PARTS = {"a", "l", "m", "s", "counters"}
+#: The other modules that write one of them, and why.
+EXCEPTIONS = {
+    # The one writer of locks of readers that are kept in short: they become elements of l and s.
+    "core/locks": {"l", "s"},
+    # The counters are written with the reply that the call keeps, in one command.
+    "core/context": {"counters"},
+    # A new manager begins with counters of zero.
+    "session_open": {"counters"},
+    # What the doctor decided.
+    "repair": {"a", "l", "m", "s"},
+    # A purge that drops the keys of a queue as a whole, and marks what is locked.
+    "admin/sweep": {"a", "m", "s"},
+    # A queue or a subqueue goes with all its keys.
+    "queue_delete": {"a", "l", "m", "s"},
+    "queue_close": {"a", "l", "m", "s"},
+}
+
+
+def recording(script: Script) -> Script:
+    """The script with notes of its writes."""
+    lines = []
+    for (file, _), line in zip(script.lines, script.text.splitlines(), strict=True):
+        module = file.removeprefix("lua/").removesuffix(".lua")
+        code, dashes, comment = line.partition("--")
+        if module != "core/chunked":
+            code = _CHUNKED.sub(rf'chunked.\1(asking("{module}", \2),', code)
+        lines.append(_CALL.sub(f'recorded("{module}", ', code) + dashes + comment)
+    lines[1] = " ".join(RECORDER.splitlines()) + " " + lines[1]  # the first line is replaced by flags
+    return Script(script.name, "\n".join(lines) + "\n", script.header, script.lines)
+
+
+@pytest.fixture
+def written(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """What each module writes in a walk through all scripts."""
+    get = scripts.get
+    recorded: dict[str, Script] = {}
+
+    def changed(name: str) -> Script:
+        if name not in recorded:
+            recorded[name] = recording(get(name))
+        return recorded[name]
+
+    monkeypatch.setattr(scripts, "get", changed)
+    settings = Settings(test_clock=True, functions="off")
+    with redis_server.client() as raw:
+        raw.delete(NOTES)
+        with mqredis.connect(redis_server.url, manager="writers", settings=settings) as qm:
+            everything(qm, raw)
+        found: dict[str, set[str]] = {}
+        for note in raw.smembers(NOTES):
+            module, part = note.decode().split(" ")
+            found.setdefault(module, set()).add(part)
+        raw.delete(NOTES)
+    return found
+
+
+def test_messages_and_counters_are_written_by_the_store(written: dict[str, set[str]]) -> None:
+    others = {module: parts & PARTS for module, parts in written.items() if module != "core/store"}
+    wrong = {module: parts for module, parts in others.items() if parts - EXCEPTIONS.get(module, set())}
+    assert wrong == {}
+
+
+def test_the_walk_sees_the_store_at_work(written: dict[str, set[str]]) -> None:
+    assert written["core/store"] >= {"a", "l", "m", "s"}
+    assert written["core/context"] >= {"counters", "meta"}
+
+
+def test_a_write_elsewhere_is_seen(redis_server: RedisServer) -> None:
+    script = Script(
+        "x",
+        "-- spare\nredis.call('ZADD', KEYS[1], 0, 'm')\n",
+        scripts.get("send").header,
+        (("", 0), ("lua/x.lua", 1)),
+    )
+    with redis_server.client() as raw:
+        raw.eval(recording(script).text, 1, "mq:{x}:q:y:a")
+        assert raw.smembers(NOTES) == {b"x a"}
+        raw.delete(NOTES)
+    assert isinstance(raw, redis.Redis)
