@@ -9,6 +9,7 @@ import queue as queues
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,10 +25,12 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 RECHECK = 0.1
-#: What a message may take beyond the re-check period, in seconds: judged at full size, where nothing else runs.
+#: How much longer than the re-check period a message may wait, in seconds. A message waits from the reply of its send
+#: until a reader has it; a look that began before that cannot see the message. Judged at full size, where nothing else
+#: runs.
 SLACK = 0.2
-#: Looks of a client within which one of its readers must have taken a message. One look is enough; a machine that is
-#: busy may fit some more between a look and the read that it causes. Without looks it would be 300.
+#: Within so many re-checks of its client, begun after the message was sent, a reader must have taken it. One is enough;
+#: on a busy machine some more may begin between a re-check and the read that it causes. Without them it would be 300.
 LOOKS = 12
 #: Readers, each with a client of its own: so many threads, and as many tasks.
 READERS = 12
@@ -74,28 +77,33 @@ def _wait_for_ever(url: str, born: int) -> None:
 
 @dataclass
 class Arrivals:
-    """Who got a message, when, and after how many looks of its client since the start."""
+    """Which reader got which message, and when; and when each client began its last re-checks."""
 
-    queue: queues.SimpleQueue[tuple[int, float, int]] = field(default_factory=queues.SimpleQueue)
-    looks: list[int] = field(default_factory=lambda: [0] * (2 * READERS))
+    queue: queues.SimpleQueue[tuple[int, int, float]] = field(default_factory=queues.SimpleQueue)
+    looks: list[deque[float]] = field(default_factory=lambda: [deque(maxlen=100) for _ in range(2 * READERS)])
     #: Who has a message waits for the next round, or one reader would take them all.
     gates: list[threading.Semaphore] = field(
         default_factory=lambda: [threading.Semaphore(0) for _ in range(2 * READERS)]
     )
 
     def count(self, number: int, qm: Any) -> None:
-        """Count the looks of this client."""
+        """Note the re-checks of this client."""
         hub = qm._driver._hub
         plain: Callable[[], Any] = hub.recheck
 
         def look() -> Any:
-            self.looks[number] += 1
+            self.looks[number].append(time.monotonic())
             return plain()
 
         hub.recheck = look
 
-    def tell(self, number: int) -> None:
-        self.queue.put((number, time.monotonic(), self.looks[number]))
+    def tell(self, number: int, message: int) -> None:
+        """A reader has a message."""
+        self.queue.put((number, message, time.monotonic()))
+
+    def since(self, number: int, sent: float, taken: float) -> int:
+        """How many re-checks of this client began between these two times."""
+        return sum(sent <= began <= taken for began in list(self.looks[number]))
 
 
 def _settings(number: int) -> Settings:
@@ -106,8 +114,8 @@ def _settings(number: int) -> Settings:
 def _consume(url: str, number: int, arrivals: Arrivals) -> None:
     with mqredis.connect(url, settings=_settings(number)) as qm, qm.open("q") as q:
         arrivals.count(number, qm)
-        while q.receive(None).body != b"end":
-            arrivals.tell(number)
+        while (body := q.receive(None).body) != b"end":
+            arrivals.tell(number, int(body))
             arrivals.gates[number].acquire()
 
 
@@ -115,8 +123,8 @@ async def _aconsume(url: str, number: int, arrivals: Arrivals, waiting: Executor
     async with await mqredis.asyncio.connect(url, settings=_settings(number)) as qm:
         q = await qm.open("q")
         arrivals.count(number, qm)
-        while (await q.receive(None)).body != b"end":
-            arrivals.tell(number)
+        while (body := (await q.receive(None)).body) != b"end":
+            arrivals.tell(number, int(body))
             await asyncio.get_running_loop().run_in_executor(waiting, arrivals.gates[number].acquire)
 
 
@@ -160,12 +168,14 @@ def lost_wakeups(run: Run) -> None:
                     os.kill(pid, signal.SIGKILL)
                     run.add("waiters killed")
                 _registered(raw, 2 * READERS)
-                began, before = time.monotonic(), list(arrivals.looks)
+                sent = []
+                for message in range(2 * READERS):
+                    q.send(b"%d" % message)
+                    sent.append(time.monotonic())
                 for _ in range(2 * READERS):
-                    q.send(b"x")
-                for _ in range(2 * READERS):
-                    who, at, looks = arrivals.queue.get(timeout=60)
-                    worst, most = max(worst, at - began), max(most, looks - before[who])
+                    who, message, taken = arrivals.queue.get(timeout=60)
+                    worst = max(worst, taken - sent[message])
+                    most = max(most, arrivals.since(who, sent[message], taken))
                 for gate in arrivals.gates:
                     gate.release()
             q.send_many([b"end"] * 2 * READERS)
