@@ -151,6 +151,11 @@ class Operation(Generic[R_co]):
     __slots__ = ()
 
     @property
+    def name(self) -> str:
+        """What is done, for logs and metrics."""
+        return type(self).__name__.lower()
+
+    @property
     def shareable(self) -> Shareable[R_co] | None:
         """This operation, if the asyncio driver may carry it out in one call with others of its class."""
         return None
@@ -244,6 +249,11 @@ class Procedure(Operation[R]):
 
     def __init__(self, steps: Steps[R]) -> None:
         self._steps = steps
+
+    @property
+    def name(self) -> str:
+        """The name of the function that wrote the steps."""
+        return str(getattr(self._steps, "__name__", "procedure"))
 
     def request(self) -> None:
         """Its calls are among its steps."""

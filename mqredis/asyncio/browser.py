@@ -29,6 +29,11 @@ class Browser:
         self._queue = queue
         self._browsing = browsing
 
+    @property
+    def queue(self) -> Queue:
+        """The open queue that it belongs to."""
+        return self._queue
+
     async def first(
         self,
         timeout: float | None = 0,

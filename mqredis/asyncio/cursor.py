@@ -26,6 +26,11 @@ class Cursor:
         self._queue = queue
         self._place = place
 
+    @property
+    def queue(self) -> Queue:
+        """The open queue that it belongs to."""
+        return self._queue
+
     async def peek(self, timeout: float | None = None) -> Message:
         """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""
         return await self._queue._run(operations.peek(self._place, "current", timeout))
@@ -58,7 +63,7 @@ class Cursor:
             message = await self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_unit(self._queue, message, transaction)
         locks = await self._queue._run(operations.lock(self._place, timeout, lease, tag))
-        return self._queue._locked(locks)[0]
+        return self._queue.locked_messages(locks)[0]
 
     def reset(self) -> None:
         """Back to the start."""

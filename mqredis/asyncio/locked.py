@@ -52,8 +52,8 @@ class LockedMessage(Locked):
 
     async def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
-        seconds = self._queue._lease(lease)
-        now = await self._queue._run(self._operation("x", seconds))
+        seconds = self.queue._lease(lease)
+        now = await self.queue._run(self._operation("x", seconds))
         self._until = now + seconds
 
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
@@ -61,7 +61,7 @@ class LockedMessage(Locked):
         if durability is not None:
             operation = durably(operation, durability)
         try:
-            await self._queue._run(operation)
+            await self.queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise
@@ -78,4 +78,4 @@ class LockedMessage(Locked):
         if kind is None:
             await self.commit()
         else:
-            await self._queue._give_back(self)
+            await self.queue._give_back(self)

@@ -44,6 +44,7 @@ class QueueManager:
     def __init__(self, driver: AsyncDriver, context: Context) -> None:
         self._driver = driver
         self._context = context
+        self._wrapper: Callable[[Operation[Any]], Operation[Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -224,7 +225,29 @@ class QueueManager:
                 await self._run(rundown.rundown(self._context))
         await self._driver.close()
 
+    # ---- for integrations (docs/extending.md) -----------------------------------------------------
+
+    @property
+    def driver(self) -> AsyncDriver:
+        """What runs operations: the session, the connections and the waits of this client."""
+        return self._driver
+
+    @property
+    def context(self) -> Context:
+        """What the operations of this client share."""
+        return self._context
+
+    def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        """Run an operation of ``mqredis.operations``. Raises what it raises."""
+        return self._run(operation)
+
+    def wrap(self, wrapper: Callable[[Operation[Any]], Operation[Any]] | None) -> None:
+        """Run what ``wrapper`` makes of each operation from now on; None: each operation as it is."""
+        self._wrapper = wrapper
+
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        if self._wrapper is not None:
+            operation = self._wrapper(operation)
         return self._driver.run(operation)
 
     async def __aenter__(self) -> Self:

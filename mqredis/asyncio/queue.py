@@ -253,9 +253,9 @@ class Queue:
             return LockedMessage._in_unit(self, message, transaction)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
-            return self._locked(await self._run(operation))[0]
+            return self.locked_messages(await self._run(operation))[0]
         locks = await self._run(receive.Lock(self._handle, 1, timeout, lease, tag, None, match, selector))
-        return self._locked(locks)[0]
+        return self.locked_messages(locks)[0]
 
     async def lock_many(
         self,
@@ -278,7 +278,7 @@ class Queue:
             locks = await self._run(operation)
         finally:
             settled(earlier, settle)
-        return self._locked(locks)
+        return self.locked_messages(locks)
 
     async def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None
@@ -336,7 +336,7 @@ class Queue:
             )
             return LockedMessage._in_unit(self, message, transaction)
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
-        return self._locked(await self._run(operation))[0]
+        return self.locked_messages(await self._run(operation))[0]
 
     @opening
     async def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
@@ -373,15 +373,27 @@ class Queue:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))
 
+    # ---- for integrations (docs/extending.md) -----------------------------------------------------
+
+    @property
+    def manager(self) -> QueueManager:
+        """The client that opened this queue."""
+        return self._manager
+
+    @property
+    def handle(self) -> Handle:
+        """The handle that operations take."""
+        return self._handle
+
+    def locked_messages(self, locks: Locks) -> list[LockedMessage]:
+        """The locked messages that an operation on this queue has returned as ``locks``."""
+        return LockedMessage._each(self, locks)
+
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
-        # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)
-
-    def _locked(self, locks: Locks) -> list[LockedMessage]:
-        return LockedMessage._each(self, locks)
 
     def _lease(self, lease: float | None) -> float:
         return lease_of(self._handle.context, lease) / 1000

@@ -69,6 +69,11 @@ class Transaction:
         """
         await self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
 
+    @property
+    def unit(self) -> UnitOfWork:
+        """The unit of work that operations take (docs/extending.md)."""
+        return self._unit
+
     async def _end(self, operation: Operation[None]) -> None:
         try:
             await self._manager._run(operation)

@@ -30,6 +30,11 @@ class Browser:
         self._queue = queue
         self._browsing = browsing
 
+    @property
+    def queue(self) -> Queue:
+        """The open queue that it belongs to."""
+        return self._queue
+
     def first(
         self,
         timeout: float | None = 0,

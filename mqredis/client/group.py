@@ -30,6 +30,11 @@ class GroupWriter:
         self._writing = writing
 
     @property
+    def queue(self) -> Queue:
+        """The open queue that it belongs to."""
+        return self._queue
+
+    @property
     def group_id(self) -> Identifier:
         """Id of the group."""
         return self._writing.group_id

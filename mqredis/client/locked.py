@@ -53,8 +53,8 @@ class LockedMessage(Locked):
 
     def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
-        seconds = self._queue._lease(lease)
-        now = self._queue._run(self._operation("x", seconds))
+        seconds = self.queue._lease(lease)
+        now = self.queue._run(self._operation("x", seconds))
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
@@ -62,7 +62,7 @@ class LockedMessage(Locked):
         if durability is not None:
             operation = durably(operation, durability)
         try:
-            self._queue._run(operation)
+            self.queue._run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise
@@ -79,4 +79,4 @@ class LockedMessage(Locked):
         if kind is None:
             self.commit()
         else:
-            self._queue._give_back(self)
+            self.queue._give_back(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from mqredis.client.queue import Queue
 from mqredis.client.transaction import Transaction
@@ -44,6 +44,7 @@ class QueueManager:
     def __init__(self, driver: Driver, context: Context) -> None:
         self._driver = driver
         self._context = context
+        self._wrapper: Callable[[Operation[Any]], Operation[Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -218,7 +219,29 @@ class QueueManager:
                 self._run(rundown.rundown(self._context))
         self._driver.close()
 
+    # ---- for integrations (docs/extending.md) -----------------------------------------------------
+
+    @property
+    def driver(self) -> Driver:
+        """What runs operations: the session, the connections and the waits of this client."""
+        return self._driver
+
+    @property
+    def context(self) -> Context:
+        """What the operations of this client share."""
+        return self._context
+
+    def run(self, operation: Operation[R]) -> R:
+        """Run an operation of ``mqredis.operations``. Raises what it raises."""
+        return self._run(operation)
+
+    def wrap(self, wrapper: Callable[[Operation[Any]], Operation[Any]] | None) -> None:
+        """Run what ``wrapper`` makes of each operation from now on; None: each operation as it is."""
+        self._wrapper = wrapper
+
     def _run(self, operation: Operation[R]) -> R:
+        if self._wrapper is not None:
+            operation = self._wrapper(operation)
         return self._driver.run(operation)
 
     def __enter__(self) -> Self:

@@ -247,9 +247,9 @@ class Queue:
             return LockedMessage._in_unit(self, message, transaction)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
-            return self._locked(self._run(operation))[0]
+            return self.locked_messages(self._run(operation))[0]
         locks = self._run(receive.Lock(self._handle, 1, timeout, lease, tag, None, match, selector))
-        return self._locked(locks)[0]
+        return self.locked_messages(locks)[0]
 
     def lock_many(
         self,
@@ -272,7 +272,7 @@ class Queue:
             locks = self._run(operation)
         finally:
             settled(earlier, settle)
-        return self._locked(locks)
+        return self.locked_messages(locks)
 
     def commit_many(
         self, locks: Sequence[LockedMessage], *, durability: Durability | str | None = None
@@ -329,7 +329,7 @@ class Queue:
             )
             return LockedMessage._in_unit(self, message, transaction)
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
-        return self._locked(self._run(operation))[0]
+        return self.locked_messages(self._run(operation))[0]
 
     def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
         """A new cursor at the start of the queue (3.1.7.1.1), over the messages that agree.
@@ -365,15 +365,27 @@ class Queue:
             self._cancel_scope(self._handle)
             self._run(queue.close_handle(self._handle))
 
+    # ---- for integrations (docs/extending.md) -----------------------------------------------------
+
+    @property
+    def manager(self) -> QueueManager:
+        """The client that opened this queue."""
+        return self._manager
+
+    @property
+    def handle(self) -> Handle:
+        """The handle that operations take."""
+        return self._handle
+
+    def locked_messages(self, locks: Locks) -> list[LockedMessage]:
+        """The locked messages that an operation on this queue has returned as ``locks``."""
+        return LockedMessage._each(self, locks)
+
     def _run(self, operation: Operation[R]) -> R:
-        # Read from the manager at each call, since mqredis.prometheus.Meter replaces it there.
         return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)
-
-    def _locked(self, locks: Locks) -> list[LockedMessage]:
-        return LockedMessage._each(self, locks)
 
     def _lease(self, lease: float | None) -> float:
         return lease_of(self._handle.context, lease) / 1000

@@ -70,6 +70,11 @@ class Transaction:
         """
         self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
 
+    @property
+    def unit(self) -> UnitOfWork:
+        """The unit of work that operations take (docs/extending.md)."""
+        return self._unit
+
     def _end(self, operation: Operation[None]) -> None:
         try:
             self._manager._run(operation)

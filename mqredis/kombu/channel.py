@@ -232,7 +232,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def received(self, lock: LockedMessage, no_ack: bool) -> dict[str, Any]:
         """The dictionary of a message; its lock is held under its tag until it is settled."""
-        tag = f"{lock._key}.{lock.fence}"
+        tag = f"{lock.key}.{lock.fence}"
         raw = unpack(lock.message, tag)
         if not no_ack:
             self.locks.add(tag, lock)

@@ -35,13 +35,13 @@ def fetch(
     """Lock messages of the first of these queues that has any; None: the time is over, or it was cancelled."""
     for _ in range(2):
         try:
-            handles = [store.queue(queue)._handle for queue, _, _ in wants]
+            handles = [store.queue(queue).handle for queue, _, _ in wants]
         except QueueNotFound:
             _revive(store, wants)
             continue
         operation = several.lock(handles, [n for _, _, n in wants], timeout, store.lease, (), (scope,), stop)
         try:
-            at, locks = store.manager._run(operation)
+            at, locks = store.manager.run(operation)
         except (IoTimeout, OperationCancelled):
             return None
         except QueueNotAvailable:
@@ -96,7 +96,7 @@ class Fetcher:
             self._changed.notify()
             if self._asleep and wider:
                 self._outdated = True
-                self._transport.store.manager._driver.cancel(self._scope)
+                self._transport.store.manager.driver.cancel(self._scope)
 
     def deliver(self) -> bool:
         """Deliver what has been fetched. Raises what the thread met."""
@@ -122,13 +122,13 @@ class Fetcher:
         for _ in range(40):  # where the broker is away it ends by itself later
             if not self._thread.is_alive():
                 break
-            self._transport.store.manager._driver.cancel(self._scope)
+            self._transport.store.manager.driver.cancel(self._scope)
             self._thread.join(0.05)
         for found in self._inbox:
             if not isinstance(found, MqError):
                 queue, _, locks = found
                 with contextlib.suppress(MqError):  # else their leases end
-                    every = self._transport.store.queue(queue)._locked(locks)
+                    every = self._transport.store.queue(queue).locked_messages(locks)
                     self._transport.locks.settle_many(every, "a")
         self._inbox.clear()
         self._reading.close()

@@ -241,12 +241,12 @@ class Locks:
 
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
         """The same for messages of one or more queues, in batches."""
-        for queue in {lock._queue for lock in locks}:
+        for queue in {lock.queue for lock in locks}:
             own = settle.ends(action, locks, queue)
             for start in range(0, len(own), _BATCH):
-                operation = settle.settle(queue._handle, own[start : start + _BATCH])
+                operation = settle.settle(queue.handle, own[start : start + _BATCH])
                 try:
-                    queue._run(operation)
+                    queue.manager.run(operation)
                 except QueueNotAvailable as error:
                     log.warning("messages of %s: %s", queue.name, error)
 
@@ -265,8 +265,8 @@ class Locks:
                     return
                 now = time.monotonic()
                 due = {tag: held[0] for tag, held in self._held.items() if held[1] <= now}
-            for queue in {lock._queue for lock in due.values()}:
-                own = {k._key: (t, k) for t, k in due.items() if k._queue is queue}
+            for queue in {lock.queue for lock in due.values()}:
+                own = {k.key: (t, k) for t, k in due.items() if k.queue is queue}
                 try:
                     self._extend(queue, own)
                 except MqError as error:
@@ -276,7 +276,7 @@ class Locks:
         every = [("x", lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
         for start in range(0, len(every), _BATCH):
             batch = every[start : start + _BATCH]
-            settled = queue._run(settle.settle(queue._handle, batch, self._lease))
+            settled = queue.manager.run(settle.settle(queue.handle, batch, self._lease))
             lost = {lookup_id for lookup_id, _ in settled.lost}
             with self._changed:
                 for _, _, lookup_id in batch:

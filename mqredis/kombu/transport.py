@@ -169,7 +169,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     def deliver(self, queue: str, channel: Any, locks: Locked) -> None:
         """Hand locked messages to the consumer of their queue; those it may not have any more are given back."""
         self._order.rotate(queue)
-        every = self.store.queue(queue)._locked(locks)
+        every = self.store.queue(queue).locked_messages(locks)
         needs_ack = channel.needs_ack(queue)
         if not needs_ack:
             self.locks.settle_many(every, "c")
@@ -185,7 +185,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         """Consumers or limits have changed."""
         self._changed.set()
         if self._waiting:
-            self.store.manager._driver.cancel(self._scope)
+            self.store.manager.driver.cancel(self._scope)
         if self._fetcher is not None:
             self._fetcher.update()
 

@@ -103,8 +103,21 @@ class Locked:
         """Was the lock ended by commit, abort or reject?"""
         return self._settled
 
+    # ---- for integrations (docs/extending.md) -----------------------------------------------------
+
     @property
-    def _queue(self) -> Any:
+    def key(self) -> str:
+        """Lookup id of the message, in 16 hex digits."""
+        return self._key
+
+    @property
+    def grant(self) -> Locks:
+        """What the messages that were locked by one call share: handle, queue, fence and lease."""
+        return self._grant
+
+    @property
+    def queue(self) -> Any:
+        """The open queue that the message was locked through."""
         return self._grant.queue
 
     @property

@@ -49,15 +49,15 @@ class _Span(ABC):
 
     def queue(self) -> str:
         """Name of the queue."""
-        queue = getattr(self.owner, "_queue", self.owner)
+        queue = getattr(self.owner, "queue", self.owner)
         return str(queue.name)
 
     def place(self) -> dict[str, str | int]:
         """Where the broker is, and which manager it is."""
-        owner = getattr(self.owner, "_queue", self.owner)
-        manager = getattr(owner, "_manager", owner)
+        owner = getattr(self.owner, "queue", self.owner)
+        manager = getattr(owner, "manager", owner)
         found: dict[str, str | int] = {"messaging.mqredis.manager": manager.name}
-        if endpoint := manager._driver.endpoint:
+        if endpoint := manager.driver.endpoint:
             found["server.address"], found["server.port"] = endpoint
         return found
 

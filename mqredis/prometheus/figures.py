@@ -131,7 +131,7 @@ def _info(manager: QueueManager, section: str, wanted: re.Pattern[str]) -> list[
         return reply.decode() if isinstance(reply, bytes) else str(reply)
 
     found = []
-    for line in manager._run(ask()).splitlines():
+    for line in manager.run(ask()).splitlines():
         name, _, rest = line.partition(":")
         if match := wanted.match(name):
             found.append((match[1], dict(pair.partition("=")[::2] for pair in rest.strip().split(","))))

@@ -35,16 +35,11 @@ class Meter:
     def watch(self, manager: QueueManager) -> None:
         """Measure this client from now on."""
         self._adjust(manager)
-        original = manager._run
-
-        def run(operation: Operation[R]) -> R:
-            return original(self._metered(manager, operation))
-
-        vars(manager)["_run"] = run
+        manager.wrap(lambda operation: self._metered(manager, operation))
 
     def unwatch(self, manager: QueueManager) -> None:
         """Measure it no more."""
-        vars(manager).pop("_run", None)
+        manager.wrap(None)
         self._ahead.pop(manager, None)
 
     def render(self) -> str:
@@ -59,7 +54,7 @@ class Meter:
     def _adjust(self, manager: QueueManager) -> None:
         """How far the server's clock, which stamps messages, is ahead of ours, in seconds."""
         before = time.time()
-        server = manager._driver.clock_ms() / 1000
+        server = manager.driver.clock_ms() / 1000
         self._ahead[manager] = server - (before + time.time()) / 2
 
     @procedure

@@ -67,22 +67,22 @@ def _patient(settings: Settings) -> Settings:
 
 def context_of(manager: QueueManager) -> Context:
     """What operations need to know of a client."""
-    return manager._context
+    return manager.context
 
 
 def run(manager: QueueManager, operation: Operation[R]) -> R:
     """Run an operation."""
-    return manager._run(operation)
+    return manager.run(operation)
 
 
 def command(manager: QueueManager, *args: str | bytes | int) -> Any:
     """Run a plain read-only command."""
-    return manager._driver.command(*args)
+    return manager.driver.command(*args)
 
 
 def fields(manager: QueueManager, key: str, names: Sequence[bytes]) -> list[bytes | None]:
     """Thousands of fields of a hash."""
-    found: list[bytes | None] = manager._driver.fields("HMGET", key, names)
+    found: list[bytes | None] = manager.driver.fields("HMGET", key, names)
     return found
 
 

@@ -112,7 +112,7 @@ def say_steps(options: Options, name: str, messages: int, queues: Iterable[str])
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
     """The queues to write to. Raises QueueNotFound, TransactionUsage."""
     manager = manager_of(options.address, options.managers[0])
-    if manager._context.standing.volatile:
+    if manager.context.standing.volatile:
         raise refuse_volatile(f"nothing is written to {', '.join(sorted(wanted))}")
     found = {}
     for name in sorted(wanted):

@@ -42,7 +42,7 @@ class Beacon:
                 return
             if link is not None:
                 link.disconnect()
-            link = manager._driver.backend.pubsub_connection()
+            link = manager.driver.backend.pubsub_connection()
             link.send_command("SUBSCRIBE", channel)
             link.read_response()
             self._held[key] = link

@@ -35,10 +35,10 @@ class Clock:
 def drain(queue: Queue) -> list[Message]:
     """Take all available messages, in delivery order. Locked and delayed ones stay."""
     taken: list[Message] = []
-    manager = queue._manager
+    manager = queue.manager
     while True:
         try:
-            if queue._handle.transactional:
+            if queue.handle.transactional:
                 with manager.transaction() as tx:
                     taken += queue.receive_many(_BATCH, timeout=0, transaction=tx)
             else:

@@ -84,23 +84,23 @@ class Ahead:
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         if waiting:
-            self._settle(waiting[0]._queue, giveback.orderly(), waiting, "given back")
+            self._settle(waiting[0].queue, giveback.orderly(), waiting, "given back")
 
     def _renew(self, queue: Queue, done: Callable[[], Sequence[LockedMessage]]) -> None:
         with self._lock:
             waiting = [*self._waiting]
         lost = self._settle(
-            queue, "x", [*waiting, *(lock for lock in done() if lock._queue is queue)], "renewed"
+            queue, "x", [*waiting, *(lock for lock in done() if lock.queue is queue)], "renewed"
         )
         with self._lock:
-            self._waiting = deque(lock for lock in self._waiting if lock._key not in lost)
+            self._waiting = deque(lock for lock in self._waiting if lock.key not in lost)
 
     def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage], what: str) -> set[str]:
         """All in one call; answers which were lost."""
-        settlements = [(action, lock.fence, lock._key) for lock in locks]
+        settlements = [(action, lock.fence, lock.key) for lock in locks]
         try:
-            ended = reached(lambda: queue._run(settle.settle(queue._handle, settlements, self._lease)))
+            ended = reached(lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease)))
         except MqError as error:
             log.warning("%d message(s) of %s could not be %s: %s", len(locks), queue.name, what, error)
             return set()
-        return {lock._key for lock in locks}.difference(key for key, _ in ended.lost)
+        return {lock.key for lock in locks}.difference(key for key, _ in ended.lost)

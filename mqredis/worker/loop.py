@@ -56,7 +56,7 @@ class Loop:
         self.queues = list(queues)
         self.lapsed = list(lapsed)
         self.manager: QueueManager = running.manager
-        self.transactional = queues[0]._handle.transactional
+        self.transactional = queues[0].handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
         #: It is reading, or waiting for something to read.
         self.reading = False
@@ -106,7 +106,7 @@ class Loop:
             own = ends("c", done, queue)
             while own:
                 some, own = own[: read.BATCH], own[read.BATCH :]
-                operation = settle(queue._handle, some)
+                operation = settle(queue.handle, some)
                 self._all_lost(reached(partial(self.manager._run, operation)).lost)
 
     def give_back(self) -> None:
@@ -115,7 +115,7 @@ class Loop:
             self.flush()
             for lock in list(self._held):
                 if not lock.settled:
-                    self._give_back(lock._queue, lock, giveback.orderly())
+                    self._give_back(lock.queue, lock, giveback.orderly())
             if self._transaction is not None:
                 self._end(partial(self._abort, self._transaction, giveback.orderly()))
         except MqError as error:
@@ -127,9 +127,9 @@ class Loop:
         """``regular``: so many of the queues may give several messages at once."""
         consumer = self.consumer
         done, self._done = self._done, []
-        handles = [queue._handle for queue in queues]
-        earlier = [settling(queue._handle, [d for d in done if d._grant.queue is queue]) for queue in queues]
-        self._done = [d for d in done if d._grant.queue not in queues]
+        handles = [queue.handle for queue in queues]
+        earlier = [settling(queue.handle, [d for d in done if d.grant.queue is queue]) for queue in queues]
+        self._done = [d for d in done if d.grant.queue not in queues]
         several_at_once = consumer.batch if consumer.payload.many else self.ahead.count
         operation = several.lock(
             handles,
@@ -148,10 +148,10 @@ class Loop:
                     self._all_lost((lookup_id, "") for lookup_id in group.lost)
                 if group.pending():
                     unsettled = {*group.keys[group.done :]}
-                    self._done += [lock for lock in done if lock._key in unsettled]
+                    self._done += [lock for lock in done if lock.key in unsettled]
         consumer.looked = time.monotonic()
         queue = queues[at]
-        locks = queue._locked(found.whole())
+        locks = queue.locked_messages(found.whole())
         if self.ahead.most > 1 and at < regular:
             self.ahead.run(
                 queue,
@@ -175,7 +175,7 @@ class Loop:
     def _read(self, operation: Operation[R]) -> R:
         self.reading = True
         try:
-            return reached(lambda: self.manager._run(operation))
+            return reached(lambda: self.manager.run(operation))
         finally:
             self.reading = False
 
@@ -212,7 +212,7 @@ class Loop:
             lock.extend(self.lease)
 
     def _give_back(self, queue: Queue, lock: LockedMessage, given: str) -> None:
-        operation = settle(queue._handle, [(given, lock.fence, lock._key)])
+        operation = settle(queue.handle, [(given, lock.fence, lock.key)])
         self._all_lost(reached(partial(self.manager._run, operation)).lost)
         lock._settled = True
 
@@ -222,10 +222,10 @@ class Loop:
         consumer = self.consumer
         transaction = self.manager.transaction(lease=self.lease)
         operation = several.receive(
-            [queue._handle for queue in queues],
+            [queue.handle for queue in queues],
             [consumer.batch if n < regular else 1 for n in range(len(queues))],
             timeout,
-            transaction._unit,
+            transaction.unit,
             (self.running.scope,),
             self.running.stopping.is_set,
         )
@@ -252,12 +252,12 @@ class Loop:
 
     def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
         if verdicts:
-            self.manager._run(End(transaction._unit, "commit", verdicts=verdicts))
+            self.manager.run(End(transaction.unit, "commit", verdicts=verdicts))
         else:
             transaction.commit()
 
     def _abort(self, transaction: Transaction, given: str, verdicts: dict[str, str] | None = None) -> None:
-        self.manager._run(End(transaction._unit, "abort", given=given, verdicts=verdicts))
+        self.manager.run(End(transaction.unit, "abort", given=given, verdicts=verdicts))
 
     def _end(self, action: Callable[[], object]) -> None:
         try:

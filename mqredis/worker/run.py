@@ -47,8 +47,8 @@ class Running:
         name: str | None = None,
     ) -> None:
         self.manager = manager
-        self.settings = manager._context.settings
-        self.sealed = manager._context.sealer is not None
+        self.settings = manager.context.settings
+        self.sealed = manager.context.sealer is not None
         self.name = name or worker_name()
         self.consumers = list(consumers)
         self.schedules = list(schedules)
@@ -76,7 +76,7 @@ class Running:
         """A handle of this queue; one for all. Raises QueueNotFound."""
         with self._lock:
             found = self._handles.get(name)
-            if found is None or found._handle.closed:
+            if found is None or found.handle.closed:
                 found = self._handles[name] = self.manager.open(name)
             return found
 
@@ -127,7 +127,7 @@ class Running:
                 except QueueExists:
                     continue
             queues = [self.open(name) for name in consumer.queues]
-            if len({queue._handle.transactional for queue in queues}) > 1:
+            if len({queue.handle.transactional for queue in queues}) > 1:
                 raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
             lapsed = [self.open(f"{name};lapsed") for name in consumer.queues if ";" not in name]
             self._set_policies(consumer)
@@ -212,7 +212,7 @@ class Running:
             loop.ahead.give_back()
         for thread in threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._killed.is_set():
-                self.manager._driver.cancel(self.scope)  # again and again: one may just be going to wait
+                self.manager.driver.cancel(self.scope)  # again and again: one may just be going to wait
                 thread.join(0.05)
         if any(thread.is_alive() for thread in threads):
             ended = self.keeper.cancel_all(RuntimeError("the worker is told to end"))
@@ -225,14 +225,14 @@ class Running:
 
     def _woken(self) -> bool:
         """Are readers woken here, so that they may wait for as long as nothing comes?"""
-        driver = self.manager._driver
+        driver = self.manager.driver
         if not driver.wake_mode:
             driver.run(_listen())
         return driver.wake_mode in ("keyspace", "publish")
 
     def _alive(self) -> None:
         """A glance for all who wait worked: that is a look of those who wait."""
-        glanced = self.manager._driver.glanced
+        glanced = self.manager.driver.glanced
         if glanced <= self._glanced:
             return
         self._glanced = glanced

@@ -75,7 +75,7 @@ class Schedule:
 
 def clock(manager: QueueManager) -> float:
     """The broker's time in seconds since 1970; a test manager's clock may have been moved."""
-    now = manager._driver.clock_ms()
-    if manager._context.settings.test_clock:
-        now += int(manager._driver.command("HGET", manager._context.keys.own[0], "clock") or 0)
+    now = manager.driver.clock_ms()
+    if manager.context.settings.test_clock:
+        now += int(manager.driver.command("HGET", manager.context.keys.own[0], "clock") or 0)
     return now / 1000

@@ -78,9 +78,9 @@ class Unit:
     def flush(self) -> None:
         """Send what was kept: to transactional queues in one transaction, to others one by one."""
         kept, self._kept = self._kept, []
-        inside = [item for item in kept if item[0]._handle.transactional]
+        inside = [item for item in kept if item[0].handle.transactional]
         for handle, message in kept:
-            if not handle._handle.transactional:
+            if not handle.handle.transactional:
                 reached(partial(handle.send, message))
         if inside:
             reached(lambda: self._send_together(inside))

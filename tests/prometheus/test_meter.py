@@ -204,7 +204,7 @@ def test_a_worker_serves_its_figures(qm, backend):
     assert value(texts[1], "mqredis_worker_seconds_since_look", consumer="mine") >= 0
     assert "mqredis_client_call_seconds_count" in texts[1]
     assert "mqredis_queue_messages" not in texts[1]
-    assert "_run" not in vars(qm)
+    assert qm._wrapper is None
 
 
 @pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1"])

@@ -273,19 +273,17 @@ def test_one_round_trip_settles_and_reads(qm, worker):
         pass
 
     calls: list[Any] = []
-    run = qm._run
 
     def counted(operation):
-        steps = getattr(operation, "_steps", None)  # of a procedure, the generator
-        calls.append(type(operation).__name__ if steps is None else steps.__name__)
-        return run(operation)
+        calls.append(operation.name)
+        return operation
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(qm, "_run", counted)
-        assert worker.run(burst=True, manager=qm, signals=False) == 20
+    qm.wrap(counted)
+    assert worker.run(burst=True, manager=qm, signals=False) == 20
+    qm.wrap(None)
     # 20 messages, one look that commits the last and finds nothing, and one more round of the burst.
     assert calls.count("lock") == 22
-    assert "settle_one" not in calls
+    assert "settle" not in calls
 
 
 def test_health_file(qm, queue, tmp_path, started):
