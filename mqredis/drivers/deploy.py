@@ -135,18 +135,28 @@ def _each(where: Any, settings: Settings, work: Callable[[Link, str], T]) -> lis
     backend = open_backend(where, settings, ManagerKeys(settings.manager).own[0])
     try:
         with _typed(backend):
-            deadline = time.monotonic() + settings.connect_timeout_seconds
-            first = backend.acquire(deadline)
             if backend.plan.target.kind != "cluster":
-                return [work(first, backend.address)]
+                with _connection(backend) as link:
+                    return [work(link, backend.address)]
+            with _connection(backend) as link:
+                nodes = _primaries(link.command("CLUSTER", "SLOTS"))
             found = []
-            for node in _primaries(first.command("CLUSTER", "SLOTS")):
-                link = backend.acquire(time.monotonic() + settings.connect_timeout_seconds, node)
-                found.append(work(link, f"{node[0]}:{node[1]}"))
-                backend.discard(link)
+            for node in nodes:
+                with _connection(backend, node) as link:
+                    found.append(work(link, f"{node[0]}:{node[1]}"))
             return found
     finally:
         backend.close()
+
+
+@contextmanager
+def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterator[Link]:
+    """A connection to the manager's server, or to this one, that is closed at the end."""
+    link = backend.acquire(time.monotonic() + backend.plan.settings.connect_timeout_seconds, node)
+    try:
+        yield link
+    finally:
+        backend.discard(link)
 
 
 def _primaries(slots: Any) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from mqredis import BrokerRefused, BrokerUnavailable, ScriptsNotLoaded, Settings
 from mqredis.cli import acl
 from mqredis.drivers import deploy
 from tests.cli.conftest import Run
+from tests.drivers.kit import until
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, server_version
 
@@ -242,6 +244,19 @@ def test_workers_of_a_cluster(start_server: Callable[..., RedisServer]) -> None:
     done = deploy.load(urls[0], Settings(), **HOW)
     assert [found.count for found in done] == [len(scripts.names())] * 2
     work(urls[1])
+    with mqredis.connect(urls[1], manager="shop") as qm:
+        qm.create_queue("moving")
+        with qm.open("moving") as queue:
+            queue.send_many([b"1", b"2"])
+            slot, owner = cluster.slot("shop"), cluster.owner("shop")
+            cluster.move(slot, owner, 1 - owner, finish=False)
+            # The new node is asked while the slot is on its way, and refuses to load the script: that ends no call.
+            with ThreadPoolExecutor(1) as pool, cluster.client(1 - owner) as new:
+                received = pool.submit(queue.receive, 0)
+                until(lambda: "cmdstat_asking" in new.info("commandstats"))
+                cluster.finish(slot, 1 - owner)
+                assert received.result().body == b"1"
+            assert queue.receive(0).body == b"2"
     assert all(not found.missing for found in deploy.check(urls[0], Settings(), **HOW))
 
 
