@@ -87,7 +87,7 @@ context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
-    local taken, used = publish.some(queues[stage.queue], stage, limit - published)
+    local taken, used = publish.put(queues[stage.queue], stage, limit - published)
     published = published + taken
     if not whole then redis.call("LTRIM", stage.list, used, -1) end
   end

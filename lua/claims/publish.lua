@@ -1,82 +1,72 @@
 --- require "core/context"
---- require "core/position"
---- require "claims/publish_plain"
 --- require "core/enqueue"
 --- require "core/queue"
 --- require "core/record"
---- require "features/other_queues"
 --- require lazy "features/features"
---- require lazy "features/trace"
--- From stages into their queues: what send.lua does, with messages that wait in lists.
-local publish = { page = 256 }
+-- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
+-- stage_publish.lua, which decides with publish.plan and writes with publish.put.
+-- page: messages that one step takes from a list; run: if none of them asks for anything.
+local publish = { page = 256, run = 1000 }
 
--- Up to `most` entries of a stage's list from element `from` on, as core/enqueue wants them, and how many elements they are.
--- The first and the last message of a transactional queue's unit of work are marked (3.1.4.3).
-function publish.entries(q, stage, from, most)
-  local items, found, at = redis.call("LRANGE", stage.list, from, from + most - 1), {}, 1
-  local transactional, exclusive = queue.has(q, "t"), queue.has(q, "x")
+-- A batch (core/enqueue) of up to `most` elements of a stage's list from element `from` on; their priorities, a digit each;
+-- and how many elements they are, since a large body is an element of its own.
+function publish.batch(q, stage, from, most)
+  local items = redis.call("LRANGE", stage.list, from, from + most - 1)
+  local batch, priorities = enqueue.new_batch(q), { nil }
+  local transactional, stamp, sub, at = queue.has(q, "t"), context.now_text, string.sub, 1
   while at <= #items do
-    local e = { priority = string.byte(items[at], 1) - 48, rec = context.now_text .. string.sub(items[at], 2) }
-    if record.flag(e.rec, 8) then
+    local item, large = items[at], nil
+    local text = stamp .. sub(item, 2)
+    priorities[#priorities + 1] = sub(item, 1, 1)
+    if record.flag(text, 8) then
       at = at + 1
-      e.large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
+      large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
     end
-    if transactional and not q.begun then e.rec = record.set_flag(e.rec, 2) end
-    if transactional and stage.list == q.final and from + at == q.final_size then e.rec = record.set_flag(e.rec, 4) end
-    if exclusive then e.rec = record.set_flag(e.rec, 1) end
+    if transactional then
+      -- The first and the last message of a unit of work are marked (3.1.4.3).
+      if not q.begun then text = record.set_flag(text, 2) end
+      if stage.list == q.final and from + at == q.final_size then text = record.set_flag(text, 4) end
+    end
     q.begun = true
-    e.size = #e.rec + (e.large and #e.large or 0)
-    found[#found + 1] = e
+    enqueue.append(batch, text, large, q)
     at = at + 1
   end
-  return found, at - 1
+  return batch, table.concat(priorities), at - 1
 end
 
--- Decide, for a stage that holds special messages: the queues they write to besides, and duplicates. Returns a refusal
--- or nothing; context.missing may name queues.
+-- Decides for a stage whose messages ask for something: DUPLICATE, or nothing; context.missing may name queues. `keys`: the
+-- dedup keys of the messages that were looked at before.
 function publish.plan(q, stage, keys)
-  features.load()
-  trace.load()
   local from, begun = 0, q.begun
+  features.load()
   repeat
-    local entries, used = publish.entries(q, stage, from, publish.page)
+    local batch, _, used = publish.batch(q, stage, from, publish.page)
     from = from + used
-    for n = 1, #entries do
-      local key = record.flag(entries[n].rec, 1) and record.field(entries[n].rec, "k")
+    for n, wants in pairs(batch.wants or {}) do
+      local key = wants.dedup and record.field(batch.records[n], "k")
       if key and keys[key] then return status.DUPLICATE end
       if key then keys[key] = true end
     end
-    local batch = enqueue.batch(entries)
-    if batch.wants and features.plan(q, batch.records, batch.wants, true) then return status.DUPLICATE end
-    trace.accepted(q, entries, false)
-    trace.expiring(q, entries)
+    local refusal = batch.wants and features.plan(q, batch.records, batch.wants, false)
+    if refusal then return refusal end
   until used == 0
   q.begun = begun
 end
 
-function publish.put(q, stage, from, most)
-  local entries, elements = publish.entries(q, stage, from, most)
-  if elements == 0 then return 0, 0 end
-  enqueue.put(q, enqueue.number(entries, queue.has(q, "t")), enqueue.batch(entries))
-  return #entries, elements
-end
-
--- Apply: puts up to `most` messages of a stage into its queue. Returns how many, and how many elements they were.
-function publish.some(q, stage, most)
-  local taken, used = 0, 0
-  local hooked = stage.special == "1" or queue.has(q, "x")
-  local plain = not hooked and not queue.has(q, "t")
+-- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
+function publish.put(q, stage, most)
+  local taken, used, transactional = 0, 0, queue.has(q, "t")
+  local page = (stage.special == "1" or queue.has(q, "x")) and publish.page or publish.run
   while taken < most do
-    local run = plain and publish_plain.some(q, stage, used, most - taken)
-    local count, elements = run, run
-    if not run then count, elements = publish.put(q, stage, used, math.min(publish.page, most - taken)) end
+    local batch, priorities, elements = publish.batch(q, stage, used, math.min(page, most - taken))
     if elements == 0 then break end
-    taken, used = taken + count, used + elements
+    enqueue.put(q, enqueue.ids(priorities, #batch.records, transactional), batch)
+    taken, used = taken + #batch.records, used + elements
   end
   return taken, used
 end
 
--- The queues of KEYS; the keys behind them are none.
+-- The first `count` queues of KEYS, by encoded name; the keys behind them are those of the sink.
 function publish.queues(count)
   context.first_place, context.places = 3, {}
   local found = {}

@@ -12,7 +12,7 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- Returns a batch: their records, the large bodies by place (nil if there are none), their bytes, whether one is set apart,
 -- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
 function enqueue.parse(q, at)
-  local batch = { records = { nil }, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
+  local batch = enqueue.new_batch(q)
   local records, byte, stamp, most, bytes, count = batch.records, string.byte, context.now_text, q.max_bytes, 0, 0
   local last = #ARGV
   while at <= last do
@@ -113,18 +113,38 @@ function enqueue.entries(batch, priorities)
 end
 
 -- Such tables as a batch.
-function enqueue.batch(entries)
-  local batch = { records = { nil }, larges = nil, bytes = 0, special = false, wants = nil }
-  for n = 1, #entries do
-    local e = entries[n]
-    batch.records[n], batch.bytes = e.rec, batch.bytes + e.size
-    if e.large then
-      batch.larges = batch.larges or {}
-      batch.larges[n] = e.large
-    end
-    if record.flag(e.rec, 1) then enqueue.want(batch, n, e.rec) end
-  end
+function enqueue.batch(q, entries)
+  local batch = enqueue.new_batch(q)
+  for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
   return batch
+end
+
+function enqueue.new_batch(q)
+  return { records = { nil }, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
+end
+
+-- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.
+function enqueue.append(batch, rec, large, q)
+  local records, flag = batch.records, string.byte(rec, 14)
+  local n = #records + 1
+  batch.bytes = batch.bytes + #rec
+  if flag == 48 and not q.is.x then
+    records[n] = rec
+    return
+  end
+  if q.is.x then rec = record.set_flag(rec, 1) end
+  records[n] = rec
+  if large then
+    batch.bytes = batch.bytes + #large
+    batch.larges = batch.larges or {}
+    batch.larges[n] = large
+  end
+  local kind = record.free[string.byte(rec, 14)]
+  if kind == "named" then
+    batch.special = true
+  elseif not kind and record.flag(rec, 1) then
+    enqueue.want(batch, n, rec)
+  end
 end
 
 -- Gives them their lookup ids.

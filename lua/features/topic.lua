@@ -96,6 +96,6 @@ function topic.deliver(q, t)
     enqueue.number(plan.entries, t)
     local ids = {}
     for k = 1, #plan.entries do ids[k] = plan.entries[k].lid end
-    enqueue.put(plan.to, ids, enqueue.batch(plan.entries), t)
+    enqueue.put(plan.to, ids, enqueue.batch(plan.to, plan.entries), t)
   end
 end

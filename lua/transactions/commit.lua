@@ -16,8 +16,8 @@
 --
 -- Of each queue the transaction's messages form a part, a table with these fields:
 --   q                     the queue
---   ids, kinds, texts     columns with an element for each operation, in order: lookup id, kind, stored text
---   plain                 set of the rows whose states carry the flag N: these messages ask for nothing when they leave
+--   ids, kinds            columns with an element for each operation, in order: lookup id, kind
+--   texts                 by row: stored texts of rejections and moves
 --   leave, bytes          columns of ids that are removed, and how many bytes they hold
 --   back, records         columns of messages that become available
 --   states                pairs of id and new state of those that come back after an abort
@@ -42,7 +42,11 @@ function commit.group(texts, count, queues, gone)
       end
       if part then
         local at = #part.ids + 1
-        part.ids[at], part.kinds[at], part.texts[at] = lid, kind, text
+        part.ids[at], part.kinds[at] = lid, kind
+        if kind == "X" or kind == "M" then
+          part.texts = part.texts or {}
+          part.texts[at] = text
+        end
       end
       if kind == "S" then
         last = { part = part, lid = lid }
@@ -60,8 +64,8 @@ function commit.part(name, queues, gone)
     touched.need(name, queues, gone)
     return false
   end
-  return { q = q, ids = { nil }, kinds = { nil }, texts = { nil }, plain = {}, leave = nil, bytes = 0, back = nil,
-    records = nil, states = nil, entries = nil }
+  -- The fields that most parts need: a table of eight is the cheapest that holds them.
+  return { q = q, ids = { nil }, kinds = { nil }, leave = nil, bytes = 0, back = nil, records = nil, entries = nil }
 end
 
 -- The transaction as a table {id, fence, late, given, verdicts}. `given` and `verdicts`, by lookup id, say how its messages
@@ -82,54 +86,52 @@ function commit.plan(transaction, parts, aborting)
     local part = parts[n]
     local states = chunked.read(part.q.s, part.ids)
     local rows = commit.sort(transaction, part, states, aborting)
-    if rows then commit.read(transaction, part, rows, states, aborting) end
+    if rows[1] then commit.read(transaction, part, rows, states, aborting) end
     if part.entries then commit.plan_entries(part, aborting) end
   end
   return not context.missing
 end
 
--- Fills the column `leave` with messages that need no more than their state. Returns the numbers of all other rows, nil
--- if there are none; of those whose state asks for nothing part.plain[row] is true.
+-- Fills the column `leave` with messages that need no more than their state. Returns the numbers of all other rows; those
+-- are negative whose state lacks the flag N, so that the message may ask for something when it leaves.
 function commit.sort(transaction, part, states, aborting)
   local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
   -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
   local plain = not transaction.verdicts and (q.flags == "t" or not string.find(q.flags, aborting and "[rx]" or "[jx]"))
   local leaving = aborting and "S" or "R"
   local suffix = "N " .. transaction.id .. " " .. transaction.fence
-  local from, seen, sizes, leave, rows = -#suffix - 1, #ids > 1 and {}, {}, nil, nil
+  local from, seen, rows, bytes, last, size = -#suffix - 1, #ids > 1 and {}, { nil }, 0, nil, nil
   for n = 1, #ids do
     local state, kind = states[n], kinds[n]
-    local own = plain and state and (kind == "R" or kind == "S") and sub(state, from) == kind .. suffix
-    if not state or seen and seen[ids[n]] then
-      own = false -- the message was deleted; or it is named twice, and the first operation on it counts
-    elseif own and kind == leaving then
-      -- Of messages that were received together most states are the same text.
-      local size = sizes[state] or message_state.size(state)
-      sizes[state] = size
-      part.bytes = part.bytes + size
-      leave = leave or { nil }
-      leave[#leave + 1] = ids[n]
-    else
-      rows = rows or { nil }
-      rows[#rows + 1] = n
+    -- A message that was deleted has no state; if it is named twice, the first operation on it counts.
+    if state and not (seen and seen[ids[n]]) then
+      if not (plain and (kind == "R" or kind == "S") and sub(state, from) == kind .. suffix) then
+        rows[#rows + 1] = -n
+      elseif kind == leaving then
+        -- Of messages that were received together most states are the same text.
+        if state ~= last then last, size = state, message_state.size(state) end
+        bytes = bytes + size
+        part.leave = part.leave or { nil }
+        part.leave[#part.leave + 1] = ids[n]
+      else
+        rows[#rows + 1] = n
+      end
     end
-    if own then part.plain[n] = true end
     if seen then seen[ids[n]] = true end
   end
-  part.leave = leave
+  part.bytes = bytes
   return rows
 end
 
--- Reads the records of these rows. A message that asks for nothing goes into the columns `back`, `records` and `states`,
--- every other one that the transaction still holds becomes an entry.
+-- Reads the records of these rows (commit.sort). A message that asks for nothing goes into the columns `back`, `records`
+-- and `states`, every other one that the transaction still holds becomes an entry.
 function commit.read(transaction, part, rows, states, aborting)
   local lids, free = { nil }, record.free
-  for n = 1, #rows do lids[n] = part.ids[rows[n]] end
+  for n = 1, #rows do lids[n] = part.ids[math.abs(rows[n])] end
   local records, back, kept, changed = chunked.read(part.q.m, lids), { nil }, { nil }, aborting and { nil, nil }
   for n = 1, #rows do
-    local text, row, at = records[n], rows[n], #back + 1
-    local kind = text and part.plain[row] and free[string.byte(text, 14)]
-    if kind then
+    local text, row, at = records[n], math.abs(rows[n]), #back + 1
+    if text and rows[n] > 0 and free[string.byte(text, 14)] then
       back[at], kept[at] = lids[n], text
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then
@@ -193,13 +195,11 @@ end
 -- a trace may be a copy of it.
 function commit.mark_record(part, lid, bits)
   if not part then return end
-  local back = part.back or {}
-  for _, n in ipairs({ 1, #back }) do
-    if back[n] == lid then
-      part.records[n] = record.mark(part.records[n], bits)
-      store.set_record(part.q, lid, part.records[n])
-      return
-    end
+  local back = part.back
+  local n = back and (back[1] == lid and 1 or #back) -- it is the first or the last row
+  if n and back[n] == lid then
+    part.records[n] = record.mark(part.records[n], bits)
+    return store.set_record(part.q, lid, part.records[n])
   end
   for _, e in ipairs(part.entries and part.entries.S or {}) do
     if e.lid == lid then
