@@ -103,3 +103,8 @@ def test_the_image_does_not_run_as_root() -> None:
     assert re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE) == [
         '["mqredis"]'
     ]  # no shell between it and SIGTERM
+
+
+def test_the_image_asks_for_extras_that_exist() -> None:
+    (extras,) = re.findall(r"\.whl\)\[(.*?)\]", (ROOT / "Dockerfile").read_text())
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
