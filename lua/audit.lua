@@ -12,10 +12,11 @@
 --- require "admin/audit"
 -- Not context.open: a manager whose own fields are damaged must still be shown.
 context.reset()
-local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock")
+local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock", "lead")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + (tonumber(meta[4] or "") or 0)
+  + (tonumber(meta[5] or "") or 0)
 local history = tonumber(string.match(meta[3] or "", "^%d+")) or 0
 local reply = { status.OK, meta[2] or "", history, "", now, history }
 local at, cursor = string.match(ARGV[3], "^%+?(%d+) (%d+)$")

@@ -22,7 +22,11 @@ for n = 1, (#KEYS - 5) / 8 do
     local fields = redis.call("HGETALL", q.q)
     fields[#fields + 1], fields[#fields + 2] = "counts", string.sub(queue_header.counters(q), 2)
     reply[#reply + 1] = #fields + 5
-    for k = 1, #fields do reply[#reply + 1] = fields[k] end
+    for k = 1, #fields, 2 do
+      local name, value = fields[k], fields[k + 1]
+      if name == "created" or name == "modified" then value = context.shown(value) end
+      reply[#reply + 1], reply[#reply + 2] = name, value
+    end
     reply[#reply + 1] = redis.call("ZCARD", q.a)
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)

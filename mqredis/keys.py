@@ -37,7 +37,7 @@ QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
 #: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/context, lua/core/queue).
-META_COUNTS = ("history", "seq", "messages", "bytes")
+META_COUNTS = ("history", "seq", "messages", "bytes", "time")
 QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 
 

@@ -5,7 +5,8 @@
 -- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
 --
 -- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "brief" made of them;
---                     "counts": "history seq messages bytes" (seq: SequentialID); "<queue's first key>" its header
+--                     "counts": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
+--                     in ms); "<queue's first key>" its header
 --                     (core/queue_header); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (core/kept_reply);
 --                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
 -- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
@@ -15,7 +16,11 @@
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 --
 -- "brief" holds what each call needs of the manager's properties: "schema incarnation clock throttled quota_messages
--- quota_bytes". A script that writes one of these calls context.save_config.
+-- quota_bytes lead". A script that writes one of these calls context.save_config.
+--
+-- Time: now is the broker time in ms, which never goes back. All stored times are broker times. It is the server's time
+-- plus `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. What users are shown is
+-- broker time less the lead (context.shown). Why: docs/decisions/time.md.
 --
 -- schema: the number of the form in which this build keeps its data, and the only one that it reads.
 --
@@ -23,7 +28,10 @@
 -- call. A field that is not set is false, never nil, since a table that outlives a call would be rehashed.
 local context = {
   schema = "6",
-  changed = false, incarnation = "", history = 0, now = 0, now_text = "", seq = 0, messages = 0, bytes = 0,
+  -- In ms: how far back the clock may be set without a correction; how old the stored time may become.
+  patience = 1000, store_after = 5000,
+  changed = false, incarnation = "", history = 0, now = 0, now_text = "", lead = 0, latest = 0,
+  seq = 0, messages = 0, bytes = 0,
   quota_messages = false, quota_bytes = false, throttled = false, missing = false, session = false, header = false,
   handed = false, again = false, handover = false, fields = {}, queues = {}, sides = {},
   places = false, first_place = 2,
@@ -33,6 +41,7 @@ local context = {
 function context.reset()
   local c = context
   c.changed, c.incarnation, c.history, c.now, c.now_text = false, "", 0, 0, ""
+  c.lead, c.latest = 0, 0
   c.seq, c.messages, c.bytes, c.quota_messages, c.quota_bytes, c.throttled = 0, 0, 0, false, false, false
   c.missing, c.session, c.header, c.handed, c.again, c.handover = false, false, false, false, false, false
   c.fields, c.queues, c.sides, c.places, c.first_place = {}, {}, {}, false, 2
@@ -53,34 +62,54 @@ function context.open(waits, meta, time)
   time = time or redis.call("TIME")
   local manager = cache.managers[meta[1]] or context.parse_config(meta[1])
   if not manager.clock then return manager end
-  local history, seq, messages, bytes = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+)$")
-  local now = time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock
+  local history, seq, messages, bytes, latest = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   context.incarnation, context.history, context.header = manager.incarnation, history + 0, meta[4]
-  context.now, context.now_text = now, string.format("%d", now)
+  context.set_time(time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock, manager.lead, latest + 0)
   context.seq, context.messages, context.bytes = seq, messages, bytes -- texts, until they change
   context.throttled, context.quota_messages, context.quota_bytes = manager.throttled, manager.messages, manager.bytes
   if ARGV[2] ~= "" then return context.check_token(meta[3]) end
+end
+
+-- Sets the broker time from `time`, the server's in ms with the clock of tests. If the server's clock was set back, the
+-- lead grows by as much, so that broker time goes on from the latest that was stored.
+function context.set_time(time, lead, latest)
+  local now = time + lead
+  if now < latest then
+    if latest - now > context.patience then
+      lead = lead + latest - now
+      redis.call("HSET", KEYS[1], "lead", lead)
+      context.save_config()
+    end
+    now = latest
+  end
+  context.now, context.now_text, context.lead, context.latest = now, string.format("%d", now), lead, latest
+end
+
+-- A broker time as users are shown it.
+function context.shown(time)
+  return time - context.lead
 end
 
 -- The manager's configuration of this text; or the reply that says what is wrong with it.
 function context.parse_config(text)
   if not text or text == "" then text = context.read_config() end
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
-  local schema, incarnation, clock, throttled, messages, bytes =
-    string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*)$")
+  local schema, incarnation, clock, throttled, messages, bytes, lead =
+    string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*) (%d*)$")
   if schema ~= context.schema then
     local older = (tonumber(schema) or 0) < tonumber(context.schema)
     return { older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
   end
-  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
+  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0, lead = tonumber(lead) or 0,
     throttled = throttled == "1", messages = tonumber(messages) or false, bytes = tonumber(bytes) or false })
 end
 
 -- The configuration as the fields have it; nothing if there is no manager.
 function context.read_config()
-  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
+  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes",
+    "lead")
   if not f[1] then return end
-  for n = 2, 6 do f[n] = f[n] or "" end
+  for n = 2, 7 do f[n] = f[n] or "" end
   return table.concat(f, " ")
 end
 
@@ -146,9 +175,11 @@ end
 function context.close(reply, upto, ids)
   reply[2], reply[3] = context.incarnation, context.history
   local fields = context.fields
-  if context.changed then
-    context.write("counts",
-      string.format("%d %d %d %d", context.history, context.seq, context.messages, context.bytes))
+  -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
+  -- changes delays deadlines by no more than that.
+  if context.changed or context.now - context.latest > context.store_after then
+    context.write("counts", string.format("%d %d %d %d %s", context.history, context.seq, context.messages,
+      context.bytes, context.now_text))
   end
   if ARGV[2] ~= "" then
     context.write(ARGV[1], kept_reply.format(ARGV[2], context.now_text, ids or "-", reply, upto or #reply))

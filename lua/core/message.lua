@@ -11,16 +11,25 @@ local message = {}
 function message.add(q, reply, ids, recs, told)
   if not ids[1] then return end
   local at, byte, free = #reply + 2, string.byte, record.free
-  reply[at - 1], reply[at] = table.concat(ids), type(told) == "table" and table.concat(told, ",") or told
+  told = type(told) == "table" and table.concat(told, ",") or told
+  if context.lead > 0 then told = message.shown(told) end
+  reply[at - 1], reply[at] = table.concat(ids), told
   for n = 1, #ids do
     local rec = recs[n]
     at = at + 1
-    reply[at] = rec
+    reply[at] = context.lead > 0 and record.shown(rec, context.lead) or rec
     if not free[byte(rec, 14)] and record.flag(rec, 8) then
       at = at + 1
       reply[at] = redis.call("HGET", q.m, "^" .. ids[n]) or ""
     end
   end
+end
+
+-- What is told of states, with the times of moves as users are shown them.
+function message.shown(told)
+  return (string.gsub(told, "(%d+ %d+ %d+ )(%d+)", function(before, moved)
+    return before .. (moved == "0" and "0" or string.format("%d", context.shown(moved)))
+  end))
 end
 
 -- What is told of states as they are.

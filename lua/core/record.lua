@@ -58,6 +58,11 @@ function record.field(rec, key)
   return string.match(rec, "^[^%z\1\3]*", from + 2)
 end
 
+-- The record as users are shown it: with its arrival less `lead` ms (core/context).
+function record.shown(rec, lead)
+  return string.format("%013d", string.sub(rec, 1, 13) - lead) .. string.sub(rec, 14)
+end
+
 -- When a special message expires, in ms since the epoch; nothing if it never does.
 function record.expires(rec)
   local life = record.field(rec, "e")

@@ -60,7 +60,7 @@ function copy.put(q, to, e, class, reason)
   if class > 0 then head = string.gsub(head, "\3C%d+", "") .. "\3C" .. class end
   -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
   head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
-    .. string.format("\3B%.0f\3S%013.0f", arrived, context.now - sent)
+    .. string.format("\3B%.0f\3S%013.0f", context.shown(arrived), context.now - sent)
   head = (e.report or "") .. head
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)

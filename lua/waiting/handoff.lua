@@ -44,7 +44,8 @@ end
 function handoff.publish(channel, key, slot, sequence, lid, number, deadline, rec)
   -- A record may hold a zero, at which format would end it.
   local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
-    slot, sequence, context.incarnation, number, deadline, context.now_text, lid, KEYS[3]) .. rec)
+    slot, sequence, context.incarnation, number, deadline, context.now_text, lid, KEYS[3])
+    .. (context.lead > 0 and record.shown(rec, context.lead) or rec))
   if type(said) ~= "number" then handoff.notify(key) end
 end
 

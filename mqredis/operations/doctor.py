@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from mqredis import keys
 from mqredis.commands import doctor as commands
@@ -19,6 +20,8 @@ from mqredis.steps import Steps, perform, procedure
 
 #: How often the doctor looks again when the store changed under a repair.
 ROUNDS = 5
+#: A server's clock that differs by more than so many seconds from ours is reported.
+CLOCK_SECONDS = 5
 
 
 @procedure
@@ -61,7 +64,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
     return Report(
         manager=context.keys.manager,
         findings=tuple(item for item in findings if item.severity == "error"),
-        advice=(*lint, *(item for item in findings if item.severity != "error")),
+        advice=(*lint, *_clock(store), *(item for item in findings if item.severity != "error")),
         queues=len(store.queues),
         messages=sum(len(view.records) for view in store.queues.values()),
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
@@ -70,6 +73,23 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
         levels=reached,
         server=server,
     )
+
+
+def _clock(store: Store) -> list[Finding]:
+    """What is to be said of the server's clock, and of the broker time that makes up for its steps back."""
+    fields, found = store.hashes.get("meta", {}), []
+    lead, moved = (int(fields.get(name) or 0) for name in ("lead", "clock"))
+    ahead = (store.now_ms - lead - moved) / 1000 - datetime.now(UTC).timestamp()
+    if abs(ahead) > CLOCK_SECONDS:
+        text = (
+            f"differs by {ahead:+.0f} s from the clock of this machine; after a step forward, leases end and delayed "
+            "messages arrive too early"
+        )
+        found.append(Finding(code="server.clock", severity="warning", where="TIME", text=text))
+    if lead:
+        text = f"was set back, {lead / 1000:.0f} s in all; deadlines are not affected, nothing has to be done"
+        found.append(Finding(code="manager.clock", severity="notice", where="the server's clock", text=text))
+    return found
 
 
 def find(store: Store) -> list[Fault]:

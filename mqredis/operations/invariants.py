@@ -32,8 +32,8 @@ _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
 #: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
 _META = {"schema": r"6", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
-_META |= dict.fromkeys(("history", "seq", "messages", "bytes"), r"\d{1,16}")
-_META |= dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*")
+_META |= dict.fromkeys(("history", "seq", "messages", "bytes", "time"), r"\d{1,16}")
+_META |= dict.fromkeys(("quota_messages", "quota_bytes", "lead"), r"\d*")
 
 
 # ---- each key ------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def hints(store: Store) -> Faults:
 
 
 #: Of which fields a ``brief`` is made (lua/core/context.lua, lua/core/queue.lua).
-_META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes")
+_META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
 _QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
 

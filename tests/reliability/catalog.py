@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-from tests.support.power import lacking
+from tests.support.preload import lacking
 
 MODULES = (
     "schedules_bar",

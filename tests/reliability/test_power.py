@@ -10,8 +10,9 @@ import mqredis
 from mqredis import UnsafeServer
 from mqredis.models import Outgoing
 from tests.reliability.store import append_only_file
-from tests.support import power
-from tests.support.power import CompilerMissing, PowerServer, lacking
+from tests.support import preload
+from tests.support.power import PowerServer
+from tests.support.preload import CompilerMissing, lacking
 from tests.support.replication import syncs_on_demand
 
 needs_compiler = pytest.mark.skipif(bool(lacking()), reason=lacking())
@@ -99,4 +100,4 @@ def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert "no cc on PATH" in lacking()
     with pytest.raises(CompilerMissing, match="no cc on PATH"):
-        power._library.__wrapped__()
+        preload.library.__wrapped__("synced.c")

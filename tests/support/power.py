@@ -8,50 +8,14 @@ and shortens its append-only files to that, or to anything between that and what
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Self
 
+from tests.support.preload import library
 from tests.support.server import RedisServer
 
 _PAUSE = threading.Event()
-_SOURCE = Path(__file__).with_name("synced.c")
-
-
-class CompilerMissing(RuntimeError):
-    """There is nothing to build the library with, or nothing to load it."""
-
-
-def lacking() -> str:
-    """Why the power of a server cannot be cut here; "" if it can."""
-    if not sys.platform.startswith("linux"):
-        return "The power can be cut only on Linux: the server is watched with LD_PRELOAD."
-    if shutil.which("cc") is None:
-        return "The power cannot be cut without a C compiler: no cc on PATH (Debian: apt-get install gcc libc6-dev)."
-    return ""
-
-
-@cache
-def _library() -> tuple[tempfile.TemporaryDirectory[str], Path]:
-    """Built once a process; the folder goes with the process."""
-    if reason := lacking():
-        raise CompilerMissing(reason)
-    folder = tempfile.TemporaryDirectory(prefix="mq-")
-    path = Path(folder.name) / "synced.so"
-    built = subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(path), str(_SOURCE)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if built.returncode:
-        raise CompilerMissing(f"cc does not build {_SOURCE.name}:\n{built.stderr}")
-    return folder, path
 
 
 class PowerServer(RedisServer):
@@ -65,7 +29,7 @@ class PowerServer(RedisServer):
         #: Written bytes that the cuts took away.
         self.gone = 0
         self._notes = self.directory / "synced"
-        self.environment = {"LD_PRELOAD": str(_library()[1]), "MQREDIS_SYNCED": str(self._notes)}
+        self.environment = {"LD_PRELOAD": str(library("synced.c")), "MQREDIS_SYNCED": str(self._notes)}
 
     def start(self) -> Self:
         """Start it; what it has cut from a torn end is no longer on the disk."""
