@@ -21,7 +21,8 @@ if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
   redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0 0", "schema", context.schema, "incarnation", ARGV[7],
-    "clock", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "lead", 0, "test", ARGV[6], "run_id", ARGV[5])
+    "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6],
+    "run_id", ARGV[5])
   context.save_config()
   kept = { context.schema, ARGV[6], ARGV[5] }
 end

@@ -100,14 +100,15 @@ function context.parse_config(text)
     local older = (tonumber(schema) or 0) < tonumber(context.schema)
     return { older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
   end
-  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0, lead = tonumber(lead) or 0,
+  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
+    lead = tonumber(lead) or 0,
     throttled = throttled == "1", messages = tonumber(messages) or false, bytes = tonumber(bytes) or false })
 end
 
 -- The configuration as the fields have it; nothing if there is no manager.
 function context.read_config()
-  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes",
-    "lead")
+  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages",
+    "quota_bytes", "lead")
   if not f[1] then return end
   for n = 2, 7 do f[n] = f[n] or "" end
   return table.concat(f, " ")
