@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from mqredis.codec import Raw, Rows, Sound, sound_alone
+from mqredis.codec import Raw, Rows
 from mqredis.commands.common import DIGITS, ID, OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
@@ -120,24 +120,6 @@ def alone(payload: Payload) -> tuple[str, bytes, int, bytes, bytes, bytes] | Non
         ):
             return fence.decode(), deadline, int(now_ms), lookup_id, state, record
     except (AttributeError, TypeError, ValueError):  # whoever reads it whole says what is wrong
-        pass
-    return None
-
-
-#: Of one message that was read: fence, lease (its end as the scripts spell it, and when that was said, in ms of the
-#: server's clock), lookup id as they spell it, and what is sound of it.
-Sole = tuple[str, tuple[bytes, int], str, Sound]
-
-
-def sole(payload: Payload) -> Sole | None:
-    """One message and nothing else, all of it looked at in one go. None: it is something else, or damaged."""
-    now_ms: Any
-    try:
-        fence, deadline, now_ms, lost, lookup_id, state, record = payload
-        if lost == _NONE_LOST and type(now_ms) is int:
-            found = sound_alone(fence, deadline, lookup_id, state, record)
-            return None if found is None else (fence.decode(), (deadline, now_ms), lookup_id.decode(), found)
-    except (TypeError, ValueError):
         pass
     return None
 

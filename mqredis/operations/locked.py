@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from mqredis import codec
-from mqredis.commands.read import Sole
 from mqredis.models import Message
 from mqredis.operations.context import UnitOfWork
 from mqredis.operations.receive import Locks
@@ -66,19 +65,6 @@ class Locked:
             locks.made = None
         locks.keys = locks.found = ()  # whoever keeps one lock does not keep the bodies of all
         return each
-
-    @classmethod
-    def _one(cls, queue: Any, now: float, sole: Sole) -> Self:
-        """The one message that a call has locked, which was answered at this monotonic time."""
-        fence, lease, key, found = sole
-        grant = Locks(queue._handle, (), (), fence, now, lease)
-        grant.queue = queue
-        lock = cls()
-        lock._grant = grant
-        lock._key = key
-        lock._found = found
-        lock.lookup_id, _, _, lock.body = found
-        return lock
 
     @classmethod
     def _of_unit(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import struct
 import sys
@@ -91,9 +91,9 @@ class SocketConnection:
         sock = self._socket()
         if getattr(sock, "pending", int)():  # TLS has decrypted more than was read
             return True
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
 
     def take(self) -> Iterator[Any]:
         """The messages that have come, errors of the server among them. Raises ConnectionError when it is closed."""
