@@ -12,8 +12,8 @@ from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, MqError
-from mqredis.fields import MessageFields
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
+from mqredis.models.fields import MessageFields
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably

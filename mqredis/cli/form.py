@@ -14,14 +14,12 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from pydantic import ValidationError
-
-from mqredis.errors import InvalidArgument, complaint
+from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Outgoing
 
 _SENT = tuple(
     name
-    for name in Outgoing.model_fields
+    for name in Outgoing.FIELDS
     if name
     not in ("body", "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window")
 )
@@ -50,11 +48,11 @@ def to_json(message: Message) -> dict[str, Any]:
         row["body"] = message.body.decode("utf-8")
     except UnicodeDecodeError:
         row["body_base64"] = base64.b64encode(message.body).decode()
-    for name, info in Message.model_fields.items():
+    for name, default in Message.FIELDS.items():
         if name in ("lookup_id", "queue", "body"):
             continue
         value = getattr(message, name)
-        if info.is_required() or value != info.get_default(call_default_factory=True):
+        if value != default:
             row[name] = hex_id(value) if name == "original_lookup_id" else _out(value)
     return row
 
@@ -91,10 +89,7 @@ def from_json(row: Any) -> Outgoing | None:
         if left <= 0:
             return None
         values["time_to_be_received"] = left
-    try:
-        return Outgoing(**values)
-    except ValidationError as error:
-        raise InvalidArgument(complaint(error)) from None
+    return Outgoing(**values)
 
 
 def _left(text: Any) -> float:

@@ -12,7 +12,6 @@ from mqredis.client.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.sync import Driver
 from mqredis.errors import MqError
-from mqredis.fields import MessageFields, QueueFields
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
@@ -26,6 +25,8 @@ from mqredis.models import (
     Share,
     Subscription,
 )
+from mqredis.models.fields import MessageFields
+from mqredis.models.queue import QueueFields
 from mqredis.operations import doctor, manager, queue, redrive, request, rundown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection

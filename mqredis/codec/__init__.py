@@ -18,18 +18,20 @@ from mqredis.codec.decode import (
     sound,
     sound_alone,
 )
-from mqredis.codec.encode import (
-    DEFAULT_CONTENT_TYPE,
-    INLINE_BODY_BYTES,
-    Batch,
-    Unusual,
-    encode,
-    encode_each,
-    encode_fields,
-    fields_of,
+from mqredis.codec.encode import Batch, encode, encode_each
+from mqredis.models.fields import DEFAULT_CONTENT_TYPE
+from mqredis.models.outgoing import INLINE_BODY_BYTES
+from mqredis.models.properties import MAX_PROPERTIES
+from mqredis.models.text import (
+    escape,
+    generated_id,
+    identifier,
+    milliseconds,
+    names,
+    time_at,
+    token_of,
+    unescape,
 )
-from mqredis.codec.text import generated_id, identifier, milliseconds, names, time_at, token, unescape
-from mqredis.properties import MAX_PROPERTIES, escape
 
 __all__ = [
     "DEFAULT_CONTENT_TYPE",
@@ -39,15 +41,12 @@ __all__ = [
     "Raw",
     "Rows",
     "Sound",
-    "Unusual",
     "alone",
     "decode",
     "decode_each",
     "encode",
     "encode_each",
-    "encode_fields",
     "escape",
-    "fields_of",
     "generated_id",
     "identifier",
     "made",
@@ -58,6 +57,6 @@ __all__ = [
     "sound",
     "sound_alone",
     "time_at",
-    "token",
+    "token_of",
     "unescape",
 ]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from binascii import unhexlify
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, overload
+from typing import overload
 
-from mqredis.codec.text import generated_id, read_identifier, time_at, token, unescape
 from mqredis.errors import InvariantBroken
-from mqredis.models import Acknowledge, Journal, Message, PropertyValue
-from mqredis.unvalidated import PENDING, defaults_of, new, put
+from mqredis.models.message import Message, Origin, read_message
 
 #: Here and below what may be missing is not given back either: looking for that takes a seventh of the whole.
 _N = rb"-?+\d{1,400}+"
@@ -50,14 +48,10 @@ _MARK = b"\0"
 _ALL_SOUND = re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})").fullmatch
 
-#: Flags of records of messages that are neither the first nor the last of a transaction.
-_OUTSIDE = frozenset("0189hp")
-
 Counts = tuple[int, ...]
 _NO_COUNTS: Counts = (0, 0, 0, 0)
 #: States that were read before: a batch has mostly the same.
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
-_COUNTED = {"delivery_count": 0, "abort_count": 1, "move_count": 2, "last_moved_at": 3}
 
 
 #: What a script answers of a message: its lookup id, state and record.
@@ -180,34 +174,21 @@ def _together(raw: Rows) -> Sequence[Sound]:
 
 
 def made(queue: str, incarnation: str, found: Sound, taken: bool = False) -> Message:
-    """The message that came as this."""
+    """The message that was read as ``found``."""
     lookup_id, state, head, body = found
-    fields: dict[str, Any] = {"lookup_id": lookup_id, "body": body, _HEAD: head}
-    counts = _counts.get(state) or _read(state)
-    fields[PENDING] = _whole, _one, counts, bool(state), taken, incarnation, queue
-    put(message := new(Message), fields)  # as ``lazy``, without its call
-    return message
+    counts = _counts.get(state) or _read(state) or _NO_COUNTS
+    return read_message(lookup_id, head, body, Origin(queue, incarnation, counts, taken))
 
 
 def made_each(queue: str, incarnation: str, found: Sequence[Sound], taken: bool = False) -> list[Message]:
-    """As :func:`made` makes each of them: what they have in common is made once."""
-    if len(found) == 1:  # as mostly
-        return [made(queue, incarnation, found[0], taken)]
+    """The messages that were read as ``found``; those with the same state share what says so."""
     messages: list[Message] = []
-    shared: dict[str, Any] = {}
     last: bytes | None = None
     for lookup_id, state, head, body in found:
         if state != last:
-            shared = {"lookup_id": 0, "body": b"", _HEAD: ""}
-            counts = _counts.get(state) or _read(state)
-            shared[PENDING] = _whole, _one, counts, bool(state), taken, incarnation, queue
+            origin = Origin(queue, incarnation, _counts.get(state) or _read(state) or _NO_COUNTS, taken)
             last = state
-        fields = shared.copy()  # takes less than a dict of four does
-        fields["lookup_id"] = lookup_id
-        fields["body"] = body
-        fields[_HEAD] = head
-        put(message := new(Message), fields)
-        messages.append(message)
+        messages.append(read_message(lookup_id, head, body, origin))
     return messages
 
 
@@ -219,186 +200,3 @@ def _read(state: bytes) -> Counts | None:
     if len(_counts) < 1024:
         _counts[state] = counts
     return counts
-
-
-#: Among the fields that a message has before it is asked for others: its record up to the body, as text or in UTF-8.
-#: They are four, since a dict of more than five is made anew.
-_HEAD = "\0"
-#: :data:`_whole` and :data:`_one`; the counts, was there a state, taken, the incarnation, the queue.
-Pending = tuple[Any, Any, Counts, bool, bool, str, str]
-
-
-def _one(fields: dict[str, Any], pending: Pending, name: str) -> Any:
-    """The fields that consumers read most, each by itself. Raises KeyError for others."""
-    head = fields[_HEAD]
-    if type(head) is bytes:
-        head = fields[_HEAD] = head.decode()
-    found: Any
-    if (key := _SINGLE.get(name)) is not None:
-        at = head.find(key[0], 14)
-        if at >= 0:
-            text = head[at + 2 :]
-            if "\x03" in text or "\x01" in text:
-                text = _TEXT(text)[0]  # type: ignore[index]
-            found = key[1](text)
-        else:
-            found = generated_id(f"{fields['lookup_id']:016x}") if name == "message_id" else _DEFAULTS[name]
-    elif name == "properties":
-        properties: dict[str, PropertyValue] = {}
-        for part in head[14:].split("\x03"):
-            if "\x01" in part:
-                _properties(properties, part)
-        return fields.setdefault("properties", properties)
-    elif name == "arrived_at":
-        found = time_at(int(head[:13]))
-    elif name == "queue":
-        found = pending[6]
-    else:
-        at = _COUNTED[name]
-        found = pending[2][at]
-        if at == 0:
-            found += pending[4]
-        elif at == 3:
-            found = time_at(found) if found else None
-    fields[name] = found
-    return found
-
-
-def _whole(fields: dict[str, Any], pending: Pending) -> tuple[dict[str, Any], set[str]]:
-    """All fields of a message."""
-    _, _, counts, has_state, taken, incarnation, queue = pending
-    head = fields[_HEAD]
-    if type(head) is bytes:
-        head = head.decode()
-    lid = f"{fields['lookup_id']:016x}"
-    arrived_ms = int(head[:13])
-    arrived = time_at(arrived_ms)
-    # One dict for all who ask, at whatever time: it is the one field that can be changed.
-    properties = fields.get("properties")
-    if properties is None:
-        properties = _one(fields, pending, "properties")
-    values: dict[str, Any] = {
-        "lookup_id": fields["lookup_id"],
-        "queue": queue,
-        "body": fields["body"],
-        "token": token(incarnation, lid),
-        "properties": properties,
-        "arrived_at": arrived,
-        "sent_at": arrived,
-        "message_id": generated_id(lid),
-    }
-    flag = head[13]
-    if flag not in _OUTSIDE:
-        values["first_in_transaction"] = int(flag, 32) & 2 != 0
-        values["last_in_transaction"] = int(flag, 32) & 4 != 0
-    if "\x03" in head:
-        _system(values, head[14:].split("\x03")[1:], arrived_ms)
-    if has_state:
-        values["delivery_count"] = counts[0] + taken
-        values["abort_count"] = counts[1]
-        values["move_count"] = counts[2]
-        if counts[3]:
-            values["last_moved_at"] = time_at(counts[3])
-    elif taken:
-        values["delivery_count"] = 1
-    return {**_DEFAULTS, **values}, set(values)
-
-
-def _properties(found: dict[str, PropertyValue], text: str) -> None:
-    """The user properties in a part of a head, behind what comes before their mark."""
-    escaped = "\x04" in text
-    # What comes before their mark may have the other in it; names and values have neither.
-    parts = iter(text.partition("\x01")[2].replace("\x02", "\x01").split("\x01"))
-    for name in parts:
-        value = next(parts)
-        if escaped:
-            name, value = unescape(name), unescape(value)
-        kind = value[0]
-        if kind == "s":
-            found[name] = value[1:]
-        elif kind == "i":
-            found[name] = int(value[1:])
-        elif kind == "d":
-            found[name] = float(value[1:])
-        elif kind == "x":
-            found[name] = bytes.fromhex(value[1:])
-        else:
-            found[name] = _WORDS[kind]
-
-
-_WORDS = {"t": True, "f": False, "n": None}
-
-
-def _system(values: dict[str, Any], parts: list[str], arrived_ms: int) -> None:
-    """The system fields of a head, behind each of which properties may stand."""
-    head: dict[str, str] = {}
-    for part in parts:
-        text, _, _ = part.partition("\x01")
-        if text[0] != "~":
-            head[text[0]] = text[1:]
-        elif text[1] != "e":  # a copy shows what the message asked for, though nothing acts on it
-            head.setdefault(text[1], text[2:])
-    others = False
-    for key, text in head.items():
-        found = _PLAIN.get(key)
-        if found:
-            values[found[0]] = found[1](text)
-        else:
-            others = True
-    if not others:
-        return
-    sent_ms = arrived_ms
-    if "S" in head:
-        sent_ms -= int(head["S"])
-        values["sent_at"] = time_at(sent_ms)
-    if "z" in head:
-        flags = int(head["z"])
-        values["last_in_group"] = flags & 1 != 0
-        values["segment"] = flags & 6 != 0
-        values["last_segment"] = flags & 4 != 0
-    if "e" in head:
-        values["expires_at"] = time_at(sent_ms + int(head["e"]))
-    if "a" in head:
-        values["acknowledge"] = Acknowledge(int(head["a"]))
-    if "j" in head:
-        values["journal"] = Journal(int(head["j"]))
-    if "X" in head:
-        values["extension"] = bytes.fromhex(head["X"])
-    if "d" in head:
-        values["recoverable"] = head["d"] != "0"
-    if "I" in head:
-        values["original_lookup_id"] = int(head["I"], 16)
-    if "B" in head:
-        values["original_arrived_at"] = time_at(int(head["B"]))
-
-
-_PLAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "m": ("message_id", read_identifier),
-    "c": ("correlation_id", read_identifier),
-    "g": ("group_id", read_identifier),
-}
-_NUMBERS = (
-    ("n", "sequence"),
-    ("o", "offset"),
-    ("p", "priority"),
-    ("t", "app_tag"),
-    ("b", "body_type"),
-    ("C", "message_class"),
-)
-_TEXTS = (
-    ("l", "label"),
-    ("y", "content_type"),
-    ("k", "dedup_key"),
-    ("A", "administration_queue"),
-    ("r", "response_queue"),
-    ("Q", "dead_letter_queue"),
-    ("T", "transaction_id"),
-    ("O", "original_queue"),
-    ("R", "reason"),
-)
-_PLAIN |= {key: (name, int) for key, name in _NUMBERS}
-_PLAIN |= {key: (name, unescape) for key, name in _TEXTS}
-_DEFAULTS = defaults_of(Message)
-#: Those that have but one spelling, by name, as they begin.
-_SINGLE = {name: ("\x03" + key, read) for key, (name, read) in _PLAIN.items() if key not in "kAQ"}
-_TEXT = re.compile(r"[^\x01\x03]*+").match

@@ -72,9 +72,9 @@ class BaseDriver:
         """Let every wait look again."""
         self._hub.ring_all()
 
-    def unfinished(self, token: str) -> Call[Any] | None:
+    def unfinished(self, token: object) -> Call[Any] | None:
         """The call with this token, if its outcome is unknown and it reads messages."""
-        return self.core.unread.get(token)
+        return self.core.unread.get(token) if isinstance(token, str) else None
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""

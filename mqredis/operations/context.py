@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -20,7 +20,7 @@ from mqredis.errors import (
     TransactionSequence,
 )
 from mqredis.keys import ManagerKeys
-from mqredis.models import Access, Message, Share
+from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
@@ -93,15 +93,15 @@ class Context:
         """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
         return self.unsealed(codec.decode_each(path, self.incarnation, raw, taken))
 
-    def sealed(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The fields of a message as it is sent."""
+    def sealed(self, message: Outgoing) -> Outgoing:
+        """The message as it is sent. Raises InvalidArgument for a segment, if the client seals."""
         if self.sealer is None:
-            return fields
-        if fields.get("segment") or fields.get("last_segment"):
+            return message
+        if message.segment or message.last_segment:
             raise InvalidArgument(
                 "segments are joined by their lengths, which sealing changes: send the body whole"
             )
-        return {**fields, "body": self.sealer.seal(fields.get("body", b""), self.keys.manager.encode())}
+        return message.replace(body=self.sealer.seal(message.body, self.keys.manager.encode()))
 
     def unsealed(self, messages: list[Message]) -> list[Message]:
         """The messages with their seals off."""
@@ -116,7 +116,7 @@ class Context:
                 broken = broken or f"message {message.lookup_id:#018x} of queue {message.queue!r}: {error}"
                 opened.append(message)
             else:
-                opened.append(message.model_copy(update={"body": body}))
+                opened.append(message.replace(body=body))
         if broken:
             raise SealBroken(broken, messages=opened)
         return opened

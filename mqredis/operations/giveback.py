@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from mqredis.codec import milliseconds
 from mqredis.models import PropertyValue
+from mqredis.models.properties import write_properties
 from mqredis.operations import checks
-from mqredis.properties import written
 
 
 def orderly(rest: float | None = None) -> str:
@@ -32,5 +32,5 @@ def ended(reason: str, about: Mapping[str, PropertyValue]) -> str:
 
 def _told(action: str, reason: str, about: Mapping[str, PropertyValue]) -> str:
     known = {f"failure_{name}": value for name, value in about.items()}
-    text = action + checks.reason(reason) + (written(known) if known else "")
+    text = action + checks.reason(reason) + write_properties(known)
     return text.encode("utf-8", "replace").decode()  # an exception's text may hold a lone surrogate

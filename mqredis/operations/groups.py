@@ -139,7 +139,7 @@ def members(
     physical: list[Outgoing] = []
     for sequence, message in enumerate(logical, 1):
         place = {"group_id": group, "sequence": sequence, "last_in_group": sequence == len(logical)}
-        physical += segments(message.model_copy(update=place), segment_bytes)
+        physical += segments(message.replace(**place), segment_bytes)
     return physical
 
 
@@ -149,13 +149,8 @@ def segments(message: Outgoing, size: int | None) -> list[Outgoing]:
     if size is None or len(body) <= size:
         return [message]
     return [
-        message.model_copy(
-            update={
-                "body": body[at : at + size],
-                "offset": at,
-                "segment": True,
-                "last_segment": at + size >= len(body),
-            }
+        message.replace(
+            body=body[at : at + size], offset=at, segment=True, last_segment=at + size >= len(body)
         )
         for at in range(0, len(body), size)
     ]
@@ -247,7 +242,7 @@ def write(
     flags = {"last_in_group": last, "segment": segment or writing.segmenting}
     flags["last_segment"] = writing.segmenting and not segment
     before = writing.state()
-    sent = yield from send.Send(writing.handle, message.model_copy(update={**place, **flags}), {}, unit)
+    sent = yield from send.Send(writing.handle, message.replace(**place, **flags), {}, unit)
     writing.in_unit = unit is not None
     if segment:
         writing.segmenting, writing.offset = True, writing.offset + len(message.body)

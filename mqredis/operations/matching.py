@@ -112,11 +112,9 @@ def joined(messages: Sequence[Message]) -> Message:
     if not first.segment:
         return first
     last = messages[-1]
-    return first.model_copy(
-        update={
-            "body": b"".join(message.body for message in messages),
-            "segment": False,
-            "last_segment": False,
-            "last_in_group": last.last_in_group,
-        }
+    return first.replace(
+        body=b"".join(message.body for message in messages),
+        segment=False,
+        last_segment=False,
+        last_in_group=last.last_in_group,
     )

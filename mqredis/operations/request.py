@@ -48,7 +48,7 @@ def request(
     handle = yield from reply_queue(context, session)
     changes["response_queue"] = handle.path
     try:
-        sent = yield from Send(target, message.model_copy(update=changes), {})
+        sent = yield from Send(target, message.replace(**changes), {})
         while True:
             left = limit - (context.clock() - start)
             if left <= 0:
@@ -102,7 +102,7 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
         changes["correlation_id"] = _passed(message, message.message_id)
     if not codec.names(made.message_id) and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
         changes["message_id"] = message.message_id
-    made = made.model_copy(update=changes)
+    made = made.replace(**changes)
     handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
     try:
         sent = yield from Send(handle, made, {})

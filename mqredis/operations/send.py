@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from mqredis import codec
 from mqredis.commands import queues
 from mqredis.commands import send as commands
 from mqredis.commands.common import ID
-from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge, complaint
-from mqredis.models import Identifier, Journal, Outgoing, Sent, plain
+from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge
+from mqredis.models import Journal, Outgoing, Sent
+from mqredis.models import outgoing as models
+from mqredis.models.fields import GROUPED, TRACED
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
@@ -30,80 +30,36 @@ from mqredis.steps import (
     procedure,
     understand,
 )
-from mqredis.unvalidated import PENDING, defaults_of, lazy, new, present, put
 
 #: One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
 #: What a message takes besides its text.
 _FIXED = 12
-#: The fields that an Outgoing was given, valid as they are: of most messages no Outgoing is ever made.
-Given = Mapping[str, Any]
-#: A message as the scripts take it (``codec.encode``); and with what its sender is answered from.
+#: A message as the scripts take it (:func:`mqredis.codec.encode`).
 Encoded = tuple[bytes, bytes | None]
-Prepared = tuple[Given, Encoded]
-#: The message id and the group id that a message was given.
-Names = tuple[Identifier | None, Identifier | None]
-_NAMELESS: Names = (None, None)
+#: A message and what is sent of it.
+Prepared = tuple[Outgoing, Encoded]
 #: Each octet as bytes: a slice of one octet costs three times as much.
 _OCTETS = [bytes((octet,)) for octet in range(256)]
 
 
-def given(body: object, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as ``outgoing``, by its fields."""
-    if type(body) is bytes and (found := plain({**fields, "body": body})) is not None:
-        return found
-    return codec.fields_of(outgoing(body, fields))
-
-
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
-    """What to send, from what the caller gave. Raises InvalidArgument saying which field is wrong."""
-    values = {**fields}
-    if type(body) is bytes:
-        pass
-    elif isinstance(body, Outgoing):  # which asks a metaclass written in Python
+    """The message that a caller gave, with a group id if it is part of a group and has none.
+
+    Raises InvalidArgument: with the name of the field that is wrong, or with IBM's reason 2253 for an empty segment
+    that is not the last one, since the segment behind it would have its place.
+    """
+    if isinstance(body, Outgoing):
         if fields:
             raise InvalidArgument("give either an Outgoing message or fields, not both")
-        return _grouped(body)
-    elif isinstance(body, str):
-        values.setdefault("content_type", "text/plain; charset=utf-8")
-        try:
-            body = body.encode("utf-8")
-        except UnicodeEncodeError:
-            raise InvalidArgument("body holds a lone surrogate") from None
-    elif isinstance(body, bytearray | memoryview):
-        body = bytes(body)
-    elif not isinstance(body, bytes):
-        raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
-    values["body"] = body
-    if (found := plain(values)) is not None:
-        return lazy(Outgoing, found)
-    if not _NUMBERS.isdisjoint(values):
-        for name, value in values.items():
-            if isinstance(value, bool) and name in _NUMBERS:
-                raise InvalidArgument(f"{name}: {value!r} is not a number")
-    try:
-        return _grouped(Outgoing(**values))
-    except ValidationError as error:
-        raise InvalidArgument(complaint(error)) from None
-
-
-def _grouped(message: Outgoing) -> Outgoing:
-    """A message that is flagged as part of a group whose id was left out begins a group.
-
-    Raises InvalidArgument (2253) for an empty segment that is not the last: the next one would have its place.
-    """
-    if _GROUPING.isdisjoint(codec.fields_of(message)):
+        message = body
+    else:
+        message = models.outgoing(body, fields)
+    if not message._about & GROUPED:
         return message
     if message.segment and not message.body and not message.last_segment:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
-    if not codec.names(message.group_id) and (
-        message.last_in_group or message.segment or message.last_segment
-    ):
-        return message.model_copy(update={"group_id": new_group_id()})
-    return message
-
-
-_GROUPING = frozenset(("last_in_group", "segment", "last_segment"))
+    return message if codec.names(message.group_id) else message.replace(group_id=new_group_id())
 
 
 def new_group_id() -> str:
@@ -111,38 +67,30 @@ def new_group_id() -> str:
     return "mqg-" + uuid.uuid4().hex
 
 
-_NUMBERS = frozenset(
-    name
-    for name, info in Outgoing.model_fields.items()
-    if info.annotation in (int, float, int | None, float | None)
-)
-
-
-def _encoded(handle: Handle, messages: Iterable[Given], unit: UnitOfWork | None) -> codec.Batch:
-    """The messages as the scripts take them; none is sent that may not be."""
+def _encoded(handle: Handle, messages: Iterable[Outgoing], unit: UnitOfWork | None) -> codec.Batch:
+    """The messages as the scripts take them. Raises MessageTooLarge if the last one of them is."""
     context = handle.context
     if context.standing.volatile or context.sealer is not None:
-        messages = (_admitted(handle, fields) for fields in messages)
+        messages = (_admitted(handle, message) for message in messages)
     batch = codec.encode_each(messages, unit.id if unit else "", handle.max_message_bytes - _FIXED)
     if batch.texts:  # all before the last were small enough
         _check_size(handle, batch.size(len(batch.texts) - 1))
     return batch
 
 
-def _admitted(handle: Handle, fields: Given) -> Given:
-    """The message as it is sent where not all may be, or none as it is."""
+def _admitted(handle: Handle, message: Outgoing) -> Outgoing:
+    """The message as it is sent: sealed, if the client seals. Raises UnsafeServer if the server might lose it."""
     context = handle.context
-    if context.standing.volatile and (fields.get("recoverable", True) or handle.transactional):
+    if context.standing.volatile and (message.recoverable or handle.transactional):
         raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
-    return context.sealed(fields)
+    return context.sealed(message)
 
 
 def _check_size(handle: Handle, size: int) -> None:
-    """Raise MessageTooLarge if the queue does not take so much."""
-    size += _FIXED
-    if size > handle.max_message_bytes:
+    """Raise MessageTooLarge if the queue does not take a message of ``size`` bytes."""
+    if size + _FIXED > handle.max_message_bytes:
         raise MessageTooLarge(
-            f"the message takes {size} bytes; queue {handle.path!r} allows {handle.max_message_bytes}"
+            f"the message takes {size + _FIXED} bytes; queue {handle.path!r} allows {handle.max_message_bytes}"
         )
 
 
@@ -173,25 +121,13 @@ def prepare(
 ) -> Prepared:
     """A message that may be sent through this handle. Raises what is wrong with it, before anything is sent."""
     handle.need("send")
+    message = outgoing(body, fields)
     context = handle.context
-    if type(body) is bytes and context.sealer is None and not context.standing.volatile:
-        try:  # most are checked while they are encoded, and no dict is made of them
-            encoded = codec.encode_fields(fields, unit.id if unit else "", body)
-        except codec.Unusual:
-            pass
-        else:
-            line, large = encoded
-            if large is not None or len(line) + _FIXED > handle.max_message_bytes:
-                _check_size(handle, _size(encoded))
-            return fields, encoded
-    message = given(body, fields)
-    encoded = codec.encode_fields(_admitted(handle, message), unit.id if unit else "")
-    _check_size(handle, _size(encoded))
+    if context.standing.volatile or context.sealer is not None:
+        message = _admitted(handle, message)
+    encoded = line, large = codec.encode(message, unit.id if unit else "")
+    _check_size(handle, len(line) if large is None else len(line) + len(large))
     return message, encoded
-
-
-#: Fields that leave something behind when a message is refused: of a batch all would, whichever is to blame.
-_TRACED = frozenset(("acknowledge", "administration_queue", "journal", "dead_letter_queue"))
 
 
 class Send(Shareable[Sent]):
@@ -221,7 +157,7 @@ class Send(Shareable[Sent]):
         prepared = self.prepared
         if prepared is None or self.unit is not None or self.handle.topic:
             return None
-        return self if _TRACED.isdisjoint(prepared[0]) else None
+        return None if prepared[0]._about & TRACED else self
 
     @property
     def lanes(self) -> dict[type, Any]:
@@ -274,9 +210,7 @@ class Send(Shareable[Sent]):
         handle, message = self.handle, self.prepared[0]  # type: ignore[index]  # it was sent
         if self.unit:
             self.unit.touched(fence, handle)
-        names = _names(message) if "message_id" in message or "group_id" in message else _NAMELESS
-        put(model := new(Sent), {PENDING: (_whole, _one, names, handle.context.incarnation, lookup_id, 0)})
-        return model  # as ``lazy`` makes it, without its call
+        return models.sent(lookup_id, handle.context.incarnation, message)
 
     def _to_all(self) -> Steps[Sent]:
         """The first refusal ends it; what was sent before stays, unless a transaction is aborted."""
@@ -287,7 +221,7 @@ class Send(Shareable[Sent]):
         copies: list[Sent] = []
         for element in self.handle.elements:
             copies.append((yield from Send(element, message, {}, self.unit)))  # noqa: PERF401
-        return copies[0].model_copy(update={"copies": tuple(copies)})
+        return copies[0].replace(copies=tuple(copies))
 
 
 @procedure
@@ -295,19 +229,23 @@ def send_each(handle: Handle, prepared: Sequence[Prepared]) -> Steps[list[Sent]]
     """Send what several callers have prepared, as much as one call takes: all or none of it."""
     messages, encoded = zip(*prepared, strict=True)
     call = commands.send(handle.address, encoded, topic=handle.topic)
-    return (yield from _send_batch(handle, call, [*map(_names, messages)]))
+    return (yield from _send_batch(handle, call, messages))
 
 
 def _send_batch(
-    handle: Handle, call: Call[tuple[str, str]], names: Sequence[Names], unit: UnitOfWork | None = None
+    handle: Handle, call: Call[tuple[str, str]], messages: Sequence[Outgoing], unit: UnitOfWork | None = None
 ) -> Steps[list[Sent]]:
-    """Make the call that sends messages with these names."""
+    """Make the call that sends these messages."""
     ids, fence = yield from QueueCall(handle.address, call)
     if unit:
         unit.touched(fence, handle)
-    if len(ids) != len(names) * ID:
-        raise InvariantBroken(f"send answered {len(ids) // ID} ids for {len(names)} messages")
-    return _answers(names, handle.context.incarnation, ids)
+    if len(ids) != len(messages) * ID:
+        raise InvariantBroken(f"send answered {len(ids) // ID} ids for {len(messages)} messages")
+    incarnation = handle.context.incarnation
+    return [
+        models.sent(ids[at : at + ID], incarnation, message)
+        for at, message in zip(range(0, len(ids), ID), messages, strict=True)
+    ]
 
 
 def _fitting(sizes: Sequence[int], at: int = 0) -> int:
@@ -330,66 +268,18 @@ def send_many(handle: Handle, items: Iterable[object], unit: UnitOfWork | None) 
         for item in items:
             several.append((yield from Send(handle, outgoing(item, {}), {}, unit)))  # noqa: PERF401
         return several
-    messages = []
-    for item in items:
-        fields = present(item) if type(item) is Outgoing else None
-        # With something pending it was plain: no part of a group.
-        messages.append(fields if fields is not None and PENDING in fields else given(item, {}))
+    messages = [outgoing(item, {}) for item in items]
     try:
         batch = _encoded(handle, messages, unit)
     except MessageTooLarge as error:
         yield from learn(handle, error)
         batch = _encoded(handle, messages, unit)
-    names = [*map(_names, messages)] if batch.mixed else [_NAMELESS] * len(messages)
     sizes, at = batch.sizes(), 0
     sent: list[Sent] = []
     while at < len(sizes):
         stop = _fitting(sizes, at)
         owner, grant = owner_of(handle, unit)
         call = commands.send_texts(handle.address, *batch.part(at, stop), owner, grant, handle.topic)
-        sent += yield from _send_batch(handle, call, names[at:stop], unit)
+        sent += yield from _send_batch(handle, call, messages[at:stop], unit)
         at = stop
     return sent
-
-
-def _names(message: Given) -> Names:
-    identity, group = message.get("message_id"), message.get("group_id")
-    if identity is not None and not codec.names(identity):
-        identity = None
-    if group is not None and not codec.names(group):
-        group = None
-    return identity, group
-
-
-def _answers(names: Sequence[Names], incarnation: str, ids: str) -> list[Sent]:
-    sent, at = [], 0
-    for asked in names:
-        model = new(Sent)  # as ``lazy``, without a call for each
-        put(model, {PENDING: (_whole, _one, asked, incarnation, ids, at)})
-        sent.append(model)
-        at += ID
-    return sent
-
-
-def _answer(pending: tuple[Any, ...]) -> dict[str, Any]:
-    """What a send answers about a message."""
-    (message_id, group_id), incarnation, ids, at = pending[2:]
-    lookup_id = ids[at : at + ID]
-    return {
-        "lookup_id": int(lookup_id, 16),
-        "message_id": codec.generated_id(lookup_id) if message_id is None else message_id,
-        "token": codec.token(incarnation, lookup_id),
-        "group_id": group_id,
-    }
-
-
-def _whole(_: object, pending: tuple[Any, ...]) -> tuple[dict[str, Any], set[str]]:
-    values = _answer(pending)
-    return {**_SENT, **values}, set(values)
-
-
-def _one(_: object, pending: tuple[Any, ...], name: str) -> Any:
-    return _answer(pending)[name]
-
-
-_SENT = defaults_of(Sent)

@@ -188,7 +188,7 @@ def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:
     properties = {**context, **message.properties}
     if not context or len(properties) > _MOST:
         return message
-    return message.model_copy(update={"properties": properties})
+    return message.replace(properties=properties)
 
 
 #: Class, method, and how it is recorded; the same in both faces.

@@ -24,6 +24,8 @@ from pyspark.sql.types import (
 
 from mqredis import codec
 from mqredis.errors import InvalidArgument
+from mqredis.models import Outgoing
+from mqredis.models.outgoing import outgoing
 from mqredis.spark import headers
 from mqredis.spark.schema import FIELDS, HEADERS
 
@@ -164,8 +166,8 @@ class Encoder:
             last = queue
             if len(body) > codec.INLINE_BODY_BYTES:
                 large[len(lines)] = body
-                message = self._fields(kind, names, row, body)
-                lines.append(codec.encode_fields(message, self.transaction(queue))[0])
+                message = self._message(kind, names, row, body)
+                lines.append(codec.encode(message, self.transaction(queue))[0])
             else:
                 lines.append(self._before(queue, kind, names, row) + body)
         if lines:
@@ -177,16 +179,16 @@ class Encoder:
         try:
             found = self._known.get(key)
         except TypeError:  # a struct or a map within
-            return codec.encode_fields(self._fields(kind, names, row, b""), self.transaction(queue))[0]
+            return codec.encode(self._message(kind, names, row, b""), self.transaction(queue))[0]
         if found is None:
-            found, _ = codec.encode_fields(self._fields(kind, names, row, b""), self.transaction(queue))
+            found, _ = codec.encode(self._message(kind, names, row, b""), self.transaction(queue))
             if len(self._known) < _KINDS:
                 self._known[key] = found
         return found
 
-    def _fields(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> dict[str, Any]:
-        """The fields of a row's message. A pydantic model for each row would cost more than all the rest."""
-        fields: dict[str, Any] = {"body": body, "content_type": kind}
+    def _message(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> Outgoing:
+        """The message of a row. Raises InvalidArgument with the name of the column that is wrong."""
+        fields: dict[str, Any] = {"content_type": kind}
         system: dict[str, Any] = {}
         for name, value in zip(names, row, strict=True):
             if value is None:
@@ -207,7 +209,7 @@ class Encoder:
         for name, most in _LENGTHS.items():
             if len(fields.get(name, "")) > most:
                 raise InvalidArgument(f"column {name!r}: at most {most} characters")
-        return fields
+        return outgoing(body, fields)
 
 
 def _in_range(name: str, column: Any, low: float, high: float) -> None:

@@ -61,7 +61,7 @@ def assert_sent(
     ``count``: exactly so many; without it, at least one.
     """
     wanted = body.encode() if isinstance(body, str) else body
-    unknown = set(fields) - set(Message.model_fields)
+    unknown = set(fields) - set(Message.FIELDS)
     if unknown:
         raise TypeError(f"a message has no field {sorted(unknown)[0]!r}")
     present = list(queue.browse())

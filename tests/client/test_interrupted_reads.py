@@ -117,7 +117,7 @@ def test_resolve_returns_what_an_interrupted_receive_took(
         resolution = qm.resolve(token)
         assert (resolution.outcome, resolution.status) == ("done", 0)
         (found,) = resolution.messages
-        assert found == message.model_copy(update={"delivery_count": found.delivery_count})
+        assert found == message.replace(delivery_count=found.delivery_count)
         assert resolution.payload == ()
         assert (qm.unknown, qm.queue_info("q").messages) == ([], 0)
 
@@ -140,7 +140,7 @@ async def test_resolve_returns_what_a_cancelled_receive_took(
         resolution = await qm.resolve(token)
         assert (resolution.outcome, resolution.status) == ("done", 0)
         (found,) = resolution.messages
-        assert found == message.model_copy(update={"delivery_count": found.delivery_count})
+        assert found == message.replace(delivery_count=found.delivery_count)
         assert (qm.unknown, (await qm.queue_info("q")).messages) == ([], 0)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from mqredis.errors import IoTimeout
+from mqredis.models.base import Fields
 from mqredis.settings import Settings
 
 #: No step of a conformance test takes longer than this unless something hangs, in seconds.
@@ -79,7 +80,7 @@ class Proxy(Wrapped):
     def _wrap(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._wrap(item) for item in value]
-        if isinstance(value, BaseModel | Enum) or not type(value).__module__.startswith("mqredis"):
+        if isinstance(value, BaseModel | Enum | Fields) or not type(value).__module__.startswith("mqredis"):
             return value
         return Proxy(value, self.thread)
 

@@ -156,7 +156,7 @@ def test_signals(tasks):
 
 def lost(message: Message, times: int) -> Message:
     """As it is delivered after its worker was lost so many times."""
-    return message.model_copy(update={"delivery_count": times + 1})
+    return message.replace(delivery_count=times + 1)
 
 
 def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):

@@ -265,7 +265,7 @@ def test_nothing_reserves_a_group(broker):
 def test_an_expired_member_leaves_the_group_incomplete(broker):
     q = broker.queue()
     put(q, "Y1")
-    q.send(in_group("Y2").model_copy(update={"time_to_be_received": 5}))
+    q.send(in_group("Y2").replace(time_to_be_received=5))
     put(q, "Y3/3")
     assert q.peek(0).body == b"Y1"
     broker.qm.advance_clock(6)

@@ -133,7 +133,7 @@ class Stored:
     @property
     def asks(self) -> Outgoing:
         """The message with those requests only that are in force."""
-        return self.out.model_copy(update={name: getattr(PLAIN, name) for name in self.asleep})
+        return self.out.replace(**{name: getattr(PLAIN, name) for name in self.asleep})
 
     @property
     def size(self) -> int:
@@ -141,7 +141,7 @@ class Stored:
         marks = {k: v for k, v in self.origin.items() if v is not None}
         out = self.out
         if self.origin:
-            out = out.model_copy(update={"sent_seconds_ago": 0.0})
+            out = out.replace(sent_seconds_ago=0.0)
         text, large = codec.encode(out, self.transaction_id or "")
         total = len(text) + 12 + len(large or b"")
         head = text[: text.index(b"\0")].decode()
@@ -331,12 +331,11 @@ def violates(old_access: Access, old_share: Share, access: Access, share: Share)
 def as_message(position: Position) -> Message:
     """What a reader gets to see of a position."""
     stored, out = position.stored, position.stored.out
-    given = out.model_dump(
-        exclude={
-            "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
-            "message_id", "sequence", "offset",
-        }
-    )  # fmt: skip
+    hidden = {
+        "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
+        "message_id", "sequence", "offset",
+    }  # fmt: skip
+    given = {name: value for name, value in out.to_dict().items() if name not in hidden}
     store = position.queue.store
     if stored.failure is not None:
         given["properties"] = stored.failure.properties | given["properties"]

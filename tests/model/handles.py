@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError
-
 from mqredis.errors import (
     AccessDenied,
     GetInhibited,
@@ -49,15 +47,12 @@ if TYPE_CHECKING:
 
 def outgoing(body: Any, fields: dict[str, Any]) -> Outgoing:
     """A checked message from what ``send`` was given."""
-    try:
-        made = body if isinstance(body, Outgoing) else Outgoing(body=body, **fields)
-    except ValidationError as error:
-        raise InvalidArgument(str(error)) from None
+    made = body if isinstance(body, Outgoing) else Outgoing(body=body, **fields)
     if made.segment and not made.last_segment and not made.body:
         raise InvalidArgument("only the last segment of a message may be empty")
     ids = {name: getattr(made, name) for name in ("message_id", "correlation_id", "group_id")}
     none = {name: None for name, value in ids.items() if matching.normal(value) == matching.NONE}
-    return made.model_copy(update={"segment": made.segment or made.last_segment, **none})
+    return made.replace(segment=made.segment or made.last_segment, **none)
 
 
 class ModelQueue(Reads):

@@ -320,4 +320,4 @@ def one_message(messages: Sequence[Message]) -> Message:
         "last_segment": False,
         "last_in_group": messages[-1].last_in_group,
     }
-    return first.model_copy(update=update)
+    return first.replace(**update)

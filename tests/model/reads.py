@@ -221,7 +221,7 @@ class Reads:
                 place |= {"segment": step is not None, "last_in_group": sequence == len(logical)}
                 place["last_segment"] = step is not None and at + step >= len(body)
                 part = body[at : at + step] if step else body
-                outs.append(message.model_copy(update=place | {"body": part}))
+                outs.append(message.replace(**place, body=part))
         return self.send_many(outs, transaction=transaction)
 
     def browser(self, **how: Any) -> ModelBrowser:

@@ -23,7 +23,7 @@ class ModelSeveral:
         if transaction is not None and fields.get("journal", Journal.NONE) & Journal.DEAD_LETTER:
             raise InvalidArgument()
         copies = [element.send(body, transaction=transaction, **fields) for element in self.elements]
-        return copies[0].model_copy(update={"copies": tuple(copies)})
+        return copies[0].replace(copies=tuple(copies))
 
     def send_many(self, items: Iterable[Any], *, transaction: Any = None) -> list[Sent]:
         """Message by message."""

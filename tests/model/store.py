@@ -127,7 +127,7 @@ class Store:
         """A message that has no number yet."""
         sent = self.now() - out.sent_seconds_ago
         if unit is not None:
-            out = out.model_copy(update={"recoverable": True})
+            out = out.replace(recoverable=True)
         return Stored(
             out=out,
             lookup_id=0,

@@ -70,7 +70,7 @@ def publish(store: Store, topic: Queue, outs: list[Outgoing], unit: UnitOfWork |
     for to, chosen, drafts in plans:
         for n, stored in zip(chosen, drafts, strict=True):
             stored.message_id = told[n].message_id
-            stored.out = stored.out.model_copy(update={"message_id": told[n].message_id})
+            stored.out = stored.out.replace(message_id=told[n].message_id)
             store.number(stored, 0 if unit is not None else 7 - stored.out.priority)
         store.place(to, drafts, unit)
     return [Position(stored, topic) for stored in told]

@@ -101,7 +101,7 @@ def copy(store: Store, name: str, queue: Queue, stored: Stored, reason: Reason) 
         "reason": str(reason),
     }
     made = Stored(
-        out=stored.out.model_copy(update={"message_id": stored.message_id}),  # now it is written down
+        out=stored.out.replace(message_id=stored.message_id),  # now it is written down
         lookup_id=0,
         message_id=stored.message_id,
         sent=stored.sent,

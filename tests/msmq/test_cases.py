@@ -73,7 +73,7 @@ def test_h20(qm):
     with pytest.raises(TransactionUsage):
         tx.reject(t, t.peek(0))
     with pytest.raises(MessageNotFound):
-        tx.reject(t, first.model_copy(update={"lookup_id": 99}))
+        tx.reject(t, first.replace(lookup_id=99))
     tx.abort()
 
 

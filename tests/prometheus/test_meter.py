@@ -126,7 +126,7 @@ def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
         message = queue.receive(0)
         locks = Locks(queue._handle, (), ["0" * 16], "1", 0.0, (0, 0))
     when = datetime.now(UTC) + timedelta(seconds=late)
-    message = message.model_copy(update={"arrived_at": when, "delivery_count": deliveries})
+    message = message.replace(arrived_at=when, delivery_count=deliveries)
     locks.made = [message]
     result = {
         "messages": [message],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mqredis.models import Grouping, Mark, Match, Message, Outgoing, Seek
+from mqredis.models.message import Origin, read_message
 from tests.property.steps import Runner
 from tests.property.walk import Walker
 
@@ -131,7 +132,7 @@ class MatchingRunner(Runner):
         if how == "take":
             return browser.take(transaction=self.unit(unit, queue))
         if how == "unmark":
-            named = Message.model_construct(lookup_id=self.browsed[-1] if self.browsed else 1)
+            named = read_message(self.browsed[-1] if self.browsed else 1, "", b"", Origin("", "", (), False))
             return browser.unmark(named, asked.get("mark", Mark.HANDLE))
         return getattr(browser, how)()
 

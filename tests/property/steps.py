@@ -72,7 +72,8 @@ class Step:
 def plain(value: Any) -> Any:
     """An outcome without what may differ."""
     if isinstance(value, Message | QueueInfo | QueueStatistics | Sent):
-        return {k: tidy(k, v) for k, v in value.model_dump().items() if k not in LOOSE}
+        fields = value.to_dict() if isinstance(value, Message | Sent) else value.model_dump()
+        return {k: tidy(k, v) for k, v in fields.items() if k not in LOOSE}
     if isinstance(value, list):
         return [plain(v) for v in value]
     if hasattr(value, "message"):
@@ -89,7 +90,7 @@ def tidy(name: str, value: Any) -> Any:
     if name == "properties":
         return {k: v for k, v in value.items() if k != "failure_time"}
     if name == "copies":
-        return [{k: tidy(k, v) for k, v in copy.items() if k not in LOOSE} for copy in value]
+        return [{k: tidy(k, v) for k, v in copy.to_dict().items() if k not in LOOSE} for copy in value]
     return value
 
 

@@ -117,7 +117,7 @@ def test_consumers_side_by_side_take_each_match_once_and_skip_none(qm, rnd, redi
     """While messages come: every reader goes on until all are sent and nothing that it wants is left."""
     qm.create_queue("q")
     queue, count = qm.open("q"), 4000 if _FULL else 1500
-    everything = [outgoing(rnd).model_copy(update={"app_tag": n}) for n in range(count)]
+    everything = [outgoing(rnd).replace(app_tag=n) for n in range(count)]
     queue.send_many(everything[: count // 2])
     chosen: list[Selector] = []
     while len(chosen) < 2:

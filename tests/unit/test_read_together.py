@@ -10,7 +10,7 @@ from itertools import pairwise
 from mqredis import InvariantBroken, Message, codec
 from mqredis.codec import Raw
 from mqredis.commands.read import Settlement, runs
-from tests.unit.test_lazy_models import COPY, FULL, PLAIN
+from tests.unit.test_messages import COPY, FULL, PLAIN
 
 _USUAL = (
     b"1795414150135h\x01region\x02sEU\x01customer\x02i5\x01amount\x02d129.95\x01urgent\x02f\x03csc-05\0body"
@@ -40,7 +40,7 @@ def _raw(chance: random.Random, damage: float) -> list[Raw]:
 def _seen(message: Message) -> object:
     properties = message.properties
     count = message.delivery_count
-    return repr(message), message.model_fields_set, message.model_dump(), properties, count
+    return repr(message), message.to_dict(), properties, count
 
 
 def _alone(raw: list[Raw], taken: bool) -> object:

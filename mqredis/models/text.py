@@ -1,4 +1,4 @@
-"""What is written and read on both sides of the codec: escapes, identifiers, times, names made from ids."""
+"""Texts in records: escaped values, identifiers, durations, times, and the names that are made from lookup ids."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from mqredis.errors import InvalidArgument
-from mqredis.models import Identifier
-from mqredis.properties import escape
+
+Identifier = str | bytes
 
 MAX_IDENTIFIER_BYTES = 255
 
+_ESCAPE = re.compile(r"[\x00-\x04]")
 _UNESCAPE = re.compile(r"\x04([@-D])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The first and the last millisecond that a datetime knows.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def escape(text: str) -> str:
+    """Replace the characters that separate the parts of a record."""
+    if not _ESCAPE.search(text):
+        return text
+    return _ESCAPE.sub(lambda m: "\x04" + chr(0x40 + ord(m[0])), text)
 
 
 def unescape(text: str) -> str:
@@ -42,8 +50,8 @@ def identifier(value: Identifier, what: str) -> str:
 
 
 def names(value: Identifier | None) -> bool:
-    """Does this identifier name anything? None, an empty one and one of zero bytes only are IBM MQ's none value, which
-    is as if nothing was given, wherever an identifier is given."""
+    """Whether this identifier names anything. None, an empty identifier and one of zero bytes only do not: they are
+    IBM MQ's none value, which counts as not given."""
     if isinstance(value, bytes | bytearray | memoryview):
         return any(value)
     return value is not None and value != ""
@@ -74,6 +82,6 @@ def generated_id(lookup_id: str) -> str:
     return "mq-" + lookup_id
 
 
-def token(incarnation: str, lookup_id: str) -> str:
-    """The message token: names one instance of a message in one life of a queue manager."""
+def token_of(incarnation: str, lookup_id: str) -> str:
+    """The token of a message: names one instance of a message in one life of a queue manager."""
     return f"{incarnation}-{lookup_id}"

@@ -1,0 +1,72 @@
+"""What Outgoing, Message and Sent have in common.
+
+They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace``
+makes another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from mqredis.errors import InvalidArgument
+
+#: The default of a field that has none.
+REQUIRED: Any = ...
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Fields:
+    """What the three classes have in common. Each field is a property without a setter."""
+
+    __slots__ = ()
+    #: Name and default of each field, in order; REQUIRED where there is no default.
+    FIELDS: ClassVar[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name."""
+        return {name: getattr(self, name) for name in self.FIELDS}
+
+    def replace(self, **changes: Any) -> Self:
+        """Another one that differs in these fields. Raises InvalidArgument as the constructor does."""
+        return type(self)(**{**self._given_fields(), **changes})
+
+    def _given_fields(self) -> dict[str, Any]:
+        return self.to_dict()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment] # properties can be changed
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[type, dict[str, Any]]]:
+        return _rebuilt, (type(self), self._given_fields())
+
+    def __repr__(self) -> str:
+        pairs = ((name, getattr(self, name), default) for name, default in self.FIELDS.items())
+        shown = ", ".join(f"{name}={value!r}" for name, value, default in pairs if value != default)
+        return f"{type(self).__name__}({shown})"
+
+
+def _rebuilt(cls: type[Any], values: dict[str, Any]) -> Any:
+    """The inverse of a pickle."""
+    return cls(**values)
+
+
+def checked(cls: type[Fields], values: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of this class, some of which have these values."""
+    for name in values:
+        if name not in cls.FIELDS:
+            raise InvalidArgument(f"{cls.__name__} has no field {name!r:.60}")
+    found = {**cls.FIELDS, **values}
+    missing = [name for name, value in found.items() if value is REQUIRED]
+    if missing:
+        raise InvalidArgument(f"{cls.__name__} needs {', '.join(missing)}")
+    return found
+
+
+def expose(cls: type[Fields], getter: Callable[[str, Any], property]) -> None:
+    """Let each annotated name of a class be the property that ``getter`` makes of the name and its default."""
+    cls.FIELDS = {name: vars(cls).get(name, REQUIRED) for name in cls.__annotations__ if name[0] != "_"}
+    for name, default in cls.FIELDS.items():
+        setattr(cls, name, getter(name, default))

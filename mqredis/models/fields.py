@@ -1,0 +1,330 @@
+"""The fields of a message: how each is checked, written into a record, and read from it.
+
+A record (``lua/core/record.lua``) holds a field as the mark ``\\x03``, the letter of the field and its value. A field
+at its default is not written. :data:`FIELDS` is the only table of them. A new optional field is a row here, its name
+and type in :class:`MemberFields`, and an attribute of ``Outgoing`` and of ``Message``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypedDict
+
+from mqredis.errors import InvalidArgument
+from mqredis.keys import check_name
+from mqredis.models.enums import Acknowledge, Journal
+from mqredis.models.properties import PropertyValue, read_properties, write_properties
+from mqredis.models.text import Identifier, escape, identifier, milliseconds, names, read_identifier, unescape
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+# What a field that is set says about its message.
+#: The scripts act on the field when the message arrives or leaves: bit 1 of the record's flag.
+SPECIAL = 1
+#: A refused message leaves something behind: a report, a dead letter, a journal copy.
+TRACED = 2
+#: The field is repeated in what the send returns.
+NAMED = 4
+#: The message is part of a group.
+GROUPED = 8
+#: Its priority is not 3.
+PRIORITY = 16
+#: It may be lost, unless it is sent in a transaction.
+EXPRESS = 32
+
+
+class MemberFields(TypedDict, total=False):
+    """Keyword arguments of ``GroupWriter.send``: the fields of Outgoing but its body and what the group sets."""
+
+    content_type: str
+    label: str
+    priority: int
+    message_id: Identifier | None
+    correlation_id: Identifier | None
+    properties: Mapping[str, PropertyValue]
+    time_to_be_received: float | None
+    time_to_reach_queue: float | None
+    sent_seconds_ago: float
+    delay: float
+    dedup_key: str | None
+    dedup_window: float
+    recoverable: bool
+    acknowledge: Acknowledge
+    administration_queue: str | None
+    response_queue: str | None
+    dead_letter_queue: str | None
+    journal: Journal
+    app_tag: int
+    body_type: int
+    extension: bytes
+
+
+class MessageFields(MemberFields, total=False):
+    """Keyword arguments of ``Queue.send``: the fields of Outgoing but its body."""
+
+    group_id: Identifier | None
+    sequence: int | None
+    offset: int | None
+    last_in_group: bool
+    segment: bool
+    last_segment: bool
+
+
+class Field(NamedTuple):
+    """A field that a sender can set."""
+
+    #: What stands before the value in a record: the mark and the letter of the field.
+    mark: str
+    #: The type whose values are written as they are.
+    kind: type
+    #: Makes a value of another type one of ``kind``, or None where the field is optional. Raises ValueError.
+    convert: Callable[[Any], Any]
+    #: The text of a value; None if the value is the default. Raises ValueError.
+    write: Callable[[Any], str | None]
+    #: Makes the value of its text; None where no attribute of Message shows it.
+    read: Callable[[str], Any] | None
+    #: What the field says about its message.
+    about: int = 0
+
+
+def _refused(value: object, wanted: str) -> ValueError:
+    return ValueError(f"must be {wanted}, not {type(value).__name__}")
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise _refused(value, "a str")
+
+
+def _as_int(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise _refused(value, "an int")
+
+
+def _as_seconds(value: object) -> float:
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        raise _refused(value, "a number of seconds")
+    return float(value)
+
+
+def _as_bool(value: object) -> bool:
+    raise _refused(value, "a bool")
+
+
+def _as_bytes(value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise _refused(value, "bytes")
+
+
+def _as_identifier(value: object) -> Identifier:
+    return _as_text(value) if isinstance(value, str) else _as_bytes(value)
+
+
+def _as_properties(value: object) -> dict[str, PropertyValue]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise _refused(value, "a mapping")
+
+
+def _text(default: str | None = "", most: float = math.inf) -> Callable[[str], str | None]:
+    def write(value: str) -> str | None:
+        if value == default:
+            return None
+        if len(value) > most:
+            raise ValueError(f"at most {most} characters are allowed, not {len(value)}")
+        return value if value.isprintable() else escape(value)
+
+    return write
+
+
+def _whole(low: int, high: int, default: int | None = 0) -> Callable[[int], str | None]:
+    def write(value: int) -> str | None:
+        if not low <= value <= high:
+            raise ValueError(f"must be from {low} to {high}")
+        return None if value == default else str(value)
+
+    return write
+
+
+def _seconds(default: float | None = 0.0) -> Callable[[float], str | None]:
+    def write(value: float) -> str | None:
+        if not 0 <= value < math.inf:
+            raise ValueError("must be a finite number of seconds, and not negative")
+        return None if value == default else str(milliseconds(value))
+
+    return write
+
+
+def _identifier(what: str) -> Callable[[Identifier], str | None]:
+    def write(value: Identifier) -> str | None:
+        if type(value) is str and 0 < len(value) < 64 and value.isprintable():
+            return "s" + value  # as the general case below, which costs more calls
+        return identifier(value, what) if names(value) else None
+
+    return write
+
+
+def _queue(what: str) -> Callable[[str], str | None]:
+    return lambda value: check_name(value, what) if value else None
+
+
+def _acknowledge(value: Any) -> Acknowledge:
+    return Acknowledge(int(value))
+
+
+def _journal(value: Any) -> Journal:
+    return Journal(int(value))
+
+
+def _number(value: int) -> str | None:
+    return f"{value:d}" if value else None
+
+
+def _group_flag(bit: int) -> Field:
+    """One of the three flags that stand in a record as one number (:func:`_join_flags`)."""
+    return Field("\x03z", bool, _as_bool, lambda value: str(bit) if value else None, None, GROUPED)
+
+
+def _join_flags(text: str) -> str:
+    """The text of the fields, with the group flags as one number."""
+    total = 0
+    for bit in (1, 2, 4):
+        if f"\x03z{bit}" in text:
+            total += bit
+            text = text.replace(f"\x03z{bit}", "")
+    return f"{text}\x03z{total}"
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+_identifier_or_none, _int_or_none, _seconds_or_none, _text_or_none = map(
+    _optional, (_as_identifier, _as_int, _as_seconds, _as_text)
+)
+
+#: Every field that a sender can set but the body, by name.
+FIELDS: dict[str, Field] = {
+    "content_type": Field("\x03y", str, _as_text, _text(DEFAULT_CONTENT_TYPE, most=255), unescape),
+    "label": Field("\x03l", str, _as_text, _text(most=249), unescape),
+    "priority": Field("\x03p", int, _as_int, _whole(0, 7, default=3), int, PRIORITY),
+    "message_id": Field(
+        "\x03m", str, _identifier_or_none, _identifier("message_id"), read_identifier, SPECIAL | NAMED
+    ),
+    "correlation_id": Field(
+        "\x03c", str, _identifier_or_none, _identifier("correlation_id"), read_identifier
+    ),
+    "group_id": Field(
+        "\x03g", str, _identifier_or_none, _identifier("group_id"), read_identifier, SPECIAL | NAMED
+    ),
+    "sequence": Field("\x03n", int, _int_or_none, _whole(1, 999_999_999, default=None), int),
+    "offset": Field("\x03o", int, _int_or_none, _whole(0, 999_999_999, default=None), int),
+    "last_in_group": _group_flag(1),
+    "segment": _group_flag(2),
+    "last_segment": _group_flag(4),
+    "properties": Field("", dict, _as_properties, write_properties, None),
+    "time_to_be_received": Field("\x03e", float, _seconds_or_none, _seconds(default=None), None, SPECIAL),
+    "time_to_reach_queue": Field("\x03u", float, _seconds_or_none, _seconds(default=None), None, SPECIAL),
+    "sent_seconds_ago": Field("\x03S", float, _as_seconds, _seconds(), None),
+    "delay": Field("\x03D", float, _as_seconds, _seconds(), None, SPECIAL),
+    "dedup_key": Field("\x03k", str, _text_or_none, _text(default=None), unescape, SPECIAL),
+    "dedup_window": Field("\x03K", float, _as_seconds, _seconds(), None),
+    "recoverable": Field(
+        "\x03d", bool, _as_bool, lambda value: None if value else "0", lambda text: text != "0", EXPRESS
+    ),
+    "acknowledge": Field("\x03a", Acknowledge, _acknowledge, _number, _acknowledge, SPECIAL | TRACED),
+    "administration_queue": Field(
+        "\x03A", str, _text_or_none, _queue("administration queue"), unescape, SPECIAL | TRACED
+    ),
+    "response_queue": Field("\x03r", str, _text_or_none, _text(), unescape),
+    "dead_letter_queue": Field(
+        "\x03Q", str, _text_or_none, _queue("dead-letter queue"), unescape, SPECIAL | TRACED
+    ),
+    "journal": Field("\x03j", Journal, _journal, _number, _journal, SPECIAL | TRACED),
+    "app_tag": Field("\x03t", int, _as_int, _whole(0, 0xFFFFFFFF), int),
+    "body_type": Field("\x03b", int, _as_int, _whole(0, 0xFFFFFFFF), int),
+    "extension": Field("\x03X", bytes, _as_bytes, lambda value: value.hex() or None, bytes.fromhex),
+}
+
+#: How the value behind a letter of a record is read: name of the attribute, and what makes the value of its text.
+READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    field.mark[1]: (name, field.read) for name, field in FIELDS.items() if field.read is not None
+} | {
+    # Written by the scripts.
+    "C": ("message_class", int),
+    "T": ("transaction_id", unescape),
+    "O": ("original_queue", unescape),
+    "I": ("original_lookup_id", lambda text: int(text, 16)),
+    "R": ("reason", unescape),
+    # Message computes attributes from these.
+    "z": ("_group_flags", int),
+    "S": ("_sent_ms_before", int),
+    "e": ("_life_ms", int),
+    "B": ("_original_arrived_ms", int),
+}
+
+
+#: What write_fields needs of each field: a tuple is unpacked several times faster than a NamedTuple.
+_WRITERS = {
+    name: (field.mark, field.kind, field.convert, field.write, field.about) for name, field in FIELDS.items()
+}
+
+
+def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
+    """The text of these fields, that of the correlation id, and what all of them say about the message.
+
+    A value that was given as another type is replaced in ``given`` by what is kept. Raises InvalidArgument, which
+    names the field that is wrong.
+    """
+    text = correlation = name = ""
+    about = 0
+    try:
+        for name, value in given.items():
+            mark, kind, convert, write, says = _WRITERS[name]
+            if type(value) is not kind:
+                value = given[name] = convert(value)
+                if value is None:
+                    continue
+            found = write(value)
+            if found is None:
+                continue
+            if name == "correlation_id":
+                correlation = mark + found
+            else:
+                text = f"{text}{mark}{found}" if mark else found + text  # properties stand first
+                about |= says
+    except InvalidArgument:
+        raise
+    except KeyError:
+        raise InvalidArgument(f"a message has no field {name!r:.60}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    return _join_flags(text) if about & GROUPED else text, correlation, about
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """The fields in the text of a record between its flag and its body, by the name of the attribute."""
+    properties: dict[str, PropertyValue] = {}
+    values: dict[str, Any] = {"properties": properties}
+    first, *parts = text.split("\x03")
+    if first:
+        read_properties(properties, first[1:])
+    for part in parts:
+        part, mark, more = part.partition("\x01")  # properties may stand behind each field
+        if mark:
+            read_properties(properties, more)
+        letter = part[0]
+        if letter == "~":
+            # A copy of a message shows what the message asked for, though nothing acts on it; but not its expiry.
+            found = READERS.get(part[1])
+            if found is not None and part[1] != "e":
+                values.setdefault(found[0], found[1](part[2:]))
+            continue
+        found = READERS.get(letter)
+        if found is not None:
+            values[found[0]] = found[1](part[1:])
+    return values

@@ -1,0 +1,35 @@
+"""Which message a read is to find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from mqredis.errors import MatchOptionsError
+from mqredis.models.queue import Model
+from mqredis.models.text import Identifier
+
+
+class Match(Model):
+    """Which message to get: all that is given must agree; None means any (IBM MQ match options).
+
+    So does an empty identifier, or one of zero bytes only. Byte identifiers are compared as if filled up with zero
+    bytes. Raises MatchOptionsError with IBM's reason in ``mqrc``: 2250 sequence, 2251 offset, 2247 anything else.
+    """
+
+    message_id: Identifier | None = None
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int | None = Field(default=None, ge=1, le=999_999_999, strict=True)
+    offset: int | None = Field(default=None, ge=0, le=999_999_999, strict=True)
+    token: str | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = str(first["loc"][0]) if first["loc"] else ""
+            mqrc = {"sequence": 2250, "offset": 2251}.get(where, 2247)
+            raise MatchOptionsError(f"match: {where}: {first['msg']}", mqrc=mqrc) from None

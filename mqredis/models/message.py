@@ -1,0 +1,194 @@
+"""A message as it was read: its record is kept, and taken apart when a field is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mqredis.models.base import Fields, checked, expose
+from mqredis.models.enums import Acknowledge, Journal, MessageClass
+from mqredis.models.fields import DEFAULT_CONTENT_TYPE, read_fields
+from mqredis.models.properties import PropertyValue
+from mqredis.models.text import Identifier, generated_id, time_at, token_of
+
+#: Bits of a record's flag (lua/core/record.lua).
+_FIRST, _LAST = 2, 4
+
+_new = object.__new__
+
+
+class Origin(NamedTuple):
+    """What messages that were read together have in common."""
+
+    queue: str
+    incarnation: str
+    #: Deliveries, aborts, moves, and the time of the last move in milliseconds (0: none), as in the message's state.
+    counts: tuple[int, ...]
+    #: The reading removed the message, which counts as a delivery on top of those.
+    taken: bool
+
+
+class Message(Fields):
+    """A message as it was read."""
+
+    __slots__ = ("_body", "_head", "_lookup_id", "_origin", "_values")
+
+    lookup_id: int
+    queue: str
+    body: bytes
+    content_type: str = DEFAULT_CONTENT_TYPE
+    label: str = ""
+    priority: int = 3
+    message_id: Identifier
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int = 1
+    offset: int = 0
+    last_in_group: bool = False
+    segment: bool = False
+    last_segment: bool = False
+    #: Names this very instance on its queue (MQ message token).
+    token: str
+    properties: dict[str, PropertyValue] = {}  # noqa: RUF012 - each message has its own
+    sent_at: datetime
+    arrived_at: datetime
+    expires_at: datetime | None = None
+    #: How often the message was handed to a reader, this time included (0 for a peek of a fresh message).
+    delivery_count: int = 0
+    abort_count: int = 0
+    move_count: int = 0
+    last_moved_at: datetime | None = None
+    message_class: int = MessageClass.NORMAL
+    first_in_transaction: bool = False
+    last_in_transaction: bool = False
+    transaction_id: str | None = None
+    recoverable: bool = True
+    acknowledge: Acknowledge = Acknowledge.NONE
+    administration_queue: str | None = None
+    response_queue: str | None = None
+    dead_letter_queue: str | None = None
+    journal: Journal = Journal.NONE
+    app_tag: int = 0
+    body_type: int = 0
+    extension: bytes = b""
+    dedup_key: str | None = None
+    #: On journal copies and dead letters: where the message was, under which id, and why it left.
+    original_queue: str | None = None
+    original_lookup_id: int | None = None
+    original_arrived_at: datetime | None = None
+    reason: str | None = None
+
+    if not TYPE_CHECKING:  # a type checker knows the arguments from the fields
+
+        def __init__(self, **values: Any) -> None:
+            found = checked(Message, values)
+            found["properties"] = {**found["properties"]}
+            self._lookup_id = found["lookup_id"]
+            self._body = found["body"]
+            self._head = b""
+            self._origin = None
+            self._values = found
+
+    @property
+    def text(self) -> str:
+        """The body decoded as UTF-8. Raises UnicodeDecodeError."""
+        return self.body.decode("utf-8")
+
+
+def read_message(lookup_id: int, head: bytes | str, body: bytes, origin: Origin) -> Message:
+    """A message whose record, known to be undamaged, has this text before its body."""
+    message: Any = _new(Message)
+    message._lookup_id = lookup_id
+    message._head = head
+    message._body = body
+    message._origin = origin
+    message._values = {}
+    return message  # type: ignore[no-any-return]
+
+
+def _recorded(message: Any) -> dict[str, Any]:
+    """The fields in the message's record, taken apart at the first call.
+
+    The properties are set last and tell that this was done. They are the only value that a caller can change, so they
+    are set by ``setdefault``: threads that ask at the same time get the same dict.
+    """
+    values: dict[str, Any] = message._values
+    if "properties" not in values:
+        head = message._head
+        found = read_fields((head.decode() if type(head) is bytes else head)[14:])
+        properties = found.pop("properties")
+        values.update(found)
+        values.setdefault("properties", properties)
+    return values
+
+
+def _arrived_ms(message: Any) -> int:
+    return int(message._head[:13])
+
+
+def _sent_ms(message: Any) -> int:
+    before: int = _recorded(message).get("_sent_ms_before", 0)
+    return _arrived_ms(message) - before
+
+
+def _expires_at(message: Any) -> datetime | None:
+    life = _recorded(message).get("_life_ms")
+    return None if life is None else time_at(_sent_ms(message) + life)
+
+
+def _message_id(message: Any) -> Identifier:
+    given: Any = _recorded(message).get("message_id")
+    return generated_id(f"{message._lookup_id:016x}") if given is None else given
+
+
+def _time_of(ms: int | None) -> datetime | None:
+    return time_at(ms) if ms else None
+
+
+def _has_flag(bits: int) -> Callable[[Any], bool]:
+    return lambda message: int(message._head[13:14], 32) & bits != 0
+
+
+def _in_group(bits: int) -> Callable[[Any], bool]:
+    return lambda message: _recorded(message).get("_group_flags", 0) & bits != 0
+
+
+_COMPUTED: dict[str, Callable[[Any], Any]] = {
+    "queue": lambda message: message._origin.queue,
+    "token": lambda message: token_of(message._origin.incarnation, f"{message._lookup_id:016x}"),
+    "message_id": _message_id,
+    "arrived_at": lambda message: time_at(_arrived_ms(message)),
+    "sent_at": lambda message: time_at(_sent_ms(message)),
+    "expires_at": _expires_at,
+    "delivery_count": lambda message: message._origin.counts[0] + message._origin.taken,
+    "abort_count": lambda message: message._origin.counts[1],
+    "move_count": lambda message: message._origin.counts[2],
+    "last_moved_at": lambda message: _time_of(message._origin.counts[3]),
+    "first_in_transaction": _has_flag(_FIRST),
+    "last_in_transaction": _has_flag(_LAST),
+    "last_in_group": _in_group(1),
+    "segment": _in_group(2 | 4),
+    "last_segment": _in_group(4),
+    "original_arrived_at": lambda message: _time_of(_recorded(message).get("_original_arrived_ms")),
+}
+
+
+def _getter(name: str, default: Any) -> property:
+    """A field is a slot, or is computed unless the message was made with it, or stands in the record or does not."""
+    if name in ("lookup_id", "body"):
+        return property(attrgetter("_" + name))
+    if name in _COMPUTED:
+        compute = _COMPUTED[name]
+
+        def computed(message: Any) -> Any:
+            values = message._values
+            return values[name] if name in values else compute(message)
+
+        return property(computed)
+
+    return property(lambda message: _recorded(message).get(name, default))
+
+
+expose(Message, _getter)

@@ -1,0 +1,213 @@
+"""A message before it is sent, and what its send returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Unpack
+
+from mqredis.errors import InvalidArgument
+from mqredis.models.base import Fields, checked, expose
+from mqredis.models.enums import Acknowledge, Journal
+from mqredis.models.fields import (
+    DEFAULT_CONTENT_TYPE,
+    EXPRESS,
+    NAMED,
+    PRIORITY,
+    SPECIAL,
+    MessageFields,
+    write_fields,
+)
+from mqredis.models.properties import PropertyValue
+from mqredis.models.text import Identifier, escape, generated_id, names, token_of
+
+#: Bodies beyond this many bytes are kept apart from their record, so that scans never fetch them.
+INLINE_BODY_BYTES = 4096
+#: The flag of a record as one digit (lua/core/record.lua), and bits of it.
+_FLAG_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_LARGE, _NAMED = 8, 16
+
+_new = object.__new__
+
+
+class Outgoing(Fields):
+    """A message before it is sent. ``Queue.send`` takes the same fields as keyword arguments.
+
+    A body that is text is sent as UTF-8 with the content type text/plain, unless one is given. Raises InvalidArgument,
+    which names the field that is wrong.
+    """
+
+    __slots__ = ("_about", "_body", "_correlation", "_given", "_text")
+
+    body: bytes = b""
+    content_type: str = DEFAULT_CONTENT_TYPE
+    label: str = ""
+    priority: int = 3
+    message_id: Identifier | None = None
+    correlation_id: Identifier | None = None
+    group_id: Identifier | None = None
+    sequence: int | None = None
+    offset: int | None = None
+    last_in_group: bool = False
+    segment: bool = False
+    last_segment: bool = False
+    properties: dict[str, PropertyValue] = {}  # noqa: RUF012 - each message has its own
+    #: Seconds from the send after which the message is removed if nobody received it. None: never.
+    time_to_be_received: float | None = None
+    #: Seconds from the send within which the message must reach the queue. None: no limit.
+    time_to_reach_queue: float | None = None
+    #: How long ago the message was sent by its originator, in seconds (bridges, store and forward).
+    sent_seconds_ago: float = 0.0
+    #: Seconds during which the broker holds the message back. 0: none.
+    delay: float = 0.0
+    #: Messages with the same key are refused for ``dedup_window`` seconds, or while one is in the queue.
+    dedup_key: str | None = None
+    dedup_window: float = 0.0
+    recoverable: bool = True
+    acknowledge: Acknowledge = Acknowledge.NONE
+    administration_queue: str | None = None
+    response_queue: str | None = None
+    dead_letter_queue: str | None = None
+    journal: Journal = Journal.NONE
+    app_tag: int = 0
+    body_type: int = 0
+    extension: bytes = b""
+
+    #: What the fields say about the message: bits of mqredis.models.fields.
+    _about: int
+    _body: bytes
+    #: The text of the correlation id in a record.
+    _correlation: str
+    #: The fields that were given, but the body.
+    _given: dict[str, Any]
+    #: The text of the other fields in a record; None once the caller may have changed the properties.
+    _text: str | None
+
+    def __init__(self, body: bytes | str = b"", **fields: Unpack[MessageFields]) -> None:
+        given: dict[str, Any] = fields  # type: ignore[assignment]
+        if type(given.get("properties")) is dict:
+            given["properties"] = given["properties"].copy()
+        message: Any = self  # to a type checker its attributes cannot be set
+        message._body = body if type(body) is bytes else _bytes_of(body, given)
+        message._text, message._correlation, message._about = write_fields(given)
+        message._given = given
+
+    def _given_fields(self) -> dict[str, Any]:
+        return {"body": self._body, **self._given}
+
+    def _record(self, transaction: str = "") -> tuple[bytes, bytes | None]:
+        """The message as ``send.lua`` takes it: its priority and its record, and its body again if that is large.
+
+        ``transaction``: id of the transaction that it is sent in. Raises InvalidArgument for a lone surrogate.
+        """
+        text, correlation, about, body = self._text, self._correlation, self._about, self._body
+        if text is None:
+            text, correlation, about = write_fields(self._given)
+        if transaction:
+            if about & EXPRESS:  # in a transaction every message is recoverable (PROPID_M_DELIVERY)
+                text = text.replace("\x03d0", "")
+            text = f"{text}\x03T{transaction if transaction.isprintable() else escape(transaction)}"
+        priority = self._given["priority"] if about & PRIORITY else 3
+        # The correlation id stands last, so that a script finds its end without a search if it is a text and nothing
+        # else is special about the message. A correlation id of bytes counts as special.
+        if about & SPECIAL or correlation.startswith("\x03cx"):
+            flag = SPECIAL
+        else:
+            flag = SPECIAL | _NAMED if correlation else 0
+        try:
+            if len(body) <= INLINE_BODY_BYTES:
+                return f"{priority}{_FLAG_DIGITS[flag]}{text}{correlation}\0".encode() + body, None
+            return f"{priority}{_FLAG_DIGITS[flag | _LARGE]}{text}{correlation}\0".encode(), body
+        except UnicodeEncodeError:
+            raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
+
+
+def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
+    """The message with this body and these fields, which keeps no copy of the properties. Raises as Outgoing."""
+    given = {**fields}
+    message: Any = _new(Outgoing)
+    message._body = body if type(body) is bytes else _bytes_of(body, given)
+    message._text, message._correlation, message._about = write_fields(given)
+    message._given = given
+    return message  # type: ignore[no-any-return]
+
+
+def _bytes_of(body: object, given: dict[str, Any]) -> bytes:
+    """A body that was not given as bytes. That of a text gets a content type, unless one is given."""
+    if isinstance(body, str):
+        given.setdefault("content_type", "text/plain; charset=utf-8")
+        try:
+            return body.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidArgument("body holds a lone surrogate") from None
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
+
+
+def _given_properties(message: Any) -> dict[str, PropertyValue]:
+    message._text = None  # the caller may change them, so the text is written when the message is sent
+    properties: dict[str, PropertyValue] = message._given.setdefault("properties", {})
+    return properties
+
+
+def _getter(name: str, default: Any) -> property:
+    if name == "body":
+        return property(attrgetter("_body"))
+    if name == "properties":
+        return property(_given_properties)
+    return property(lambda message: message._given.get(name, default))
+
+
+expose(Outgoing, _getter)
+
+
+class Sent(Fields):
+    """What a send returns."""
+
+    __slots__ = ("_copies", "_group_id", "_id", "_incarnation", "_message_id", "_token")
+
+    lookup_id: int
+    message_id: Identifier
+    token: str
+    group_id: Identifier | None = None
+    #: Of a send to several queues: what the send to each of them returned, this one included.
+    copies: tuple[Sent, ...] = ()
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            found = checked(Sent, values)
+            self._id = f"{found['lookup_id']:016x}"
+            self._token = found["token"]
+            self._message_id = found["message_id"]
+            self._group_id = found["group_id"]
+            self._copies = tuple(found["copies"])
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.token)
+
+
+def sent(lookup_id: str, incarnation: str, message: Outgoing) -> Sent:
+    """What the send of a message returns. ``lookup_id``: 16 hex digits."""
+    result: Any = _new(Sent)
+    result._id = lookup_id
+    result._incarnation = incarnation
+    result._token = None  # made when it is asked for, as are the ids
+    result._copies = ()
+    if message._about & NAMED:
+        result._message_id = message.message_id if names(message.message_id) else None
+        result._group_id = message.group_id if names(message.group_id) else None
+    else:
+        result._message_id = result._group_id = None
+    return result  # type: ignore[no-any-return]
+
+
+_SENT: dict[str, Callable[[Any], Any]] = {
+    "lookup_id": lambda sent: int(sent._id, 16),
+    "message_id": lambda sent: generated_id(sent._id) if sent._message_id is None else sent._message_id,
+    "token": lambda sent: token_of(sent._incarnation, sent._id) if sent._token is None else sent._token,
+    "group_id": attrgetter("_group_id"),
+    "copies": attrgetter("_copies"),
+}
+expose(Sent, lambda name, _: property(_SENT[name]))
