@@ -1,19 +1,23 @@
 """Find the Lua, have it joined into bundles, read its headers.
 
-A line map leads an error in a bundle back to its file.
+The function libraries that servers from Redis 7 on are sent are joined when the wheel is built
+(``tools/build_hook.py``); a checkout joins them when they are first called, as does every installation the texts that
+older servers are sent. A line map leads an error in a bundle back to its file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
-from functools import cache, partial
-from importlib import resources
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from mqredis import functions
-from mqredis.bundles import Files, ScriptError
+from mqredis.bundles import Files, Line, ScriptError
+
+#: Folder of the wheel's ``lua`` that holds the joined function libraries.
+BUILT = "built"
 
 _HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 _WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
@@ -43,18 +47,38 @@ class Form:
     load: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Script:
-    """One bundle: its text, its hash and where its lines come from."""
+    """One entry script. Each form of it is made when it is asked for, since a server is sent only one of them."""
 
-    name: str
-    text: str
-    header: Header
-    lines: tuple[tuple[str, int], ...]
-    sha: str = field(init=False)
+    def __init__(self, name: str, joined: list[Line] | None = None) -> None:
+        """``joined``: the lines of the bundle; None: they are joined from the sources when they are asked for."""
+        self.name = name
+        if joined is not None:
+            self._joined = joined
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sha", _sha(self.text))
+    @cached_property
+    def header(self) -> Header:
+        """What its first comment declares."""
+        return _header((root() / f"{self.name}.lua").read_text().splitlines())
+
+    @cached_property
+    def _joined(self) -> list[Line]:
+        return _files(root()).join(self.name)
+
+    @cached_property
+    def text(self) -> str:
+        """The text that ``SCRIPT LOAD`` receives."""
+        return "\n".join(line for _, _, line in self._joined) + "\n"
+
+    @property
+    def lines(self) -> tuple[tuple[str, int], ...]:
+        """File and number of each line of the text."""
+        return tuple((file, number) for file, number, _ in self._joined)
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA1 of the text, by which ``EVALSHA`` calls it."""
+        return _sha(self.text)
 
     @property
     def shebang(self) -> str:
@@ -84,17 +108,24 @@ class Script:
         text = 'redis.call("UNLINK", KEYS[1] .. ":none")\n' + self.text.split("\n", 1)[1]
         return Form("EVALSHA", _sha(text), ("SCRIPT", "LOAD", text))
 
+    @cached_property
+    def library(self) -> tuple[str, str]:
+        """Name and text of the function library: as they were joined when the wheel was built, else joined now."""
+        built = root() / BUILT / f"{self.name}.lua"
+        if built.is_file():
+            text = built.read_text()
+            return text.partition("\n")[0].partition("name=")[2], text
+        return self.join_library()
+
+    def join_library(self) -> tuple[str, str]:
+        """Name and text of the function library, joined from the sources."""
+        own = next(n for n, (file, line) in enumerate(self.lines) if line and file == f"lua/{self.name}.lua")
+        return functions.library(self.name, self.text.splitlines(), own, self.header.allow_oom)
+
     def function(self) -> Form:
         """For ``FCALL``."""
-        name, text = _library(self.name)
+        name, text = self.library
         return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
-
-
-@cache
-def _library(name: str) -> tuple[str, str]:
-    script = get(name)
-    own = next(n for n, (file, line) in enumerate(script.lines) if line and file == f"lua/{name}.lua")
-    return functions.library(name, script.text.splitlines(), own, script.header.allow_oom)
 
 
 def _sha(text: str) -> str:
@@ -104,8 +135,8 @@ def _sha(text: str) -> str:
 @cache
 def root() -> Path:
     """The folder that holds the Lua: inside the installed package, else beside it in a checkout."""
-    inside = resources.files("mqredis") / "lua"
-    for candidate in (Path(str(inside)), Path(__file__).resolve().parent.parent / "lua"):
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "lua", package.parent / "lua"):
         if (candidate / "core" / "status.lua").is_file():
             return candidate
     raise ScriptError("the Lua scripts of mqredis are missing: neither mqredis/lua nor ../lua holds them")
@@ -128,12 +159,8 @@ def names() -> list[str]:
 
 @cache
 def get(name: str) -> Script:
-    """The bundle of one entry script."""
-    files = _files(root())
-    lines = files.join(name)
-    text = "\n".join(line for _, _, line in lines) + "\n"
-    header = _header([line for _, _, line in files.source(name)])
-    return Script(name, text, header, tuple((file, number) for file, number, _ in lines))
+    """An entry script. Raises ScriptError where a form of it is asked for and it does not join."""
+    return Script(name)
 
 
 def bundle(name: str) -> str:
@@ -174,7 +201,7 @@ def explain(error: str) -> str:
     """Rewrite ``user_script:41:`` in an error of ours to the file and line it came from."""
     for script_name in names():
         script = get(script_name)
-        if script.sha in error or script.variant(True)[1] in error or _library(script_name)[0] in error:
+        if script.sha in error or script.variant(True)[1] in error or script.library[0] in error:
             return _WHERE.sub(partial(_place, script), error)
     return error
 

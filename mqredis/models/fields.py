@@ -8,6 +8,7 @@ and type in :class:`MemberFields`, and an attribute of ``Outgoing`` and of ``Mes
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
@@ -32,6 +33,8 @@ GROUPED = 8
 PRIORITY = 16
 #: It may be lost, unless it is sent in a transaction.
 EXPRESS = 32
+#: It has a dedup window, which means nothing without a dedup key.
+WINDOW = 64
 
 
 class MemberFields(TypedDict, total=False):
@@ -232,7 +235,7 @@ FIELDS: dict[str, Field] = {
     "sent_seconds_ago": Field("\x03S", float, _as_seconds, _seconds(), None),
     "delay": Field("\x03D", float, _as_seconds, _seconds(), None, SPECIAL),
     "dedup_key": Field("\x03k", str, _text_or_none, _text(default=None), unescape, SPECIAL),
-    "dedup_window": Field("\x03K", float, _as_seconds, _seconds(), None),
+    "dedup_window": Field("\x03K", float, _as_seconds, _seconds(), None, WINDOW),
     "recoverable": Field(
         "\x03d", bool, _as_bool, lambda value: None if value else "0", lambda text: text != "0", EXPRESS
     ),
@@ -303,7 +306,11 @@ def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
         raise InvalidArgument(f"a message has no field {name!r:.60}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    return _join_flags(text) if about & GROUPED else text, correlation, about
+    if about & GROUPED:
+        text = _join_flags(text)
+    if about & WINDOW and given.get("dedup_key") is None:
+        text = re.sub(r"\x03K\d+", "", text)
+    return text, correlation, about
 
 
 def read_fields(text: str) -> dict[str, Any]:

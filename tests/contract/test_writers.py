@@ -60,14 +60,15 @@ EXCEPTIONS = {
 def recording(script: Script) -> Script:
     """The script with notes of its writes."""
     lines = []
-    for (file, _), line in zip(script.lines, script.text.splitlines(), strict=True):
+    places = script.lines
+    for (file, _), line in zip(places, script.text.splitlines(), strict=True):
         module = file.removeprefix("lua/").removesuffix(".lua")
         code, dashes, comment = line.partition("--")
         if module != "core/chunked":
             code = _CHUNKED.sub(rf'chunked.\1(asking("{module}", \2),', code)
         lines.append(_CALL.sub(f'recorded("{module}", ', code) + dashes + comment)
     lines[1] = " ".join(RECORDER.splitlines()) + " " + lines[1]  # the first line is replaced by flags
-    return Script(script.name, "\n".join(lines) + "\n", script.header, script.lines)
+    return Script(script.name, [(file, n, line) for (file, n), line in zip(places, lines, strict=True)])
 
 
 @pytest.fixture
@@ -107,12 +108,7 @@ def test_the_walk_sees_the_store_at_work(written: dict[str, set[str]]) -> None:
 
 
 def test_a_write_elsewhere_is_seen(redis_server: RedisServer) -> None:
-    script = Script(
-        "x",
-        "-- spare\nredis.call('ZADD', KEYS[1], 0, 'm')\n",
-        scripts.get("send").header,
-        (("", 0), ("lua/x.lua", 1)),
-    )
+    script = Script("x", [("", 0, "-- spare"), ("lua/x.lua", 1, "redis.call('ZADD', KEYS[1], 0, 'm')")])
     with redis_server.client() as raw:
         raw.eval(recording(script).text, 1, "mq:{x}:q:y:a")
         assert raw.smembers(NOTES) == {b"x a"}

@@ -10,6 +10,7 @@ import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 #: What a checkout has and a clone has not.
 _LOCAL = (".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 
-#: Run by the environments: every bundle of the installed package, and where the package is.
+#: Run by the environments: every script of the installed package in both forms, and where the package is.
 _LIST_BUNDLES = """
 import json, sys, mqredis
 from mqredis import scripts
 bundles = {name: scripts.bundle(name) for name in scripts.names()}
-json.dump({"bundles": bundles, "package": list(mqredis.__path__)[0]}, sys.stdout)
+libraries = {name: scripts.get(name).library for name in scripts.names()}
+json.dump({"bundles": bundles, "libraries": libraries, "package": list(mqredis.__path__)[0]}, sys.stdout)
 """
 
 
@@ -52,8 +54,15 @@ class Installed:
 
     def bundles(self) -> tuple[dict[str, str], Path]:
         """Every script as this installation joins it, and the folder of the package."""
-        answer = json.loads(run(self.python, "-c", _LIST_BUNDLES, cwd=self.elsewhere))
+        answer = self._answer()
         return answer["bundles"], Path(answer["package"])
+
+    def libraries(self) -> dict[str, tuple[str, str]]:
+        """Name and text of every function library."""
+        return {name: (title, text) for name, (title, text) in self._answer()["libraries"].items()}
+
+    def _answer(self) -> Any:
+        return json.loads(run(self.python, "-c", _LIST_BUNDLES, cwd=self.elsewhere))
 
 
 def install(where: Path, *arguments: str | Path) -> Installed:

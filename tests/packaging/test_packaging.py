@@ -100,6 +100,24 @@ def test_an_editable_install_loads_the_scripts_of_the_checkout(editable: Install
 
 def test_both_run_the_same_scripts(from_wheel: Installed, editable: Installed):
     assert from_wheel.bundles()[0] == editable.bundles()[0]
+    assert from_wheel.libraries() == editable.libraries()
+
+
+def test_the_wheel_has_each_function_library_joined(from_wheel: Installed):
+    _, package = from_wheel.bundles()
+    built = {path.stem: path.read_text() for path in (package / "lua" / "built").iterdir()}
+    assert built == {name: text for name, (_, text) in from_wheel.libraries().items()}
+    assert built.keys() == entry_scripts()
+
+
+def test_the_wheel_joins_nothing_for_a_server_with_functions(from_wheel: Installed):
+    program = (
+        "from mqredis import bundles, scripts\n"
+        "def join(*_): raise AssertionError('joined')\n"
+        "bundles.Files.join = join\n"
+        "for name in scripts.names(): scripts.get(name).function()\n"
+    )
+    run(from_wheel.python, "-c", program, cwd=from_wheel.elsewhere)
 
 
 def test_the_command_is_installed(from_wheel: Installed):

@@ -257,6 +257,12 @@ def test_the_three_group_flags_are_one_number() -> None:
     assert codec.encode(Outgoing(last_in_group=True))[0] == b"30\x03z1\0"
 
 
+def test_a_dedup_window_is_written_with_a_dedup_key_only() -> None:
+    assert codec.encode(Outgoing(dedup_window=1.0, label="l"))[0] == b"30\x03ll\0"
+    assert codec.encode(Outgoing(dedup_window=1.0, dedup_key="k"))[0] == b"31\x03K1000\x03kk\0"
+    assert Outgoing(dedup_window=1.0).dedup_window == 1.0
+
+
 def test_what_an_outgoing_was_given_is_its_own() -> None:
     properties: dict[str, Any] = {"a": 1}
     message = Outgoing(properties=properties)
