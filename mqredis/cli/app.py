@@ -63,11 +63,12 @@ def build() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(terminal.Formatter("mqredis: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     parser = build()
     arguments = parser.parse_args(renamed.words(sys.argv[1:] if argv is None else argv))
+    if arguments.command != "worker":  # the logging of an application is its own (mqredis.worker.logs)
+        handler = logging.StreamHandler()
+        handler.setFormatter(terminal.Formatter("mqredis: %(message)s"))
+        logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if arguments.command == "completion":
         arguments.parser = parser
     output = Output(json_lines=getattr(arguments, "json", False))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
+from mqredis.cli.terminal import Formatter
 
 
 def register(subparsers: Subparsers) -> None:
@@ -29,6 +31,12 @@ def register(subparsers: Subparsers) -> None:
         help="serve figures of this worker for Prometheus; each further process has the next port",
     )
     worker.add_argument("--quiet", action="store_true", help="log only what is wrong")
+    worker.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="of the log, unless the application configures logging (default: text)",
+    )
     exporter = command(subparsers, "exporter", "serve figures for Prometheus over HTTP", _exporter)
     exporter.add_argument("--host", default="127.0.0.1")
     exporter.add_argument("--port", type=int, default=9464)
@@ -62,9 +70,12 @@ def _exporter(arguments: Arguments, output: Output) -> Exit:
 
 def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a worker logs
     from mqredis.worker import command as worker
+    from mqredis.worker.logs import JsonFormatter, configure
 
-    if not arguments.quiet:
-        logging.getLogger("mqredis.worker").setLevel(logging.INFO)
+    if arguments.log_format == "json":
+        formatter: logging.Formatter = JsonFormatter()
+    else:
+        formatter = Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     code = worker.run(
         arguments.target,
         url=getattr(arguments, "url", None),
@@ -75,6 +86,11 @@ def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a w
         shutdown_seconds=arguments.shutdown,
         health_file=arguments.health_file,
         metrics=arguments.metrics,
+        configure_logs=partial(configure, formatter, quiet=arguments.quiet),
+        options=(
+            *(("--quiet",) if arguments.quiet else ()),
+            *(("--log-format", "json") if arguments.log_format == "json" else ()),
+        ),
     )
     return Exit.DONE if code == 0 else Exit.REFUSED
 

@@ -15,6 +15,7 @@ from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared
 from mqredis.kombu.envelope import pack, unpack
 from mqredis.kombu.store import Locks, Row, Store, quote
+from mqredis.operations import giveback
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -43,7 +44,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
         tags, locks = list(self._delivered), self.channel.locks
         held = [lock for lock in map(locks.take, tags) if lock is not None]
         self._delivered.clear()
-        locks.settle_many(held, "a")
+        locks.settle_many(held, giveback.orderly())
         return []
 
     def credit(self) -> int:

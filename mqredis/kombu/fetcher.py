@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.store import Store
-from mqredis.operations import several
+from mqredis.operations import giveback, several
 from mqredis.operations.receive import Locks
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Fetcher:
                 queue, _, locks = found
                 with contextlib.suppress(MqError):  # else their leases end
                     every = self._transport.store.queue(queue).locked_messages(locks)
-                    self._transport.locks.settle_many(every, "a")
+                    self._transport.locks.settle_many(every, giveback.orderly())
         self._inbox.clear()
         self._reading.close()
         self._writing.close()

@@ -15,8 +15,8 @@ from kombu.utils.json import dumps, loads
 from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared, declared, declared_in
-from mqredis.models import Outgoing
-from mqredis.operations import settle
+from mqredis.models import Journal, Outgoing
+from mqredis.operations import giveback, settle
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -229,10 +229,16 @@ class Locks:
         return found[0] if found else None
 
     def settle(self, tag: str, action: str) -> None:
-        """Acknowledge (c), give back (a) or reject (j) a message."""
+        """Acknowledge (c), give back (a) or reject (j) a message.
+
+        A rejected message goes to its dead letter exchange, or else to the queue's ``;poison``, as in workers.
+        """
         lock = self.take(tag)
         if lock is None:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
+            return
+        if action == "j" and Journal.DEAD_LETTER not in lock.message.journal:
+            self.settle_many([lock], giveback.ended("rejected", {}))
             return
         try:
             {"c": lock.commit, "a": lock.abort, "j": lock.reject}[action]()

@@ -19,6 +19,7 @@ from mqredis.errors import MqError
 from mqredis.kombu.channel import Channel
 from mqredis.kombu.fetcher import Fetcher, Wants, fetch
 from mqredis.kombu.store import Locks, Store
+from mqredis.operations import giveback
 from mqredis.operations.receive import Locks as Locked
 
 log = logging.getLogger("mqredis.kombu")
@@ -177,7 +178,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         for n, raw in enumerate(raws):
             if queue not in self._callbacks or (needs_ack and not channel.qos.can_consume()):
                 rest = [self.locks.take(r["properties"]["delivery_tag"]) for r in raws[n:]]
-                self.locks.settle_many([lock for lock in rest if lock is not None], "a")
+                self.locks.settle_many([lock for lock in rest if lock is not None], giveback.orderly())
                 return
             self._callbacks[queue](raw)
 

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mqredis.errors import InvalidArgument
@@ -50,12 +51,19 @@ def run(
     shutdown_seconds: float | None = None,
     health_file: str | None = None,
     metrics: str | None = None,
+    configure_logs: Callable[[], object] = lambda: None,
+    options: Sequence[str] = (),
 ) -> int:
-    """Run a worker; its exit code. ``url`` and ``manager`` win over what the application says."""
+    """Run a worker; its exit code. ``url`` and ``manager`` win over what the application says.
+
+    ``configure_logs`` is called once the application was imported. ``options``: what each of several processes is given
+    besides.
+    """
     if processes < 1:
         raise InvalidArgument("processes must be from 1")
     if processes > 1 or reload:
-        options = ["--burst"] if burst else []
+        configure_logs()
+        options = [*options, *(["--burst"] if burst else [])]
         for name, value in (("--manager", manager), ("--shutdown", shutdown_seconds)):
             options += [name, str(value)] if value is not None else []
         # Not as an option: a password in the URL is not for ps to see.
@@ -65,6 +73,7 @@ def run(
         return supervise(command, environment, processes, reload=reload, once=burst, own=own)
     end_with_supervisor()
     worker = find(target)
+    configure_logs()
     url = url or os.environ.get(_URL)
     if url is not None:
         worker._url = url

@@ -97,16 +97,29 @@ class Consumer:
     #: time.monotonic() of the last look at the queues that worked; 0.0: none yet.
     looked: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+    #: One of its queues has kept a policy of its own.
+    kept_policy: bool = False
 
     @property
     def retry(self) -> Retry:
         """What was chosen, or the default."""
         return self.chosen_retry or Retry()
 
+    def next_try(self, deliveries: int) -> str:
+        """What follows a failed delivery, for the log, if all deliveries before it were failed attempts, too."""
+        retry = self.retry
+        if self.chosen_retry is None and self.dead_letter is None and self.kept_policy:
+            return "the queue's own retry policy decides"
+        if 0 < retry.attempts <= deliveries:
+            return f"that was attempt {retry.attempts} of {retry.attempts}, unless it was interrupted before"
+        pause = min(retry.delay * retry.factor ** min(max(deliveries, 1) - 1, 64), retry.max_delay)
+        return f"the next try is in {pause:g} s"
+
     def policy(self, present: RetryPolicy | None) -> RetryPolicy:
         """The retry policy that one of its queues is to have, which has ``present`` now."""
         if self.chosen_retry is not None or self.dead_letter is not None or present is None:
             return self.retry.policy(self.dead_letter)
+        self.kept_policy = True
         return present.model_copy(update={"isolate": True})
 
 

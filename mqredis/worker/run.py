@@ -20,6 +20,7 @@ from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import worker_name
 from mqredis.worker.keeper import Keeper
+from mqredis.worker.logs import announce
 from mqredis.worker.loop import LOOK_SECONDS, Loop
 from mqredis.worker.outcomes import reached
 from mqredis.worker.rate import Rate
@@ -98,11 +99,12 @@ class Running:
             return
         for message in messages:
             log.error(
-                "%s failed with message %#018x of %s, delivery %d",
+                "%s failed with message %#018x of %s in delivery %d: %s",
                 consumer.name,
                 message.lookup_id,
                 message.queue,
                 message.delivery_count,
+                consumer.next_try(message.delivery_count),
                 exc_info=error,
             )
 
@@ -157,6 +159,7 @@ class Running:
 
     def forever(self) -> None:
         """Handle messages until ``stop``."""
+        announce(self.manager, self.name, self.consumers)
         self._threads(self._until_stopped, wait=self._shutdown_seconds)
 
     def stop(self) -> None:

@@ -171,3 +171,22 @@ def test_foreign_messages_are_delivered_as_they_are(connection, queue, envelope)
     message = get(connection, "q")
     assert message.body == b"\xff\x00"
     message.ack()
+
+
+def test_a_rejected_message_without_a_dead_letter_exchange_is_kept(connection, queue):
+    publish(connection, 1, queue)
+    get(connection, "q").reject()
+    with connection.transport.store.manager.open("q;poison") as poison:
+        (message,) = poison.browse()
+    assert message.properties["failure_reason"] == "rejected"
+
+
+def test_a_connection_that_ends_is_no_failed_attempt(connection, connect, queue):
+    publish(connection, 1, queue)
+    manager = connection.transport.store.manager
+    manager.update_queue("q", retry=mqredis.RetryPolicy(immediate=0))
+    for _ in range(3):
+        reading = connect()
+        assert get(reading, "q").payload == 1
+        reading.close()
+    assert manager.statistics("q").poison_messages == 0

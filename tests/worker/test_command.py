@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ worker = Worker(manager="m")
 def handle(body: bytes, tx: Unit):
     if body == b"die":
         os._exit(9)
+    if body == b"fail":
+        raise ValueError(body)
     tx.send("out", f"{marker} {{os.getpid()}} {{body.decode()}}")
 """
 WAIT = 60.0
@@ -58,7 +62,7 @@ def send(out: mqredis.Queue, *bodies: bytes) -> None:
 def run(app: Path, redis_server: RedisServer) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started = []
 
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
+    def start(*arguments: str, stderr: Any = None) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -66,7 +70,11 @@ def run(app: Path, redis_server: RedisServer) -> Iterator[Callable[..., subproce
             "MQREDIS_ALLOW_VOLATILE": "1",
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "mqredis", *arguments], cwd=app, env=environment, stdout=subprocess.PIPE
+            [sys.executable, "-m", "mqredis", *arguments],
+            cwd=app,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
         )
         started.append(process)
         return process
@@ -121,6 +129,40 @@ def test_processes_end_when_their_supervisor_is_killed(run, out):
     process.kill()
     # Their output is a pipe, which ends when the last process that holds it has ended; else this raises TimeoutExpired.
     process.communicate(timeout=WAIT)
+
+
+def test_a_worker_says_what_it_does_where(run, out, app, redis_server):
+    log = app / "log"
+    with log.open("wb") as stream:
+        process = run("worker", "app:worker", "--log-format", "json", stderr=stream)
+        send(out, b"1", b"fail")
+        out.receive(timeout=WAIT)
+        with out._manager.open("in;retry") as resting:
+            resting.peek(WAIT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT) == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["level"] for line in lines] == ["INFO", "INFO", "ERROR"]
+    assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
+    started, handles, failed = (line["message"] for line in lines)
+    assert f"mqredis {mqredis.__version__}, queue manager 'm', server redis " in started
+    assert handles == "app.handle handles in, 1 at a time"
+    assert failed.startswith("app.handle failed with message 0x04")
+    assert failed.endswith(" of in in delivery 1: the next try is in 1 s")
+    assert "ValueError" in lines[2]["error"]
+
+
+def test_the_logging_of_an_application_is_left_alone(run, out, app):
+    source = "import logging\nlogging.basicConfig(format='mine %(message)s', level='INFO')\n"
+    (app / "app.py").write_text(source + APP.format(marker="first"))
+    log = app / "log"
+    with log.open("wb") as stream:
+        process = run("worker", "app:worker", stderr=stream)
+        send(out, b"1")
+        out.receive(timeout=WAIT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT) == 0
+    assert {line[:5] for line in log.read_text().splitlines()} == {"mine "}
 
 
 def test_reload(run, out, app):

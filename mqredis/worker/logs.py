@@ -1,0 +1,78 @@
+"""What ``mqredis worker`` logs, and how. An application that configures logging itself is left alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from mqredis import __version__
+from mqredis.client import QueueManager
+from mqredis.drivers.urls import redact
+from mqredis.errors import MqError
+from mqredis.worker.consumer import Consumer
+
+log = logging.getLogger("mqredis.worker")
+
+_VERSION = re.compile(r"(redis|valkey)_version:([\w.]+)")
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as a line of JSON: time (RFC 3339), level, logger, message, and error if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line. All characters but those of ASCII are escaped, so no terminal acts on it."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+def configure(formatter: logging.Formatter, *, quiet: bool) -> None:
+    """Log to standard error, unless the application has configured logging."""
+    ours = logging.getLogger("mqredis")
+    if ours.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    ours.addHandler(handler)
+    ours.setLevel(logging.WARNING if quiet else logging.INFO)
+    ours.propagate = False  # the application may configure the root logger later
+
+
+def announce(manager: QueueManager, name: str, consumers: Iterable[Consumer]) -> None:
+    """Log what a worker is going to do, and where."""
+    log.info(
+        "worker %s started: mqredis %s, queue manager %r, server %s",
+        name,
+        __version__,
+        manager.name,
+        server_of(manager),
+    )
+    for consumer in consumers:
+        log.info(
+            "%s handles %s, %d at a time", consumer.name, ", ".join(consumer.queues), consumer.concurrency
+        )
+
+
+def server_of(manager: QueueManager) -> str:
+    """Kind and version of the server, and its address without credentials; what cannot be known is left out."""
+    try:
+        found = dict(_VERSION.findall(_text(manager._driver.command("INFO", "server"))))
+    except MqError:  # this user may not ask
+        found = {}
+    kind = "valkey" if "valkey" in found else "redis"
+    version = f"{kind} {found[kind]}" if found else "of unknown version"
+    url = manager._context.settings.url
+    return f"{version} at {redact(url)}" if url else version
+
+
+def _text(reply: object) -> str:
+    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
