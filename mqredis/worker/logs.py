@@ -65,12 +65,12 @@ def announce(manager: QueueManager, name: str, consumers: Iterable[Consumer]) ->
 def server_of(manager: QueueManager) -> str:
     """Kind and version of the server, and its address without credentials; what cannot be known is left out."""
     try:
-        found = dict(_VERSION.findall(_text(manager._driver.command("INFO", "server"))))
+        found = dict(_VERSION.findall(_text(manager.driver.command("INFO", "server"))))
     except MqError:  # this user may not ask
         found = {}
     kind = "valkey" if "valkey" in found else "redis"
     version = f"{kind} {found[kind]}" if found else "of unknown version"
-    url = manager._context.settings.url
+    url = manager.context.settings.url
     return f"{version} at {redact(url)}" if url else version
 
 
