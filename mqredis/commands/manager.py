@@ -1,4 +1,4 @@
-"""session_*.lua, manager_*.lua, resolve.lua, maintain.lua, glance.lua: MS-MQDMPR 3.1.1.1."""
+"""session_*.lua, manager_*.lua, resolve.lua, maintain.lua, poll_all.lua: MS-MQDMPR 3.1.1.1."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def glance(
 
     keys = manager.call().keys + tuple(itertools.chain.from_iterable(queues))
     args = [part for name, last in slots for part in (name, str(last))]
-    return Call("glance", KeySet(keys), args, parse, changes=False)
+    return Call("poll_all", KeySet(keys), args, parse, changes=False)
 
 
 def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:

@@ -89,7 +89,7 @@ def look(
         )
 
     args: list[Arg] = [keys.encode(owner), bound, "1" if bands else "0", after]
-    return Call("claim_look", queue.call, args, parse, changes=False)
+    return Call("claim_backlog", queue.call, args, parse, changes=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,7 +285,7 @@ def cancel(queue: Address, tag: str, status: int) -> Call[None]:
 
 def leave(queue: Address, member: str, match: bytes = b"") -> Call[None]:
     """Give up waiting."""
-    return Call("leave", queue.call, [member, match], lambda code, _: check(code))
+    return Call("stop_waiting", queue.call, [member, match], lambda code, _: check(code))
 
 
 def purge(queue: Address, limit: str = "", match: bytes = b"") -> Call[tuple[int, str]]:

@@ -116,7 +116,7 @@ redis.call('HINCRBY', KEYS[1], 'counter', 1)
 return done('silent')
 """,
     # Which of the waited queues have something.
-    "glance": """
+    "poll_all": """
 local refused = token()
 if refused then return refused end
 local reply = envelope(0)

@@ -39,8 +39,8 @@ def glance(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts another script in the place of the glance."""
 
     def put(body: str) -> None:
-        plain, other = scripts.get, TinyScript("glance", body)
-        monkeypatch.setattr(scripts, "get", lambda name: other if name == "glance" else plain(name))
+        plain, other = scripts.get, TinyScript("poll_all", body)
+        monkeypatch.setattr(scripts, "get", lambda name: other if name == "poll_all" else plain(name))
 
     return put
 

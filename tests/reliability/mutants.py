@@ -18,7 +18,7 @@ FILES = (
     "core/transfer", "admin/sweep", "core/replay", "core/seek", "send", "core/enqueue", "receive", "settle",
     "commit", "purge", "move", "begin", "renew", "resolve", "lookup", "queue_create", "queue_delete",
     "queue_open", "queue_close", "maintain", "claims/claim_pages", "claims/fill", "claims/drain",
-    "waiting/handoff", "leave",
+    "waiting/handoff", "stop_waiting",
     "matching/index_build", "core/store", "core/locks", "core/kept_reply", "core/message_state",
     "core/queue_header", "features/features", "features/expiry", "features/delivery_delay", "features/dedup",
     "features/identifiers", "features/group_lock",

@@ -42,9 +42,13 @@ def test_an_idle_query_costs_a_long_poll(mode, options, fill, monkeypatch):
         called.clear()
         assert idle.latestOffset(end, ReadAllAvailable()) == end
         # Its queues are looked up, and it may look again when it is woken in vain.
-        assert sorted(set(called)) == ["claim_look", "claim_wait", "leave", "queue_info", "queue_list"], (
-            called
-        )
+        assert sorted(set(called)) == [
+            "claim_backlog",
+            "claim_wait",
+            "queue_info",
+            "queue_list",
+            "stop_waiting",
+        ], called
         assert len(called) <= 8, called
     queue.send(b"x")
     assert take(reader, end)[1] == [b"x"]
@@ -77,7 +81,7 @@ def test_a_query_waits_while_every_group_is_held_elsewhere(options, qm, monkeypa
     start = reader.initialOffset()
     called = calls(monkeypatch, options)
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    assert "leave" in called  # it was registered until its time was over
+    assert "stop_waiting" in called  # it was registered until its time was over
     held.commit()
     assert take(reader, start)[1] == [b"1"]
 

@@ -85,7 +85,7 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
             step: Any = steps.send(answer)
             if type(step) is Call:
                 log.append((step.script, step.keys.keys, [*step.args], step.changes, step.fixed))
-                answer = (0, []) if step.script == "leave" else next(left, NOTHING)
+                answer = (0, []) if step.script == "stop_waiting" else next(left, NOTHING)
             else:
                 log.append(type(step))
                 answer = "k" if type(step) is Listen else Woken.RUNG

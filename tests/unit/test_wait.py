@@ -68,7 +68,7 @@ class Queues:
             except StopIteration as stop:
                 return stop.value
             if isinstance(step, Call):
-                if step.script == "leave":
+                if step.script == "stop_waiting":
                     self.log.append(f"leave {step.keys.keys[2].split(':')[-2]}")
                 answer = (0, [])
             elif isinstance(step, Listen):

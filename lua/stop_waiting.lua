@@ -1,5 +1,5 @@
--- A waiting reader gives up. If it had been rung already, its wake goes on to the next one; a lock that it was handed goes
--- back, and the next one is rung.
+-- End the registration of a waiting reader. If it was notified already, the next reader is notified in its place; a lock that
+-- was handed to it goes back, and the next reader is notified.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
 -- KEYS message
@@ -13,6 +13,7 @@
 --- require "waiting/waiters"
 --- require lazy "waiting/handoff"
 --- require lazy "waiting/notify"
+local registration, filter_text = ARGV[3], ARGV[4]
 local reply = context.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -22,7 +23,7 @@ if q then
     handoff.load()
     if handoff.held(q) then handoff.back(q) end
   end
-  if waiters.drop(q, waiters.member(ARGV[3], ARGV[4]), ARGV[4]) == 0 and not q.arrived then
+  if waiters.drop(q, waiters.member(registration, filter_text), filter_text) == 0 and not q.arrived then
     notify.load()
     q.arrived = notify.left(q)
   end
