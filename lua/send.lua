@@ -27,7 +27,7 @@
 --- require "core/quota"
 --- require "core/store"
 --- require "core/timers"
---- require "waiting/handoff"
+--- require lazy "waiting/handoff"
 --- require "waiting/waiters"
 --- require lazy "features/features"
 --- require lazy "features/refusal"
@@ -87,5 +87,8 @@ end
 context.mark_changed()
 local ids = enqueue.ids(priorities, count, transactional)
 enqueue.put(q, ids, batch, t)
-if q.waiting and count == 1 and not t then handed = handoff.offer(q, ids[1], batch.records[1]) end
+if q.waiting and count == 1 and not t then
+  handoff.load()
+  handed = handoff.offer(q, ids[1], batch.records[1])
+end
 return finish({ status.OK, "", 0, table.concat(ids), t and t.fence })

@@ -106,6 +106,7 @@ end
 -- The queue behind a key, as claims/claim_pages takes it, and its packed pages in the order of their first ids. `top`: no id
 -- up to this page is higher.
 function audit.shelf(base)
+  context.shelves = context.shelves or {}
   local shelf = context.shelves[base]
   if shelf then return shelf end
   shelf = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }

@@ -25,7 +25,8 @@
 -- schema: the number of the form in which this build keeps its data, and the only one that it reads.
 --
 -- All state of a call is in this table, and context.reset forgets it: a function library keeps its tables from call to
--- call. A field that is not set is false, never nil, since a table that outlives a call would be rehashed.
+-- call. A field that is not set is false, never nil, since a table that outlives a call would be rehashed. Tables that few
+-- calls need are made when they are needed.
 local context = {
   schema = "6",
   -- In ms: how far back the clock may be set without a correction; how old the stored time may become.
@@ -33,9 +34,9 @@ local context = {
   changed = false, incarnation = "", history = 0, now = 0, now_text = "", lead = 0, latest = 0,
   seq = 0, messages = 0, bytes = 0,
   quota_messages = false, quota_bytes = false, throttled = false, missing = false, session = false, header = false,
-  handed = false, again = false, handover = false, fields = {}, queues = {}, sides = {},
+  handed = false, again = false, handover = false, fields = {}, queues = {}, sides = false,
   places = false, first_place = 2,
-  groups = {}, group_members = 0, search_decided = false, shelves = {},
+  groups = false, group_members = 0, search_decided = false, shelves = false,
 }
 
 function context.reset()
@@ -44,8 +45,8 @@ function context.reset()
   c.lead, c.latest = 0, 0
   c.seq, c.messages, c.bytes, c.quota_messages, c.quota_bytes, c.throttled = 0, 0, 0, false, false, false
   c.missing, c.session, c.header, c.handed, c.again, c.handover = false, false, false, false, false, false
-  c.fields, c.queues, c.sides, c.places, c.first_place = {}, {}, {}, false, 2
-  c.groups, c.group_members, c.search_decided, c.shelves = {}, 0, false, {}
+  c.fields, c.queues, c.sides, c.places, c.first_place = { nil, nil, nil, nil, nil, nil }, {}, false, false, 2
+  c.groups, c.group_members, c.search_decided, c.shelves = false, 0, false, false
 end
 
 -- Begins a call: reads what each call needs of meta, with the header of the first queue, and the time. `waits`: the call
@@ -187,6 +188,11 @@ function context.close(reply, upto, ids)
     if context.session then context.write(context.owner(), context.session) end
   end
   -- A message of a topic may go to any number of queues, and unpack has its limit.
-  for from = 1, #fields, 2000 do redis.call("HSET", KEYS[1], unpack(fields, from, math.min(from + 1999, #fields))) end
+  local count = #fields
+  if count > 2000 then
+    for from = 2001, count, 2000 do redis.call("HSET", KEYS[1], unpack(fields, from, math.min(from + 1999, count))) end
+    count = 2000
+  end
+  if count > 0 then redis.call("HSET", KEYS[1], unpack(fields, 1, count)) end
   return reply
 end

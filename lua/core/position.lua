@@ -117,8 +117,7 @@ function position.arrive(q, ids, recs)
   if named then chunked.scores(q.i, position.scored(named)) end
   if special then
     features.load()
-    local fates = features.arrive(q, ids, recs, special)
-    if next(fates) then return position.arrive_by_fate(q, ids, fates) end
+    if features.arrive(q, ids, recs, special) then return end
   end
   position.announce(q, ids)
   store.make_available(q, ids)
@@ -130,29 +129,9 @@ function position.scored(members)
   return pairs
 end
 
-function position.arrive_by_fate(q, ids, fates)
-  local available, announced, gone = { nil }, { nil }, { nil }
-  for n = 1, #ids do
-    local fate = fates[n]
-    if fate == "expired" then
-      gone[#gone + 1] = ids[n]
-    elseif fate ~= "delayed" then
-      available[#available + 1] = ids[n]
-      if fate == "busy" then
-        q.shown = q.shown or { nil }
-        q.shown[#q.shown + 1] = ids[n]
-      else
-        announced[#announced + 1] = ids[n]
-      end
-    end
-  end
-  position.announce(q, announced)
-  store.make_available(q, available)
-  position.delete(q, position.read(q, gone), "receive_timeout")
-end
-
--- These became available in this call, beside others.
+-- These became available in this call, beside others. Only readers that wait want to know.
 function position.announce(q, ids)
+  if not q.waiting then return end
   q.arrived = q.arrived or { nil }
   local arrived, at = q.arrived, #q.arrived
   for n = 1, #ids do arrived[at + n] = ids[n] end

@@ -128,7 +128,7 @@ end
 -- script ends.
 function store.save(q)
   store.save_one(q)
-  for n = 1, #context.sides do store.save_one(context.sides[n]) end
+  for n = 1, #(context.sides or "") do store.save_one(context.sides[n]) end
 end
 
 function store.save_one(q)

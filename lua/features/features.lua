@@ -1,5 +1,7 @@
 --- require "core/cache"
+--- require "core/position"
 --- require "core/record"
+--- require "core/store"
 --- require lazy "features/dedup"
 --- require lazy "features/delivery_delay"
 --- require lazy "features/expiry"
@@ -133,11 +135,34 @@ function features.entries(ids, recs, places, wants)
   return entries
 end
 
--- Messages become available. Returns their fates.
+-- Messages become available. True if they have different fates, and all is done.
 function features.arrive(q, ids, recs, places)
   local batch = features.batch(ids, recs, places)
   features.run("arrive", q, batch)
-  return batch.fates
+  if not next(batch.fates) then return false end
+  features.arrive_by_fate(q, ids, batch.fates)
+  return true
+end
+
+function features.arrive_by_fate(q, ids, fates)
+  local available, announced, gone = { nil }, { nil }, { nil }
+  for n = 1, #ids do
+    local fate = fates[n]
+    if fate == "expired" then
+      gone[#gone + 1] = ids[n]
+    elseif fate ~= "delayed" then
+      available[#available + 1] = ids[n]
+      if fate == "busy" then
+        q.shown = q.shown or { nil }
+        q.shown[#q.shown + 1] = ids[n]
+      else
+        announced[#announced + 1] = ids[n]
+      end
+    end
+  end
+  position.announce(q, announced)
+  store.make_available(q, available)
+  position.delete(q, position.read(q, gone), "receive_timeout")
 end
 
 -- Messages are locked. Returns what they want, by place.

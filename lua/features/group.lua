@@ -63,6 +63,7 @@ end
 -- The whole group: its ids in logical order, or nothing while one is missing. What ends it is said by its last place,
 -- where of two messages the first one counts.
 function group.whole(q, id)
+  context.groups = context.groups or {}
   if context.groups[id] == nil then
     local newest = redis.call("ZREVRANGEBYLEX", q.i, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
     if newest and not group.ends(newest, id) then

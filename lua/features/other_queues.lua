@@ -31,6 +31,7 @@ function other_queues.find(name, make)
   if q and not q.beside then
     -- Also one that was at hand: nobody saves the parent of a subqueue but for what the subqueue counts in it.
     q.beside = true
+    context.sides = context.sides or {}
     context.sides[#context.sides + 1] = q
   end
   if q then return q end

@@ -85,7 +85,7 @@ end
 -- Serves the readers that wait on a queue in which something became available (3.1.7.2.2), and on those beside it.
 function waiters.notify(q)
   waiters.serve(q)
-  for n = 1, #context.sides do waiters.serve(context.sides[n]) end
+  for n = 1, #(context.sides or "") do waiters.serve(context.sides[n]) end
 end
 
 function waiters.serve(q)
