@@ -1,7 +1,7 @@
 """``python -m demo.pipelines``: the ready pipelines of ``mqredis[spark]`` on real flights; none is lost.
 
     Redis list -> migrate -> departures -> a reader -> departures;journal; the cancelled ones -> system$;deadletter
-    journal, dead letters -> analyse -> tables, plots, a page
+    journal, dead letters -> analyse -> tables, a page
                           -> archive -> Parquet -> replay, those from JFK -> again
 
 Exit code: 0 if output and input agree, or if Java or PySpark is missing, which is said; 1 if they disagree.
@@ -124,7 +124,7 @@ def run(qm: mqredis.QueueManager, url: str, folder: Path, limit: int) -> bool:
         spark.sparkContext.setLogLevel("ERROR")
         tables = analyse(spark, REPORT, **where)
         story.say(f"analyse: {REPORT}/index.html")
-        for name in ("depth", "time in queue", "poison"):
+        for name in ("queues", "latency", "dead letters"):
             print(f"    {name}")
             table(tables[name])
         lake = str(folder / "lake")

@@ -19,11 +19,12 @@ from mqredis.operations.publications import Publication
 from mqredis.spark.admin import ClaimInfo, claims, publications, recover, release, withdraw
 from mqredis.spark.batch_id import batch_numbers
 from mqredis.spark.json_columns import json_columns
+from mqredis.spark.progress import metrics
 from mqredis.spark.schema import SCHEMA, ddl
 from mqredis.spark.source import DefaultSource
 
 __all__ = [
-    "SCHEMA", "ClaimInfo", "DefaultSource", "Publication", "batch_numbers", "claims", "ddl", "json_columns",
+    "SCHEMA", "ClaimInfo", "DefaultSource", "Publication", "batch_numbers", "claims", "ddl", "json_columns", "metrics",
     "publications", "recover", "register", "release", "withdraw",
 ]  # fmt: skip
 

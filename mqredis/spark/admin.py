@@ -55,10 +55,10 @@ def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
 
 
 def release(manager: QueueManager, queue: str, owner: str, *, forget: bool = False) -> int:
-    """Give back what an owner has claimed and not received; answers how many messages.
+    """Give back what a reader has claimed and not received; the number of messages.
 
     Its checkpoint is refused from now on: a restart would claim other messages for a batch that a sink may
-    have already. ``forget`` removes the record of the owner too, and with it this protection. Raises
+    have already. ``forget`` removes the record of the reader too, and with it this protection. Raises
     WaiterNotFound.
     """
     return run(manager, pipelines.release(context_of(manager), queue, owner, forget))

@@ -19,6 +19,7 @@ from mqredis.commands.common import Address
 from mqredis.commands.pipelines import split
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
+from mqredis.spark import starting
 from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import (
     command,
@@ -42,12 +43,14 @@ SEQUENTIAL = (1 << 56) - 1
 
 @dataclass
 class Range(InputPartition):
-    """Available messages from one lookup id to before another, but none that came after the snapshot."""
+    """Available messages from one lookup id to before another whose SequentialID is behind ``after`` and not behind
+    ``last``."""
 
     place: Place
     low: bytes
     high: bytes
-    last: bytes
+    after: int
+    last: int
     now_ms: int
     without: frozenset[bytes]
 
@@ -95,11 +98,14 @@ class BatchReader(DataSourceReader):
         low, high = self.pushed.ids()
         seen = look(manager, path)
         place = Place(self.options.address, name, path, seen.generation)
+        after = starting.position(manager, path, self.options, seen.last)
+        last = min(int(seen.last, 16), starting.end(manager, path, self.options, seen.last))
         found: list[InputPartition] = []
         apart: set[bytes] = set()
         for state in ("locked", "delayed"):
             ids = _locked(manager, path) if state == "locked" else _delayed(manager, path)
             apart.update(ids)
+            ids = between(ids, after, last)
             if state in states:
                 starts = range(0, len(ids), LISTED)
                 found += [Listed(place, ids[at : at + LISTED], state, seen.now_ms) for at in starts]
@@ -108,7 +114,7 @@ class BatchReader(DataSourceReader):
             bounds = self._bounds(manager, path, hex_id(low), end)
             for start, stop in pairwise([*bounds, end]):
                 without = frozenset(lid for lid in apart if start <= lid and (stop == b"+" or lid < stop))
-                found.append(Range(place, start, stop, seen.last.encode(), seen.now_ms, without))
+                found.append(Range(place, start, stop, after, last, seen.now_ms, without))
         return found
 
     def _bounds(self, manager: QueueManager, path: str, low: bytes, end: bytes) -> list[bytes]:
@@ -148,16 +154,25 @@ class BatchReader(DataSourceReader):
         size = self.options.fetchSize
         if isinstance(partition, Listed):
             return (partition.ids[at : at + size] for at in range(0, len(partition.ids), size))
-        last, without = int(partition.last, 16), partition.without
+        without = partition.without
 
         def keep(ids: list[bytes]) -> list[bytes]:
-            late = numbers(ids) & SEQUENTIAL > last
-            if late.any():
-                ids = [lid for lid, gone in zip(ids, late, strict=True) if not gone]
+            ids = between(ids, partition.after, partition.last)
             return [lid for lid in ids if lid not in without] if without else ids
 
         key = part(manager, partition.place.path, "a")
         return walk(manager, key, partition.low, partition.high, size, keep)
+
+
+def between(ids: list[bytes], after: int, last: int) -> list[bytes]:
+    """The ids whose SequentialID is behind ``after`` and not behind ``last``."""
+    if not ids:
+        return ids
+    sequential = numbers(ids) & SEQUENTIAL
+    outside = (sequential > last) | (sequential <= after)
+    if not outside.any():
+        return ids
+    return [lid for lid, gone in zip(ids, outside, strict=True) if not gone]
 
 
 class PushingReader(BatchReader):

@@ -28,8 +28,8 @@ from mqredis.client import QueueManager
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Backlog
 from mqredis.operations.matching import selection
+from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
-from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
@@ -37,7 +37,7 @@ from mqredis.spark.connection import address, command, look, manager_of, planned
 from mqredis.spark.fetch import Place, Reader, part
 from mqredis.spark.offsets import BrowseOffset, sequential, share
 from mqredis.spark.options import Options
-from mqredis.spark.watch import Idle
+from mqredis.spark.watch import Idle, Minimum
 
 
 @dataclass
@@ -62,9 +62,15 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
         self._idle: Idle | None = None
+        self._least: Minimum | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": None}
+        return {**self.__dict__, "_idle": None, "_least": None}
+
+    def _minimum(self) -> Minimum:
+        if self._least is None:
+            self._least = Minimum(self.options)
+        return self._least
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The options startingPosition and startingTimestamp."""
@@ -107,10 +113,13 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 seen = self._look(begun, queues)
             if not any(each.available for each in seen.values()):
                 return start
+            total = sum(each.available for each in seen.values())
+            if self.bounds is None and self._minimum().wait(total):
+                return start
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             shares = share({key: each.available for key, each in seen.items()}, rows)
             if self.report:
-                self.report["backlog"] -= sum(shares.values())
+                self.report = progress.behind(self.report, shares)
             positions = dict(begun)
             for key, each in seen.items():
                 after = begun.get(key, 0)
@@ -196,11 +205,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             arrived = oldest(manager, path, after, int(each.last, 16)) if each.available else None
             if arrived is not None:
                 ages.append(each.now_ms - arrived)
-        self.report = {
-            "backlog": sum(each.available for each in seen.values()),
-            "oldestAgeMs": max(ages),
-            "queues": {key: each.available for key, each in seen.items()},
-        }
+        self.report = progress.report({key: each.available for key, each in seen.items()}, max(ages))
         return seen
 
 

@@ -106,17 +106,27 @@ def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
         if options.queuePattern:
             wanted = sorted(path for path in names if _fits(path, options))
         else:
-            wanted = [path for path in listed(options) if path in names or not lost]
-            for path in wanted:
-                if path not in names:
+            wanted = []
+            for path in listed(options):
+                if path in names:
+                    wanted.append(path)
+                elif not (lost or made_on_demand(path, names)):
                     raise QueueNotFound(f"queue manager {name!r} has no queue {path!r}")
         found += [(name, path) for path in wanted]
-    if not found and not lost:
+    if options.queuePattern and not found and not lost:
         where = ", ".join(options.managers)
         raise QueueNotFound(
             f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
         )
     return found
+
+
+def made_on_demand(path: str, names: Collection[str]) -> bool:
+    """Is this a journal, a queue of poison messages or a dead-letter queue that only its first copy creates?"""
+    parent, _, sub = path.partition(";")
+    if parent == "system$":
+        return sub in ("journal", "deadletter", "deadxact")
+    return parent in names and sub in ("journal", "poison")
 
 
 def _fits(path: str, options: Options) -> bool:
@@ -150,6 +160,11 @@ def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[st
                 f"there is no queue {', '.join(sorted(gone - there))} any more, which the checkpoint knows. If its "
                 "messages are not needed, go on without it with the option failOnDataLoss=false"
             )
+    new -= {
+        key
+        for key in new
+        if made_on_demand(wanted[key][1], {path.partition(";")[0] for _, path in wanted.values()})
+    }
     if known and (gone or (new and not options.queuePattern)):
         changes = [
             f"without {', '.join(sorted(gone))}" if gone else "",

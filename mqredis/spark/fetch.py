@@ -1,6 +1,6 @@
 """Reading messages by their ids, a few thousand for each round trip, with plain read-only commands.
 
-A script would copy every body once more; what is read here is either claimed, so that nobody can change it,
+A script would copy every body once more; what is read here is either claimed, so that no other client can change it,
 or a snapshot, in which a message that was received meanwhile is simply missing.
 """
 

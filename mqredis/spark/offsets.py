@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqredis.commands.pipelines import Backlog
 from mqredis.spark.connection import SourceError
 
 VERSION = 1
@@ -127,3 +128,17 @@ def _check(value: dict[str, Any], mode: str) -> None:
             f"mqredis: the checkpoint belongs to a query with readMode={value.get('mode')}, not {mode}; "
             "use another checkpoint"
         )
+
+
+def has_work(begun: Offset, seen: dict[str, Backlog]) -> bool:
+    """Is there anything to do: messages, or an open claim?"""
+    return any(each.available for each in seen.values()) or has_open_claim(begun, seen)
+
+
+def has_open_claim(begun: Offset, seen: dict[str, Backlog]) -> bool:
+    """Is there a claim of a named consumer that is still open?"""
+    for key, each in seen.items():
+        plan = begun.queues.get(key) or Plan()
+        if each.claim and each.claim.sequence > max(each.claim.committed, plan.sequence):
+            return True
+    return False

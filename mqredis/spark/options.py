@@ -4,7 +4,9 @@ option."""
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -38,6 +40,10 @@ class Options:
     consumerName: str = ""
     startingPosition: str = "earliest"
     startingTimestamp: str = ""
+    endingPosition: str = "latest"
+    endingTimestamp: str = ""
+    minMessagesPerTrigger: int = 0
+    maxTriggerDelay: str = "15m"
     maxMessagesPerTrigger: int = 0
     maxBytesPerTrigger: int = 0
     pollTimeoutMs: int = 5_000
@@ -61,6 +67,11 @@ class Options:
 
 #: Options by the lower-case names in which Spark hands them over.
 NAMES = {field.name.lower(): field for field in fields(Options)}
+#: Other spellings: what the Kafka source calls these options.
+_SPELLINGS = {
+    "minoffsetspertrigger": "minmessagespertrigger",
+    "maxoffsetspertrigger": "maxmessagespertrigger",
+}
 #: Options that Spark adds for purposes of its own.
 _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
 
@@ -71,7 +82,7 @@ def parse(given: Mapping[str, str]) -> Options:
     values: dict[str, object] = {}
     for key, text in given.items():
         name = key.lower()
-        field = NAMES.get(name)
+        field = NAMES.get(_SPELLINGS.get(name, name))
         if field is None:
             if name in _OF_SPARK:
                 continue
@@ -122,16 +133,49 @@ def _check(options: Options) -> None:
         raise InvalidArgument("option fetchSize must be at most 7000")
 
 
-def milliseconds(text: str) -> int:
-    """The option startingTimestamp: ms since the epoch, or ISO 8601 (UTC unless it says otherwise)."""
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def delay_seconds(text: str) -> float:
+    """The option maxTriggerDelay: a whole number and a unit, as in 30s or 15m."""
+    found = re.fullmatch(r"(\d+) *(ms|s|m|h|d)", text)
+    if found is None:
+        raise InvalidArgument(
+            f"option maxTriggerDelay must be a number and one of {', '.join(_UNITS)}, as in 15m, not {text!r}"
+        )
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def positions(name: str, text: str) -> dict[str, str]:
+    """The option startingPosition or endingPosition: by queue, "" for every queue that is not named.
+
+    It is ``earliest``, ``latest``, a SequentialID, or a JSON object of these by queue (``orders`` or ``shop/orders``).
+    """
+    chosen: dict[str, object] = {"": text}
+    if text.startswith("{"):
+        try:
+            chosen = json.loads(text)
+        except ValueError:
+            raise InvalidArgument(f"option {name} is no JSON object: {text!r:.200}") from None
+    for position in chosen.values():
+        if str(position) not in ("earliest", "latest") and not str(position).isdigit():
+            raise InvalidArgument(
+                f"option {name} must be earliest, latest or a SequentialID (the low 7 bytes of a lookup id), or a JSON "
+                f"object of these by queue, not {position!r}"
+            )
+    return {queue: str(position) for queue, position in chosen.items()}
+
+
+def milliseconds(text: str, name: str = "startingTimestamp") -> int:
+    """The option startingTimestamp or endingTimestamp: ms since the epoch, or ISO 8601 (UTC unless it says
+    otherwise)."""
     if text.isdigit():
         return int(text)
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgument(
-            "option startingTimestamp must be milliseconds since 1970 or as in 2026-01-31T12:00:00, "
-            f"not {text!r}"
+            f"option {name} must be milliseconds since 1970 or as in 2026-01-31T12:00:00, not {text!r}"
         ) from None
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -149,23 +193,27 @@ def check_source(options: Options) -> None:
         raise InvalidArgument(f"give exactly one of the options queue, queues and queuePattern, not {what}")
     for path in listed(options):
         subqueue_parts(path)
+    for end in ("starting", "ending"):
+        position, timestamp = getattr(options, f"{end}Position"), getattr(options, f"{end}Timestamp")
+        positions(f"{end}Position", position)
+        if timestamp:
+            milliseconds(timestamp, f"{end}Timestamp")
+        if timestamp and position != getattr(Options, f"{end}Position"):
+            raise InvalidArgument(f"give either {end}Position or {end}Timestamp, not both")
 
 
 def check_stream(options: Options) -> None:
     """What only a streaming reader needs."""
     check_source(options)
-    position = options.startingPosition
     if options.readMode == "browse" and options.consumerName:
         raise InvalidArgument("option consumerName belongs to readMode=receive: a browse takes nothing")
-    if options.startingTimestamp:
-        milliseconds(options.startingTimestamp)
-    if options.startingTimestamp and position != "earliest":
-        raise InvalidArgument("give either startingPosition or startingTimestamp, not both")
-    if position not in ("earliest", "latest") and not position.isdigit():
+    if options.endingTimestamp or options.endingPosition != "latest":
         raise InvalidArgument(
-            f"option startingPosition must be earliest, latest or a SequentialID (the low 7 bytes of a lookup id), "
-            f"not {position!r}"
+            "options endingPosition and endingTimestamp belong to batch reads: a stream has no end"
         )
+    delay_seconds(options.maxTriggerDelay)
+    if 0 < options.maxMessagesPerTrigger < options.minMessagesPerTrigger:
+        raise InvalidArgument("option minMessagesPerTrigger must not be more than maxMessagesPerTrigger")
 
 
 def check_sink(options: Options) -> None:
@@ -178,7 +226,7 @@ def check_sink(options: Options) -> None:
     if len(options.managers) > 1:
         raise InvalidArgument("a writer takes one queue manager: one unit of work does not span several")
     if ";" in options.queue:
-        raise InvalidName("nobody sends to a subqueue: messages are moved there")
+        raise InvalidName("a writer cannot send to a subqueue: messages are moved there")
     if options.queue:
         keys.check_name(options.queue)
 

@@ -1,7 +1,7 @@
 """A destructive streaming read, exactly once with a checkpoint.
 
 Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims
-under (owner, sequence) what the logged offset names, and claims the same again after any crash. A claim is
+under (reader, sequence) what the logged offset names, and claims the same again after any crash. A claim is
 received cumulatively by whichever comes first: ``commit`` (which Spark may skip for ever), the next
 ``latestOffset`` or the next claim, for what they are given as start is in Spark's commit log. Its messages are
 removed beside what comes next. docs/spark.md has the picture.
@@ -33,8 +33,8 @@ from mqredis.commands.pipelines import Backlog, Claimed, Order
 from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection
+from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
-from mqredis.spark import starting
 from mqredis.spark.batch import NOTHING, address_of, pieces
 from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
@@ -50,10 +50,10 @@ from mqredis.spark.connection import (
 )
 from mqredis.spark.crash import point
 from mqredis.spark.fetch import Place, Reader
-from mqredis.spark.offsets import Offset, Plan, sequential, share
+from mqredis.spark.offsets import Offset, Plan, has_open_claim, has_work, sequential, share
 from mqredis.spark.options import Options
 from mqredis.spark.receiving import Receiving
-from mqredis.spark.watch import ONE_CALL, Beacon, Idle, Pair
+from mqredis.spark.watch import ONE_CALL, Beacon, Idle, Minimum, Pair
 from mqredis.steps import perform
 
 
@@ -75,6 +75,7 @@ class Tools:
 
     def __init__(self, options: Options) -> None:
         self.beacon, self.idle, self.pair = Beacon(), Idle(), Pair()
+        self.minimum = Minimum(options)
         self.receiving = Receiving(options, self.pair)
 
 
@@ -148,10 +149,18 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_claimed(begun, queues)
             self._begin_receiving(begun)
             seen = self._look(begun, queues)
-            if not _any(begun, seen) and self._tools().receiving.beside.settle():
+            if not has_work(begun, seen) and self._tools().receiving.beside.settle():
                 seen = self._look(begun, queues)
-            if self.bounds is None and not _any(begun, seen) and self._wait(begun, queues, seen):
+            if self.bounds is None and not has_work(begun, seen) and self._wait(begun, queues, seen):
                 seen = self._look(begun, queues)
+            total = sum(each.available for each in seen.values())
+            if (
+                self.bounds is None
+                and total
+                and not has_open_claim(begun, seen)
+                and self._tools().minimum.wait(total)
+            ):
+                return start
             offset = self._next(start, begun, seen, limit)
             if offset is start:  # nothing is left behind by a query that is idle, or ends
                 self._tools().receiving.beside.settle()
@@ -207,11 +216,11 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 plan = replace(new, wanted=shares[key], most_bytes=part)
             any_new = any_new or plan is not old
             offset.queues[key] = plan
-        taken = sum(
-            offset.queues[key].wanted for key in seen if offset.queues[key].sequence > begun.done(key)
-        )
+        taken = {
+            key: offset.queues[key].wanted for key in seen if offset.queues[key].sequence > begun.done(key)
+        }
         if self.report:
-            self.report["backlog"] = max(0, self.report["backlog"] - taken)
+            self.report = progress.behind(self.report, taken)
         point("after-latest")
         return offset.json() if any_new else start
 
@@ -381,18 +390,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now = max(now, each.now_ms)
             if each.oldest_ms is not None:
                 oldest = each.oldest_ms if oldest is None else min(oldest, each.oldest_ms)
-        self.report = {
-            "backlog": sum(each.available for each in seen.values()),
-            "oldestAgeMs": 0 if oldest is None else max(0, now - oldest),
-            "queues": {key: each.available for key, each in seen.items()},
-        }
+        age = 0 if oldest is None else max(0, now - oldest)
+        self.report = progress.report({key: each.available for key, each in seen.items()}, age)
         return seen
-
-
-def _any(begun: Offset, seen: dict[str, Backlog]) -> bool:
-    """Is there anything to do: messages, or a claim of a named consumer that is still open?"""
-    for key, each in seen.items():
-        plan = begun.queues.get(key) or Plan()
-        if each.available or (each.claim and each.claim.sequence > max(each.claim.committed, plan.sequence)):
-            return True
-    return False

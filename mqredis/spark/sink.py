@@ -1,4 +1,4 @@
-"""``df.write`` and ``df.writeStream``: tasks lay messages aside, the driver publishes them as one unit of
+"""``df.write`` and ``df.writeStream``: tasks stage messages, the driver publishes them as one unit of
 work.
 
 A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with
@@ -49,7 +49,7 @@ PORTION = 100
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task has laid aside."""
+    """What one task has staged."""
 
     sink: str
     batch: int
@@ -326,7 +326,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 _publish(self.options, staged, True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """The micro-batch failed: what its finished tasks laid aside goes; the rest goes with the next
+        """The micro-batch failed: the stages of its finished tasks are removed, the others with the next
         publication."""
         with told():
             staged = [each for each in messages if isinstance(each, Staged)]

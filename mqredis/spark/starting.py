@@ -1,4 +1,4 @@
-"""Where a streaming query without a checkpoint begins: everything that is newer than one SequentialID."""
+"""Where a query without a checkpoint begins, and a batch read begins and ends: SequentialIDs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mqredis.client import QueueManager
 from mqredis.commands.pipelines import Backlog
 from mqredis.spark.connection import command
 from mqredis.spark.fetch import part
-from mqredis.spark.options import Options, milliseconds
+from mqredis.spark.options import Options, milliseconds, positions
 
 #: Messages that are received under a search are passed over; after so many it begins further in front.
 _TRIES = 16
@@ -26,9 +26,20 @@ def position(manager: QueueManager, path: str, options: Options, last: str) -> i
     """The SequentialID behind which a query begins in a queue; ``last``: the last one given out."""
     if options.startingTimestamp:
         return _before(manager, path, milliseconds(options.startingTimestamp), int(last, 16))
-    named = {"earliest": 0, "latest": int(last, 16)}
-    chosen = options.startingPosition
-    return named[chosen] if chosen in named else int(chosen)
+    return _named("startingPosition", options.startingPosition, manager.name, path, int(last, 16), "earliest")
+
+
+def end(manager: QueueManager, path: str, options: Options, last: str) -> int:
+    """The last SequentialID that a batch read shows of a queue."""
+    if options.endingTimestamp:
+        return _before(manager, path, milliseconds(options.endingTimestamp), int(last, 16))
+    return _named("endingPosition", options.endingPosition, manager.name, path, int(last, 16), "latest")
+
+
+def _named(option: str, text: str, manager: str, path: str, last: int, default: str) -> int:
+    chosen = positions(option, text)
+    found = chosen.get(f"{manager}/{path}") or chosen.get(path) or chosen.get("", default)
+    return {"earliest": 0, "latest": last}[found] if found in ("earliest", "latest") else int(found)
 
 
 def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:

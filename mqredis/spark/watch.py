@@ -4,6 +4,7 @@ lives, the long poll of an idle query, and what it does while Spark writes its l
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -16,15 +17,18 @@ from mqredis.drivers.wire import REDIS_ERRORS
 from mqredis.keys import encode
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run
+from mqredis.spark.options import Options, delay_seconds
 
 R = TypeVar("R")
 
+#: How often a query looks for a queue that does not exist yet, or whether enough messages have come.
+LOOK_SECONDS = 1.0
 #: Messages that one call of a claim takes, or receives, at most (lua/claims/claim: run).
 ONE_CALL = 1_000
 
 
 class Beacon:
-    """A subscription for as long as this process lives, so that nobody takes its claims over meanwhile.
+    """A subscription for as long as this process lives, so that no other query takes its claims over meanwhile.
 
     It only protects a named consumer from a second query; where it cannot be had, the newer query wins.
     """
@@ -49,6 +53,10 @@ class Beacon:
         except REDIS_ERRORS:
             self._held.pop(key, None)
 
+    def __del__(self) -> None:
+        # Spark drops a reader without a word. A socket that is closed by the garbage collection warns.
+        self.close()
+
     def close(self) -> None:
         """End the subscriptions."""
         while self._held:
@@ -65,6 +73,9 @@ class Idle:
 
     def wait(self, url: str, queues: dict[str, list[tuple[Address, str]]], seconds: float) -> bool:
         """Is there a message, newer than the SequentialID beside its queue? At once, or within ``seconds``."""
+        if not queues:  # they are made by their first message, so look for them now and then
+            time.sleep(min(seconds, LOOK_SECONDS))
+            return True
         if len(queues) == 1:
             ((name, addresses),) = queues.items()
             return _wait(manager_of(url, name), addresses, seconds)
@@ -78,6 +89,25 @@ class Idle:
             if future in done:
                 del self._waits[name]
         return any(future.result() for future in done)
+
+
+class Minimum:
+    """Holds a micro-batch back until enough messages are there (options minMessagesPerTrigger, maxTriggerDelay)."""
+
+    def __init__(self, options: Options) -> None:
+        self._least = options.minMessagesPerTrigger
+        self._delay = delay_seconds(options.maxTriggerDelay)
+        self._poll = options.pollTimeoutMs / 1000
+        self._since = time.monotonic()
+
+    def wait(self, messages: int) -> bool:
+        """True: these are too few as yet; some time has been waited."""
+        left = self._since + self._delay - time.monotonic()
+        if messages < self._least and left > 0:
+            time.sleep(min(self._poll, LOOK_SECONDS, left))
+            return True
+        self._since = time.monotonic()
+        return False
 
 
 class Beside:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,14 @@ import pytest
 
 import mqredis
 from mqredis import QueueNotFound, RetryPolicy
-from mqredis.spark.pipelines import analyse, archive, replay
+from mqredis.spark.pipelines import analyse, archive, replay, report
+from mqredis.spark.pipelines.analyse import step_width
 from mqredis.spark.pipelines.command import parser
 from mqredis.spark.pipelines.replay import ORDER, Publisher, chunks
 
 pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 def test_archive_then_replay(spark, qm, options, fill, tmp_path, redis_server):
@@ -52,21 +56,54 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     for _ in range(2):
         bad.lock(0).abort()
     tables = analyse(spark, tmp_path / "report", url=redis_server.url, manager=qm.name)
-    assert tables["depth"] == [
-        {"queue": "bad;poison", "state": "available", "messages": 2},
-        {"queue": "orders", "state": "available", "messages": 20},
-        {"queue": "orders;journal", "state": "available", "messages": 10},
-    ]
-    orders = {"queue": "orders", "delivery_count": 1, "messages": 1}
+    sizes = [(row["queue"], row["messages"], row["available"]) for row in tables["queues"]]
+    assert sizes == [("orders", 20, 20), ("orders;journal", 10, 10), ("bad;poison", 2, 2)]
+    arrived = {row["queue"]: 0 for row in tables["arrivals"]}
+    for row in tables["arrivals"]:
+        arrived[row["queue"]] += row["messages"]
+    assert arrived["orders"] == 30
+    assert sum(row["messages"] for row in tables["departures"] if row["queue"] == "orders") == 10
+    assert [row["messages"] for row in tables["depth"] if row["queue"] == "orders"][-1] == 20
+    orders = {"queue": "orders", "deliveries": 1, "messages": 1}
     assert [row for row in tables["redeliveries"] if row["queue"] == "orders"] == [orders]
-    assert [row["messages"] for row in tables["time in queue"]] == [10]
-    assert [(row["queue"], row["messages"]) for row in tables["poison"]] == [("bad;poison", 2)]
+    assert ("orders", 10) in [(row["queue"], row["messages"]) for row in tables["latency"]]
+    assert [(row["found_in"], row["messages"]) for row in tables["dead letters"]] == [("bad;poison", 2)]
     page = (tmp_path / "report" / "index.html").read_text()
-    for name in ("depth", "age", "throughput", "redeliveries", "time-in-queue", "poison"):
-        assert (tmp_path / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
-    assert page.count('src="data:image/png') == 6
-    assert "<h1>Queue manager" in page
+    for title in ("Depth over time", "Arrivals", "Time in queue", "Queues by size", "Dead letters by reason"):
+        assert f"<h2>{title}</h2>" in page
     assert "orders;journal" in page
+    assert analyse(spark, url=redis_server.url, manager=qm.name, queues=["bad"])["queues"] == []
+
+
+def test_a_report_says_what_it_leaves_out_and_escapes_names():
+    rows = [
+        {
+            "queue": f"<q{n}>",
+            "messages": 1000 + n,
+            "available": 0,
+            "locked": 0,
+            "delayed": 0,
+            "oldest_seconds": 90.0,
+        }
+        for n in range(30, 0, -1)
+    ]
+    steps = [{"queue": f"<q{n}>", "time": 60 * at, "messages": n} for n in range(1, 9) for at in (0, 3)]
+    none: list[dict[str, Any]] = []
+    tables = {"queues": rows, "arrivals": steps, "departures": none, "depth": steps}
+    page = report.page(
+        "<m>", {**tables, "latency": none, "redeliveries": none, "dead letters": none}, 60, NOW
+    )
+    assert "<q1>" not in page
+    assert "&lt;m&gt;" in page
+    assert "10 more rows with 10\u202f055 messages not shown." in page
+    assert page.count("3 other queues") == 2 * 2
+    assert "1.5 min" in page
+    assert '<p class="none">None.</p>' in page
+
+
+@pytest.mark.parametrize("seconds, width", [(0, 1), (95, 1), (96, 5), (3_600, 60), (86_400 * 30, 86_400)])
+def test_a_time_axis_has_few_steps(seconds, width):
+    assert step_width(seconds) == width
 
 
 def test_archive_takes_in_queues_that_appear_and_counts_all_batches(
