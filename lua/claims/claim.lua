@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "matching/index"
--- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse (docs/decisions/0020).
+-- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse (docs/decisions/pipelines.md).
 -- Called by the claim_*.lua scripts. This module alone reads and writes a claim's text, the field "claim:<owner>" of the
 -- queue's hash q.q; mqredis/codec/claims.py reads it for Spark and the doctor.
 --

@@ -3,7 +3,7 @@
 --- require "claims/claim"
 --- require "core/message_state"
 --- require "core/store"
--- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/0035). This module alone
+-- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). This module alone
 -- reads and writes the three texts below; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
 --
 --   q.q  "pages"          a page list for each claim that has pages: "<number> <from> <upto> <packed> <loose> <step> <owner>

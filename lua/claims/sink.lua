@@ -1,5 +1,5 @@
 --- require "core/context"
--- Sinks of data pipelines: which batch was published last, so that each batch is published once (docs/decisions/0021).
+-- Sinks of data pipelines: which batch was published last, so that each batch is published once (docs/decisions/pipelines.md).
 -- Called by stage.lua, stage_list.lua, stage_discard.lua and stage_publish.lua. Messages are first kept in stages, one for
 -- each task and queue, which Redis forgets after a time to live; then a batch is published by its manifest, the names of
 -- its stages joined by ",". This module alone reads and writes these texts:

@@ -1,6 +1,6 @@
 -- Status numbers: MSMQ's own, and ours in the band 0xA0010000.
 -- The loader replaces every `status.NAME` by its number, so a script pays nothing for this table
--- (docs/decisions/0004); the same numbers stand in mqredis/status.py, and a test compares the two.
+-- (docs/decisions/scripts.md); the same numbers stand in mqredis/status.py, and a test compares the two.
 local status = {
   OK = 0x00000000,
   QUEUE_NOT_FOUND = 0xC00E0003,

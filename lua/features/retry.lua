@@ -7,7 +7,7 @@
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
 -- The retry policy of a queue: what happens to a message that a reader gave back, or whose lease lapsed.
--- The policy compares its limit with the message's attempts (docs/decisions/0050-attempts.md). A round is one attempt
+-- The policy compares its limit with the message's attempts (docs/decisions/attempts.md). A round is one attempt
 -- and the immediate retries; between two rounds the message rests in the subqueue ;retry. If the policy isolates, a
 -- message whose lease lapsed returns to the subqueue ;lapsed instead of its queue: workers take one at a time there.
 --

@@ -2,7 +2,7 @@
 --- require "core/position"
 --- require "core/queue"
 -- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders
--- add only messages in front of the last one that is in it (docs/decisions/0039). Used by matching/search and core/seek.
+-- add only messages in front of the last one that is in it (docs/decisions/identifiers.md). Used by matching/search and core/seek.
 -- Field "index" of the queue's hash says up to which id, in delivery order, the index reaches (core/queue); or
 --
 --   all, ""  every message is in it (written by builds before schema 4)

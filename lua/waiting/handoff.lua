@@ -7,7 +7,7 @@
 --- require "core/store"
 -- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
 -- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
--- call will carry, and publishes the reply (docs/decisions/0036). If the publication is lost, or the wait is over, the next
+-- call will carry, and publishes the reply (docs/decisions/waiting.md). If the publication is lost, or the wait is over, the next
 -- call gets the kept reply, as any repeated call does.
 local handoff = {}
 

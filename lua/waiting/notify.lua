@@ -11,7 +11,7 @@ function notify.bell(slot)
 end
 
 -- Rings one doorbell; false if nobody listens to it any more. The key is computed, not declared, and the calls are
--- protected: these are the last writes of a script, and a wake may fail (docs/decisions/0005).
+-- protected: these are the last writes of a script, and a wake may fail (docs/decisions/waiting.md).
 function notify.one(slot, mode)
   local key = notify.bell(slot)
   local channel = "__keyspace@" .. string.sub(mode, 2) .. "__:" .. key

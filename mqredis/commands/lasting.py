@@ -1,4 +1,4 @@
-"""Which calls change something for good (docs/decisions/0030), told from their arguments.
+"""Which calls change something for good (docs/decisions/durability.md), told from their arguments.
 
 What a lease undoes anyway (locks, what is done in a transaction before its commit, aborts) is not for good.
 """

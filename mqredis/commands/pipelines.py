@@ -1,4 +1,4 @@
-"""claim*.lua and stage*.lua: what a data pipeline asks of the broker (docs/decisions/0020, 0021)."""
+"""claim*.lua and stage*.lua: what a data pipeline asks of the broker (docs/decisions/pipelines.md, 0021)."""
 
 from __future__ import annotations
 

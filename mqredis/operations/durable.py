@@ -1,4 +1,4 @@
-"""Changes that must have got as far as their caller asks before the call returns (docs/decisions/0030)."""
+"""Changes that must have got as far as their caller asks before the call returns (docs/decisions/durability.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries of functions that releases of ours have left on the server (docs/decisions/0014-functions.md)."""
+"""Libraries of functions that releases of ours have left on the server (docs/decisions/scripts.md)."""
 
 from __future__ import annotations
 

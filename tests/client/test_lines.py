@@ -1,4 +1,4 @@
-"""What each call reads of a queue is a line in the manager's hash (docs/decisions/0042)."""
+"""What each call reads of a queue is a line in the manager's hash (docs/decisions/storage.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data pipeline does in a schedule: claim, commit, give back (docs/decisions/0020)."""
+"""What a data pipeline does in a schedule: claim, commit, give back (docs/decisions/pipelines.md)."""
 
 from __future__ import annotations
 
