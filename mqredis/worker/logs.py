@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from mqredis import __version__
 from mqredis.client import QueueManager
 from mqredis.drivers.urls import redact
-from mqredis.errors import MqError
+from mqredis.steps import Command, Refused, Steps, procedure
 from mqredis.worker.consumer import Consumer
 
 log = logging.getLogger("mqredis.worker")
@@ -64,15 +64,17 @@ def announce(manager: QueueManager, name: str, consumers: Iterable[Consumer]) ->
 
 def server_of(manager: QueueManager) -> str:
     """Kind and version of the server, and its address without credentials; what cannot be known is left out."""
-    try:
-        found = dict(_VERSION.findall(_text(manager.driver.command("INFO", "server"))))
-    except MqError:  # this user may not ask
-        found = {}
+    found = dict(_VERSION.findall(manager.run(_info())))
     kind = "valkey" if "valkey" in found else "redis"
     version = f"{kind} {found[kind]}" if found else "of unknown version"
     url = manager.context.settings.url
     return f"{version} at {redact(url)}" if url else version
 
 
-def _text(reply: object) -> str:
+@procedure
+def _info() -> Steps[str]:
+    """The section ``server`` of INFO; "" if this user may not ask, or a fake does not know the command."""
+    reply = yield Command(("INFO", "server"))
+    if isinstance(reply, Refused):
+        return ""
     return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
