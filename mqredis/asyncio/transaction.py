@@ -44,6 +44,10 @@ class Transaction:
     async def commit(self, *, durability: Durability | str | None = None, retaining: bool = False) -> None:
         """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed.
 
+        If a call in it was cancelled or ended with OutcomeUnknown, and the broker has carried it out, the transaction
+        is aborted and TransactionSequence raised, since a message that the call took would be lost. If the outcome was
+        asked for before (``QueueManager.resolve``), the commit includes the call.
+
         ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
         ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
         """
@@ -75,6 +79,7 @@ class Transaction:
         return self._unit
 
     async def _end(self, operation: Operation[None]) -> None:
+        self._unit.doubts = self._manager._driver.doubts(self._unit.id)
         try:
             await self._manager._run(operation)
         except OutcomeUnknown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mqredis import keys
 from mqredis.commands.common import OK, Address, check, number, text
@@ -11,6 +12,30 @@ from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
+
+#: Scripts that may run in a transaction: the place of its id among the arguments, and of its fence in the reply.
+_PLACES = {"send": (1, 1), "publish": (1, 1), "receive": (3, 0), "lookup": (4, 0), "move": (3, 0)}
+
+
+@dataclass(slots=True)
+class Doubt:
+    """A call in a transaction whose outcome is unknown."""
+
+    token: str
+    transaction: str
+    #: Where the reply has the fence of the transaction.
+    fence_at: int
+    #: The application has not asked for the outcome.
+    unseen: bool = True
+
+
+def doubt(token: str, call: Call[Any]) -> Doubt | None:
+    """What to know of a call whose outcome is unknown; None if it belongs to no transaction."""
+    if call.script in ("receive", "lookup") and call.args[1] != "tx":
+        return None
+    owner_at, fence_at = _PLACES.get(call.script, (len(call.args), 0))
+    owner = call.args[owner_at] if owner_at < len(call.args) else ""
+    return Doubt(token, owner, fence_at) if owner and isinstance(owner, str) else None
 
 
 @dataclass(slots=True)

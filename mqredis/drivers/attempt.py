@@ -31,8 +31,6 @@ _FCALL = re.compile("'fcall'", re.IGNORECASE)
 #: The session is over, or the slot has been used by another.
 ENDED = frozenset((EXPIRED, REUSED))
 
-#: Scripts whose replies hold messages.
-READS = frozenset(("receive", "lookup"))
 #: Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
@@ -271,7 +269,7 @@ class Attempt:
         if run is None:
             return ""
         token = run.slot.token()
-        self.core.remember(token, self.call if self.call.script in READS else None)
+        self.core.remember(token, self.call)
         run.unknown, run.lost = token, run.slot
         run.slot = (self.core.session or run.slot.session).take()
         return token

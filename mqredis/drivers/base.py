@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from mqredis.commands.transactions import Doubt
 from mqredis.drivers.session import Core
 from mqredis.models import Durability
 from mqredis.operations.durable import durably
@@ -75,6 +76,10 @@ class BaseDriver:
     def unfinished(self, token: object) -> Call[Any] | None:
         """The call with this token, if its outcome is unknown and it reads messages."""
         return self.core.unread.get(token) if isinstance(token, str) else None
+
+    def doubts(self, transaction: str) -> list[Doubt]:
+        """The calls of this transaction whose outcome was unknown when they ended."""
+        return [doubt for doubt in list(self.core.doubts) if doubt.transaction == transaction]
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""

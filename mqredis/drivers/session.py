@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
 from mqredis import scripts
 from mqredis.commands.manager import session_arguments
+from mqredis.commands.transactions import Doubt, doubt
 from mqredis.drivers.wire import SIZES, as_text, bulk
 from mqredis.errors import (
     HistoryRolledBack,
@@ -29,6 +31,7 @@ from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload, Reply
 
+_READING = frozenset(("receive", "lookup"))
 #: Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
@@ -153,6 +156,8 @@ class Core:
         #: Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
         self.unread: dict[str, Call[Any]] = {}
+        #: The calls among them in a transaction, also those whose outcome was asked for.
+        self.doubts: deque[Doubt] = deque(maxlen=MAX_UNKNOWN)
         self.shebang: bool | None = None
         self.functions = False
         #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
@@ -173,6 +178,7 @@ class Core:
         self._lock = threading.Lock()
         self.session = None
         self.unknown, self.unread = [], {}
+        self.doubts.clear()
 
     # ---- scripts ---------------------------------------------------------------------------------
 
@@ -296,11 +302,14 @@ class Core:
                 self.session = None
 
     def remember(self, token: str, call: Call[Any] | None = None) -> None:
-        """Keep a token of unknown outcome for ``resolve``; ``call``: if its reply holds messages."""
+        """Keep a token of unknown outcome for ``resolve``, and what is to be known of its call."""
         with self._lock:
             self.unknown.append(token)
             if call is not None:
-                self.unread[token] = call
+                if call.script in _READING:
+                    self.unread[token] = call
+                if found := doubt(token, call):
+                    self.doubts.append(found)
             for old in self.unknown[:-MAX_UNKNOWN]:
                 self.unread.pop(old, None)
             del self.unknown[:-MAX_UNKNOWN]
@@ -309,6 +318,8 @@ class Core:
         """The outcome of this token is known now."""
         with self._lock:
             self.unread.pop(token, None)
+            for each in self.doubts:
+                each.unseen = each.unseen and each.token != token
             if token in self.unknown:
                 self.unknown.remove(token)
 

@@ -12,6 +12,7 @@ from weakref import WeakSet, ref
 from mqredis import codec
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Member
+from mqredis.commands.transactions import Doubt
 from mqredis.errors import (
     AccessDenied,
     InvalidArgument,
@@ -236,6 +237,8 @@ class UnitOfWork:
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
+    #: Its calls whose outcome was unknown; set when it is to end.
+    doubts: Sequence[Doubt] = ()
     #: What an abort restores besides the messages: the state of groups that are written in logical order,
     undo: tuple[Callable[[], None], ...] = ()
     #: and of handles that read in it.

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 from mqredis import keys
+from mqredis.commands import manager
 from mqredis.commands import transactions as commands
+from mqredis.commands.common import OK, text
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -76,7 +78,7 @@ class End(Operation[None]):
     def request(self) -> Call[list[str]] | None:
         """The end, unless nothing was done in the transaction: then the broker has never heard of it."""
         grant = self.unit.grant()
-        return self._request(grant) if self.unit.fence else None
+        return self._request(grant) if self.unit.fence and not self.unit.doubts else None
 
     def _request(self, grant: str) -> Call[list[str]]:
         unit = self.unit
@@ -94,12 +96,38 @@ class End(Operation[None]):
 
     def resume(self, reply: Reply | None) -> Steps[None]:
         """Name the queues that the script needs, and repeat the call."""
-        unit = self.unit
+        unit, unseen = self.unit, ""
+        if reply is None and unit.doubts:
+            unseen = yield from self._unseen()
+            if unseen and self.outcome != "abort":
+                self.outcome, self.given, self.verdicts = "abort", "", None
+            else:
+                unseen = ""
+            if unit.fence:
+                reply = yield from self.make(self._request(unit.fence))
         while reply is not None and (missing := self._missing(reply)):
             yield from provide(unit.context.keys, missing)
             unit.paths.update(dict.fromkeys(missing))
             reply = yield from self.make(self._request(unit.fence))
         self._ended()
+        if unseen:
+            raise TransactionSequence(
+                f"transaction {unit.id!r} was aborted: the call with token {unseen!r} was interrupted after the "
+                "broker had carried it out; ask resolve(token) before the commit to keep what it did"
+            )
+
+    def _unseen(self) -> Steps[str]:
+        """Token of a call that was carried out and whose outcome the application does not know, or "".
+
+        The first call of a transaction begins it, so the fence may be known from there alone.
+        """
+        unit, unseen = self.unit, ""
+        for doubt in unit.doubts:
+            became = yield from perform(manager.resolve(unit.context.keys, doubt.token))
+            if became.outcome == "done" and became.status == OK:
+                unseen = doubt.token if doubt.unseen else unseen
+                unit.fence = unit.fence or text(became.payload[doubt.fence_at])
+        return unseen
 
     def _missing(self, reply: Reply) -> list[str]:
         try:

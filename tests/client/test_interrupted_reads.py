@@ -24,6 +24,9 @@ from tests.together.kit import turns
 SETTINGS = Settings(lease_seconds=1000, reply_timeout_seconds=60)
 
 
+Async = mqredis.asyncio.QueueManager
+
+
 class Interrupt(BaseException):
     """Like KeyboardInterrupt, which pytest would take for the user's."""
 
@@ -144,27 +147,98 @@ async def test_resolve_returns_what_a_cancelled_receive_took(
         assert (qm.unknown, (await qm.queue_info("q")).messages) == ([], 0)
 
 
-async def test_what_a_cancelled_receive_took_in_a_transaction_is_back_after_its_abort(proxy: Proxy) -> None:
-    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
-        async with await qm.transaction() as unit:
-            sent = (await queue.send_many(["first", "body"], transaction=unit))[1]
-        unit = await qm.transaction()
-        await queue.receive(0, transaction=unit)
-        rule = proxy.add(Hold(reply=True), where=is_script)
-        task = asyncio.create_task(queue.receive(0, transaction=unit))
+IN_UNIT: dict[str, Callable[[Any, Message, Any], Any]] = {
+    "receive": lambda queue, _, unit: queue.receive(0, transaction=unit),
+    "receive-many": lambda queue, _, unit: queue.receive_many(1, 0, transaction=unit),
+    "by-lookup-id": lambda queue, message, unit: queue.receive_by_lookup_id(
+        message.lookup_id, transaction=unit
+    ),
+    "send": lambda queue, _, unit: queue.send("new", transaction=unit),
+    "send-many": lambda queue, _, unit: queue.send_many(["new", "new"], transaction=unit),
+}
+in_unit = pytest.mark.parametrize("call", IN_UNIT.values(), ids=IN_UNIT.keys())
+begun = pytest.mark.parametrize("begun", [False, True], ids=["first call", "second call"])
+
+
+class Unit:
+    """A transaction with two messages in the queue, of which one call is cancelled while its reply is held back."""
+
+    def __init__(self, proxy: Proxy, qm: Async, queue: mqredis.asyncio.Queue) -> None:
+        self.proxy, self.qm, self.queue = proxy, qm, queue
+
+    async def cut(self, call: Callable[..., Any], begun: bool) -> mqredis.asyncio.Transaction:
+        async with await self.qm.transaction() as unit:
+            await self.queue.send_many(["first", "second"], transaction=unit)
+        message, unit = await self.queue.peek(0), await self.qm.transaction()
+        if begun:
+            await self.queue.send("begun", transaction=unit)
+        rule = self.proxy.add(Hold(reply=True), where=is_script)
+        task = asyncio.create_task(call(self.queue, message, unit))
         assert await asyncio.to_thread(rule.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         rule.release()
+        return unit
+
+    async def left(self) -> list[str]:
+        """The messages in the queue, none of which is locked any more."""
+        info = await self.qm.queue_info("t")
+        assert (info.locked, info.ready) == (0, info.messages)
+        return [str(message.text) async for message in self.queue.browse()]
+
+
+@in_unit
+@begun
+async def test_abort_undoes_a_call_that_was_cancelled(
+    proxy: Proxy, call: Callable[..., Any], begun: bool
+) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        side = Unit(proxy, qm, queue)
+        await (await side.cut(call, begun)).abort()
+        assert await side.left() == ["first", "second"]
+
+
+@in_unit
+@begun
+async def test_commit_is_refused_after_a_call_that_was_cancelled(
+    proxy: Proxy, call: Callable[..., Any], begun: bool
+) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        side = Unit(proxy, qm, queue)
+        unit = await side.cut(call, begun)
+        with pytest.raises(mqredis.TransactionSequence, match="aborted"):
+            await unit.commit()
+        assert await side.left() == ["first", "second"]
+
+
+@in_unit
+@begun
+async def test_commit_includes_a_cancelled_call_whose_outcome_was_asked_for(
+    proxy: Proxy, call: Callable[..., Any], begun: bool
+) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        side = Unit(proxy, qm, queue)
+        unit = await side.cut(call, begun)
         (token,) = qm.unknown
-        resolution = await qm.resolve(token)
-        assert (resolution.outcome, resolution.messages) == ("done", ())
-        assert [int(lookup_id, 16) for lookup_id in resolution.lookup_ids] == [sent.lookup_id]
-        await unit.abort()
-        async with await qm.transaction() as unit:
-            found = await queue.receive_many(2, 0, transaction=unit)
-            assert [message.text for message in found] == ["first", "body"]
+        assert (await qm.resolve(token)).outcome == "done"
+        await unit.commit()
+        sent = {IN_UNIT["send"]: 1, IN_UNIT["send-many"]: 2}.get(call, 0)
+        kept = ["first", "second"] if sent else ["second"]
+        assert await side.left() == kept + ["begun"] * begun + ["new"] * sent
+
+
+def test_commit_is_refused_after_a_blocking_call_that_was_interrupted(proxy: Proxy) -> None:
+    with mqredis.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        with qm.transaction() as unit:
+            queue.send("body", transaction=unit)
+        unit = qm.transaction()
+        with interrupted(proxy):
+            queue.receive(0, transaction=unit)
+        with pytest.raises(mqredis.TransactionSequence, match="aborted"):
+            unit.commit()
+        info = qm.queue_info("t")
+        assert (info.ready, info.locked) == (1, 0)
 
 
 async def test_a_message_that_was_sealed_is_opened(proxy: Proxy) -> None:
