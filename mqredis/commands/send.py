@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from mqredis.commands.common import OK, Address, check, joined
+from mqredis.commands.common import ID, OK, Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
 #: Messages one call takes at most.
 BATCH = 256
+
+
+class Accepted(NamedTuple):
+    """What a send answers."""
+
+    ids: str
+    """The lookup ids, 16 digits each, in the order of the messages."""
+    fence: str
+    """That of the transaction; "" outside a transaction."""
+
+    @property
+    def lookup_ids(self) -> list[str]:
+        """The lookup ids one by one."""
+        return [self.ids[at : at + ID] for at in range(0, len(self.ids), ID)]
 
 
 def send(
@@ -17,7 +32,7 @@ def send(
     transaction: str = "",
     fence: str = "",
     topic: bool = False,
-) -> Call[tuple[str, str]]:
+) -> Call[Accepted]:
     """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
     texts: list[bytes] = []
     for line, large in messages:
@@ -35,7 +50,7 @@ def send_texts(
     transaction: str = "",
     fence: str = "",
     topic: bool = False,
-) -> Call[tuple[str, str]]:
+) -> Call[Accepted]:
     """Put messages into a queue whose priorities stand by themselves. A large body follows the text of its message."""
     args: Sequence[Arg]
     if (
@@ -48,8 +63,7 @@ def send_texts(
     return Call("publish" if topic else "send", queue.call, args, _parse, True, fixed)
 
 
-def _parse(status: int, payload: Payload) -> tuple[str, str]:
-    """The lookup ids, one behind the other in the order of the messages, and the fence of the transaction."""
+def _parse(status: int, payload: Payload) -> Accepted:
     if status != OK:
         check(status)
-    return joined(payload[0]).decode(), payload[1].decode() if len(payload) > 1 else ""
+    return Accepted(joined(payload[0]).decode(), payload[1].decode() if len(payload) > 1 else "")

@@ -175,11 +175,11 @@ class Send(Shareable[Sent]):
         handle = operations[0].handle
         return send_each(handle, [operation.prepared for operation in operations if operation.prepared])
 
-    def request(self) -> Call[tuple[str, str]] | None:
+    def request(self) -> Call[commands.Accepted] | None:
         """The message, unless it may be too large or goes to several queues."""
         return None if self.prepared is None else self._request(self.prepared)
 
-    def _request(self, prepared: Prepared) -> Call[tuple[str, str]]:
+    def _request(self, prepared: Prepared) -> Call[commands.Accepted]:
         handle, unit = self.handle, self.unit
         line, large = prepared[1]
         texts = (line[1:],) if large is None else (line[1:], large)
@@ -233,7 +233,10 @@ def send_each(handle: Handle, prepared: Sequence[Prepared]) -> Steps[list[Sent]]
 
 
 def _send_batch(
-    handle: Handle, call: Call[tuple[str, str]], messages: Sequence[Outgoing], unit: UnitOfWork | None = None
+    handle: Handle,
+    call: Call[commands.Accepted],
+    messages: Sequence[Outgoing],
+    unit: UnitOfWork | None = None,
 ) -> Steps[list[Sent]]:
     """Make the call that sends these messages."""
     ids, fence = yield from QueueCall(handle.address, call)

@@ -18,7 +18,7 @@ from tests.support.backend import Backend
 #: Small pages, so that a few messages make many.
 _SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
 #: Where a page is found to be fit to be packed, or not.
-_PACKED = ("local packed, members, turns = true,", "local packed, members, turns = false,")
+_PACKED = ("packed = page.ids, page.records, true", "packed = page.ids, page.records, false")
 
 
 class Packed(Store):
