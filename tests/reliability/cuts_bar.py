@@ -226,12 +226,10 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
 
 def _account(found: Any, sent: Counter[bytes], got: Counter[bytes]) -> None:
     """A call that was cancelled and has run: was it a send or a receive, and of what?"""
-    for item in found.payload:
-        head, nul, body = item.partition(b"\0")
-        if nul and len(head) > 13:
-            got[body] += 1
-            return
-    sent[b"?"] += 1
+    if found.messages:
+        got.update(message.body for message in found.messages)
+    else:
+        sent[b"?"] += 1
 
 
 @bar(

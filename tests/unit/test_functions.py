@@ -14,7 +14,7 @@ STATE = {"core/context", "core/cache"}
 _MODULE = re.compile(r"^local ([a-z_]+) = \{", re.MULTILINE)
 _ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))")
 #: Fields of the context that are the same in every call.
-_CONSTANT = {"schema"}
+_CONSTANT = {"patience", "store_after", "schema"}
 
 
 @pytest.mark.parametrize("name", scripts.names())
