@@ -227,7 +227,7 @@ def test_every_command_takes_the_common_options() -> None:
                 for inner in action.choices.values():
                     walk(inner)
         options = {option for action in parser._actions for option in action.option_strings}  # type: ignore[attr-defined]
-        if parser.prog not in ("mqredis queue", "mqredis topic", "mqredis completion"):  # type: ignore[attr-defined]
+        if parser.prog not in ("mqredis queue", "mqredis topic", "mqredis scripts", "mqredis completion"):  # type: ignore[attr-defined]
             assert {"--url", "--manager", "--json"} <= options, parser
 
     walk(build())
