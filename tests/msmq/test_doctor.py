@@ -109,4 +109,5 @@ def test_what_a_line_says_of_a_field_that_is_mended_is_made_anew(qm, redis_serve
     q = qm.open("q")
     q.send(b"rests")
     q.lock(0).abort()
-    assert qm.queue_info("q").messages == 0  # it rests beside
+    info = qm.queue_info("q")
+    assert (info.ready, info.delayed, info.messages) == (0, 1, 1)  # it rests, and counts as delayed
