@@ -1,6 +1,6 @@
 """Selectors: conditions on header fields and properties, as Jakarta Messaging and IBM MQ have them.
 
-``parse`` needs the lark package (``pip install mqredis[selector]``); importing this package does not.
+``parse`` imports the lark package on its first call; importing this package does not.
 """
 
 from mqredis.selector.lexer import MAX_BYTES, MAX_DEPTH, MAX_NODES

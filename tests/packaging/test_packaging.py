@@ -54,17 +54,7 @@ def test_a_plain_install_brings_little(distributions):
     needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)[^\n]*$", metadata, re.MULTILINE)
     assert sorted(needed) == ["hiredis", "lark", "pydantic", "redis"]
     extras = set(re.findall(r"^Provides-Extra: (\S+)$", metadata, re.MULTILINE))
-    assert {
-        "cli",
-        "django",
-        "kombu",
-        "otel",
-        "prometheus",
-        "selector",
-        "spark",
-        "testing",
-        "worker",
-    } <= extras
+    assert {"cli", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker"} <= extras
 
 
 def test_the_readme_on_pypi_has_only_absolute_links(distributions):
