@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from mqredis.errors import DurabilityNotReached
+from mqredis.errors import DurabilityNotReached, LockLost
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
 from mqredis.operations.durable import durably
@@ -53,7 +53,10 @@ class LockedMessage(Locked):
     async def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
         seconds = self.queue._lease(lease)
-        now = await self.queue._run(self._operation("x", seconds))
+        try:
+            now = await self.queue._run(self._operation("x", seconds))
+        except LockLost as error:
+            raise self._lost(error) from None
         self._until = now + seconds
 
     async def _settle(self, action: str, durability: Durability | str | None = None) -> None:
@@ -65,6 +68,8 @@ class LockedMessage(Locked):
         except DurabilityNotReached:
             self._settled = True
             raise
+        except LockLost as error:
+            raise self._lost(error) from None
         self._settled = True
 
     async def __aenter__(self) -> Self:

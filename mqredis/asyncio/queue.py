@@ -11,12 +11,13 @@ from mqredis.asyncio.cursor import Cursor
 from mqredis.asyncio.group import GroupWriter
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
-from mqredis.errors import IoTimeout, MqError
+from mqredis.errors import IoTimeout, LockLost, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.fields import MessageFields
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
+from mqredis.operations.locked import lost_of
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import settle_all, settled, settling
 from mqredis.steps import Operation
@@ -295,6 +296,8 @@ class Queue:
             operation = durably(operation, durability)
         try:
             await self._run(operation)
+        except LockLost as error:
+            raise lost_of(locks, error) from None
         finally:
             settled(earlier, locks)
 

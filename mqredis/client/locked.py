@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from mqredis.errors import DurabilityNotReached
+from mqredis.errors import DurabilityNotReached, LockLost
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
 from mqredis.operations.durable import durably
@@ -54,7 +54,10 @@ class LockedMessage(Locked):
     def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
         seconds = self.queue._lease(lease)
-        now = self.queue._run(self._operation("x", seconds))
+        try:
+            now = self.queue._run(self._operation("x", seconds))
+        except LockLost as error:
+            raise self._lost(error) from None
         self._until = now + seconds
 
     def _settle(self, action: str, durability: Durability | str | None = None) -> None:
@@ -66,6 +69,8 @@ class LockedMessage(Locked):
         except DurabilityNotReached:
             self._settled = True
             raise
+        except LockLost as error:
+            raise self._lost(error) from None
         self._settled = True
 
     def __enter__(self) -> Self:

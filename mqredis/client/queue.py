@@ -11,12 +11,13 @@ from mqredis.client.browser import Browser
 from mqredis.client.cursor import Cursor
 from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
-from mqredis.errors import IoTimeout, MqError
+from mqredis.errors import IoTimeout, LockLost, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.fields import MessageFields
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durable import durably
+from mqredis.operations.locked import lost_of
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import settle_all, settled, settling
 from mqredis.steps import Operation
@@ -289,6 +290,8 @@ class Queue:
             operation = durably(operation, durability)
         try:
             self._run(operation)
+        except LockLost as error:
+            raise lost_of(locks, error) from None
         finally:
             settled(earlier, locks)
 

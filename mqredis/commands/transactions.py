@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.commands.common import OK, Address, check, number, text
-from mqredis.errors import error_for
+from mqredis.errors import TransactionSequence, TransactionUsage, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
@@ -29,13 +29,45 @@ class Doubt:
     unseen: bool = True
 
 
+def transaction_of(call: Call[Any]) -> str:
+    """Id of the transaction in which a call runs; "" outside of one."""
+    if call.script in ("receive", "lookup") and call.args[1] != "tx":
+        return ""
+    at, _ = _PLACES.get(call.script, (len(call.args), 0))
+    # The short form of send has the priority, as bytes, in this place.
+    return owner if at < len(call.args) and isinstance(owner := call.args[at], str) else ""
+
+
 def doubt(token: str, call: Call[Any]) -> Doubt | None:
     """What to know of a call whose outcome is unknown; None if it belongs to no transaction."""
-    if call.script in ("receive", "lookup") and call.args[1] != "tx":
-        return None
-    owner_at, fence_at = _PLACES.get(call.script, (len(call.args), 0))
-    owner = call.args[owner_at] if owner_at < len(call.args) else ""
-    return Doubt(token, owner, fence_at) if owner and isinstance(owner, str) else None
+    owner = transaction_of(call)
+    return Doubt(token, owner, _PLACES[call.script][1]) if owner else None
+
+
+def usage(call: Call[Any], path: str) -> TransactionUsage:
+    """The error for a call on queue ``path`` that was refused with TRANSACTION_USAGE: what to do instead."""
+    if call.script == "lookup" and call.args[1] == "peek":
+        return TransactionUsage(
+            f"message 0x{call.args[3]!s} of queue {path!r} is locked, so a peek does not show it: peek again when its "
+            "reader has settled it, or lock it with allow_peek=True"
+        )
+    if transaction_of(call):
+        return TransactionUsage(
+            f"queue {path!r} is not transactional, but the call names a transaction: leave transaction= out, or "
+            "create the queue with transactional=True"
+        )
+    return TransactionUsage(
+        f"queue {path!r} is transactional, and the message was sent without a transaction: pass transaction=..., "
+        "see qm.transaction()"
+    )
+
+
+def not_open(transaction: str) -> TransactionSequence:
+    """The error for a call in a transaction that is not open any more."""
+    return TransactionSequence(
+        f"transaction {transaction!r} is not open any more, and all that was done in it was undone: its lease is over, "
+        "or another client has ended it"
+    )
 
 
 @dataclass(slots=True)
@@ -110,4 +142,18 @@ def sweep(manager: ManagerKeys) -> Call[bool]:
 def reject(queue: Address, transaction: str, fence: str, lookup_id: str, reason: str) -> Call[None]:
     """Mark a received message as rejected."""
     args = [transaction, fence, lookup_id, reason]
-    return Call("reject", queue.call, args, lambda code, _: check(code))
+
+    def parse(status: int, _payload: Payload) -> None:
+        if status == Status.TRANSACTION_USAGE:
+            raise not_received(transaction, queue.path, lookup_id)
+        check(status)
+
+    return Call("reject", queue.call, args, parse)
+
+
+def not_received(transaction: str, path: str, lookup_id: str) -> TransactionUsage:
+    """The error for the rejection of a message that the transaction has not received."""
+    return TransactionUsage(
+        f"message 0x{lookup_id} of queue {path!r} was not received in transaction {transaction!r}: reject what "
+        "receive(transaction=...) has returned"
+    )

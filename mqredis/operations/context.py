@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -237,6 +238,8 @@ class UnitOfWork:
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
+    #: When its lease ends at the latest, on ``context.clock``.
+    lapses: float = math.inf
     #: Its calls whose outcome was unknown; set when it is to end.
     doubts: Sequence[Doubt] = ()
     #: What an abort restores besides the messages: the state of groups that are written in logical order,
@@ -268,8 +271,14 @@ class UnitOfWork:
             raise TransactionSequence(f"transaction {self.id!r} is {self.finished} already")
         return self.fence or f"+{self.lease_ms}"
 
+    def renewed(self, lease_ms: int) -> None:
+        """Its lease was begun or renewed just now."""
+        self.lapses = self.context.clock() + lease_ms / 1000
+
     def touched(self, fence: str, handle: Handle) -> None:
         """An operation of this unit of work succeeded."""
+        if not self.fence:
+            self.renewed(self.lease_ms)
         self.fence = fence
         address = handle.address
         if address.path not in self.paths:
@@ -299,6 +308,12 @@ def lease_of(context: Context, lease: float | None) -> int:
     if lease is None:
         return context.lease_ms
     return codec.milliseconds(seconds(lease, "lease", positive=True))
+
+
+def lapsed(context: Context, until: float, otherwise: str) -> str:
+    """When a lease ended, for an error; ``otherwise`` if it should not be over by this process's clock."""
+    ago = context.clock() - until
+    return f"its lease ended {ago:.1f} s ago" if ago >= 0 else otherwise
 
 
 def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from mqredis import codec
+from mqredis.errors import LockLost
 from mqredis.models import Message
-from mqredis.operations.context import UnitOfWork
+from mqredis.operations.context import UnitOfWork, lapsed
 from mqredis.operations.receive import Locks
-from mqredis.operations.settle import Settle
+from mqredis.operations.settle import Settle, lock_lost
 from mqredis.operations.transaction import settle_in
 from mqredis.steps import Operation
+
+
+def lost_of(locks: Sequence[Locked], error: LockLost) -> LockLost:
+    """The error of :meth:`Locked._lost` for the lock that ``error`` is about."""
+    lookup_id, _ = error.details["lost"]
+    return next((lock._lost(error) for lock in locks if lock._key == lookup_id), error)
 
 
 class _Made:
@@ -115,6 +123,14 @@ class Locked:
         if self._unit is not None:
             return settle_in(self._unit, handle, self.message, action, lease)
         return Settle(handle, (action, self.fence, self._key), lease)
+
+    def _lost(self, error: LockLost) -> LockLost:
+        """The refusal ``error`` of the broker, with what this lock knows: it was settled before, or its lease ended."""
+        handle = self._grant.handle
+        cause = lapsed(handle.context, self.expires_at, "another client has taken it away")
+        if self._settled:
+            cause = "commit, abort or reject has settled it before"
+        return lock_lost(handle.path, error.details["lost"], cause)
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

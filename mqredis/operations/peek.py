@@ -48,7 +48,10 @@ def peek(
     """Show the first message, waiting for it."""
     handle.need("peek")
     if unit is not None:
-        raise TransactionUsage("a peek takes nothing, so it cannot be part of a transaction")
+        raise TransactionUsage(
+            f"a peek of queue {handle.path!r} takes nothing, so it cannot be part of a transaction: leave "
+            "transaction= out"
+        )
     wanted = text_of(handle, match, selector, timeout)
     reader = Reader(handle, peeking(handle, wanted), wanted)
     found = yield from until_found(reader, "P", timeout)

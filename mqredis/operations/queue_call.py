@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mqredis import keys
-from mqredis.commands import queues
-from mqredis.commands.common import Address, text
-from mqredis.errors import error_for
+from mqredis.commands import queues, transactions
+from mqredis.commands.common import OK, Address, text
+from mqredis.errors import TransactionSequence, TransactionUsage, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, understand
@@ -32,7 +32,10 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
 
 
 def complete(operation: Operation[Any], address: Address, call: Call[R], reply: Reply) -> Steps[R]:
-    """The result of a call of ``operation``, repeated with more queues for as long as its reply asks for them."""
+    """The result of a call of ``operation``, repeated with more queues for as long as its reply asks for them.
+
+    Raises the error that a refusal stands for; one about a transaction names the queue and what to do.
+    """
     rounds = 0
     while reply[0] == KEYS_CHANGED:
         paths = [keys.decode(text(item)) for item in reply[1]]
@@ -44,7 +47,14 @@ def complete(operation: Operation[Any], address: Address, call: Call[R], reply: 
             raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")
         call.keys = address.call
         reply = yield from operation.make(call)
-    return understand(call, reply)
+    try:
+        return understand(call, reply)
+    except TransactionUsage:
+        raise transactions.usage(call, address.path) from None
+    except TransactionSequence:
+        if transaction := transactions.transaction_of(call):
+            raise transactions.not_open(transaction) from None
+        raise
 
 
 class QueueCall(Operation[R]):
@@ -61,11 +71,11 @@ class QueueCall(Operation[R]):
         return self.call
 
     def accept(self, reply: Reply) -> R | More:
-        """The parsed reply, unless the script needs more queues."""
-        return MORE if reply[0] == KEYS_CHANGED else understand(self.call, reply)
+        """The parsed reply, unless the script needs more queues or has refused the call."""
+        return understand(self.call, reply) if reply[0] == OK else MORE
 
     def resume(self, reply: Reply | None) -> Steps[R]:
-        """Name the queues that the script needs, and repeat the call."""
+        """Name the queues that the script needs, and repeat the call. Raises what a refusal stands for."""
         if reply is None:
             reply = yield from self.make(self.call)
         return (yield from complete(self, self.address, self.call, reply))

@@ -9,14 +9,14 @@ from typing import Any
 from mqredis import codec
 from mqredis.commands import queues
 from mqredis.commands import send as commands
-from mqredis.commands.common import ID
+from mqredis.commands.common import ID, OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.models import outgoing as models
 from mqredis.models.fields import GROUPED, TRACED
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
-from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
+from mqredis.operations.queue_call import QueueCall, complete
 from mqredis.operations.safety import refuse_volatile
 from mqredis.steps import (
     MORE,
@@ -189,8 +189,8 @@ class Send(Shareable[Sent]):
         return self._call
 
     def accept(self, reply: Reply) -> Sent | More:
-        """The identifiers of the message, unless the script needs more queues."""
-        if reply[0] == KEYS_CHANGED:
+        """The identifiers of the message, unless the script needs more queues or has refused it."""
+        if reply[0] != OK:
             return MORE
         return self._result(*understand(self._call, reply))
 

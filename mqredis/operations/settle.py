@@ -259,7 +259,7 @@ class Settle(Shareable[float]):
     def _result(self, settled: read.Settled) -> float:
         _forget_all(self.handle, self._settlements)
         if settled.lost:
-            raise lock_lost(settled.lost[0][1], int(self.settlement[2], 16))
+            raise lock_lost(self.handle.path, settled.lost[0])
         return self.handle.context.clock()
 
 
@@ -273,7 +273,7 @@ def settle_all(handle: Handle, settling: Settling) -> Steps[None]:
         if lost and first is None:
             first = lost[0]
     if first is not None:
-        raise lock_lost(first[1], int(first[0], 16))
+        raise lock_lost(handle.path, first)
 
 
 def still_open(handle: Handle) -> None:
@@ -291,18 +291,28 @@ def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list
     keys = [key for _, _, key in settlements]
     if not lost.keys() <= set(keys):
         raise InvariantBroken(f"settle answered {[*lost]!s:.80}, which it was not asked about")
-    return [lock_lost(lost[key], int(key, 16)) if key in lost else now for key in keys]
+    return [lock_lost(handle.path, (key, lost[key])) if key in lost else now for key in keys]
 
 
-def lock_lost(why: str, lookup_id: int) -> LockLost:
-    """The exception for a lock that is not held any more. Raises InvariantBroken for a reason that is none."""
-    text = {
-        "a": "its lease lapsed and the message is available again",
-        "f": "its lease lapsed and somebody else holds the message",
-        "g": "the message is gone",
-    }.get(why)
-    if text is None:
-        raise InvariantBroken(f"settle answered {why!r:.80} of message {lookup_id:#018x}")
-    # Of the text: available or gone (D33) is out of sequence. That somebody else may hold it is ours.
+#: What became of a message whose lock is lost, by the letter that settle.lua answers.
+_BECAME = {
+    "a": "the message is available again",
+    "f": "another reader holds the message",
+    "g": "the message is gone",
+}
+
+
+def lock_lost(path: str, lost: Lost, cause: str = "it was settled before, or its lease is over") -> LockLost:
+    """The error for a lock that is not held any more, on a message of queue ``path``; ``details["lost"]`` is ``lost``.
+
+    Raises InvariantBroken if the letter in ``lost`` is unknown.
+    """
+    lookup_id, why = lost
+    became = _BECAME.get(why)
+    if became is None:
+        raise InvariantBroken(f"settle answered {why!r:.80} of message 0x{lookup_id}")
+    # MS-MQDMPR has TRANSACTION_SEQUENCE if the message is available or gone (D33 in docs/semantics.md). LOCK_LOST, for
+    # a message that another reader may hold, is our own status.
     status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
-    return LockLost(f"the lock on message {lookup_id:#018x} is lost: {text}", status=status)
+    text = f"the lock on message 0x{lookup_id} of queue {path!r} is lost: {cause}, and {became}"
+    return LockLost(text, status=status, lost=lost)

@@ -14,11 +14,10 @@ from mqredis.errors import (
     InvalidHandle,
     NotSupported,
     TransactionSequence,
-    TransactionUsage,
 )
 from mqredis.models import Message
 from mqredis.operations import checks
-from mqredis.operations.context import Context, Handle, UnitOfWork, lease_of
+from mqredis.operations.context import Context, Handle, UnitOfWork, lapsed, lease_of
 from mqredis.operations.queue_call import provide
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, procedure, understand
 
@@ -47,7 +46,9 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
         raise InvalidArgument(f"ids such as {name!r} are made for transactions that are given none")
     identifier = keys.encode(name)
     granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
-    return context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
+    unit = context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
+    unit.renewed(lease_ms)
+    return unit
 
 
 def commit(unit: UnitOfWork, retaining: object) -> End:
@@ -135,7 +136,7 @@ class End(Operation[None]):
         except TransactionSequence:
             self.unit.finished = "rolled back"
             self.unit.rolled_back()
-            raise
+            raise _rolled_back(self.unit) from None
 
     def _ended(self) -> None:
         """It has ended, or is prepared."""
@@ -147,6 +148,14 @@ class End(Operation[None]):
         unit.finished = _FINISHED[self.outcome]
 
 
+def _rolled_back(unit: UnitOfWork) -> TransactionSequence:
+    why = lapsed(unit.context, unit.lapses, "its lease is over, or another client has ended it")
+    return TransactionSequence(
+        f"transaction {unit.id!r} was rolled back, so its messages are back in their places: {why}; call extend() in "
+        "time, or give transaction(lease=...) more seconds"
+    )
+
+
 @procedure
 def renew(unit: UnitOfWork, lease: float | None) -> Steps[float]:
     """Renew the lease; answers its length in seconds."""
@@ -155,7 +164,11 @@ def renew(unit: UnitOfWork, lease: float | None) -> Steps[float]:
     if not unit.fence:
         unit.lease_ms = lease_ms
         return lease_ms / 1000
-    left = yield from perform(commands.renew(unit.context.keys, unit.id, grant, lease_ms))
+    try:
+        left = yield from perform(commands.renew(unit.context.keys, unit.id, grant, lease_ms))
+    except TransactionSequence:
+        raise _rolled_back(unit) from None
+    unit.renewed(left)
     return left / 1000
 
 
@@ -163,12 +176,12 @@ def renew(unit: UnitOfWork, lease: float | None) -> Steps[float]:
 def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "") -> Steps[None]:
     """Mark a message received in this unit of work as rejected."""
     grant = unit.grant()
-    if not unit.fence:
-        raise TransactionUsage("the message was not received in this transaction")
     if not isinstance(message, Message):
         raise InvalidArgument(f"reject takes a Message, not {type(message).__name__}")
     if message.queue != handle.path:
         raise InvalidArgument(f"the message was read from queue {message.queue!r}, not from {handle.path!r}")
+    if not unit.fence:
+        raise commands.not_received(unit.id, handle.path, f"{message.lookup_id:016x}")
     yield from _mark(unit, handle, message, grant, checks.reason(reason))
 
 

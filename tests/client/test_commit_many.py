@@ -52,7 +52,9 @@ def test_one_that_is_lost_does_not_keep_the_others(queue: Any) -> None:
     queue.send_many([b"x"] * 600)
     held = [lock for _ in range(3) for lock in queue.lock_many(200)]
     held[1].abort()
-    with pytest.raises(LockLost, match=f"{held[1].lookup_id:#018x} is lost: .* is available again"):
+    with pytest.raises(
+        LockLost, match=f"{held[1].lookup_id:#018x} of queue .q. is lost: .* is available again"
+    ):
         queue.commit_many(held)
     assert [lock.lookup_id for lock in held if not lock.settled] == [held[1].lookup_id]
     assert left(queue) == 1

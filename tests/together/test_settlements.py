@@ -74,7 +74,7 @@ async def test_a_lost_lock_is_told_to_who_had_it(qm, queue, gate):
     gate.settled.clear()
     found = await outcomes(gate, await gathered(gate, *(one.commit() for one in held)))
     assert names(found) == ["", "", "LockLost", "", ""]
-    assert "somebody else" in str(found[2])
+    assert "another reader" in str(found[2])
     assert gate.settled == [1, 4]
     await again.commit()
     assert [one.settled for one in held] == [True, True, True, True, True]  # the third by its abort
