@@ -3,7 +3,7 @@
 --- require "core/position"
 --- require "core/record"
 -- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
--- states, "deliveries aborts moves last_move_ms" or "" each, "," between them, one for all if they are alike; then each
+-- states, message_state.shown or "" each, "," between them, one for all if they are alike; then each
 -- record, and behind one with flag bit 8 its body.
 local message = {}
 
@@ -35,7 +35,7 @@ end
 -- What is told of states as they are.
 function message.told(states, count)
   local told = { nil }
-  for n = 1, count do told[n] = states[n] and message_state.counts(states[n]) or "" end
+  for n = 1, count do told[n] = states[n] and message_state.shown(states[n]) or "" end
   return told
 end
 
@@ -52,7 +52,7 @@ function message.all(q, reply, entries)
   local ids, recs, told = { nil }, { nil }, { nil }
   for n = 1, #entries do
     local e = entries[n]
-    ids[n], recs[n], told[n] = e.lid, e.rec, e.seen or e.st and message_state.counts(e.st) or ""
+    ids[n], recs[n], told[n] = e.lid, e.rec, e.seen or e.st and message_state.shown(e.st) or ""
   end
   message.add(q, reply, ids, recs, told)
 end

@@ -22,14 +22,18 @@ function message_state.format(st)
     .. message_state.uncounted(st)
 end
 
--- What stands behind the fence.
+-- The last part, with the space in front of it.
 function message_state.uncounted(st)
   return (st.uncounted or 0) > 0 and " " .. st.uncounted or ""
 end
 
--- The part of it that a reader is told.
 function message_state.counts(st)
   return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
+end
+
+-- The part that a reply shows a reader: "deliveries aborts moves last_move_ms [uncounted]".
+function message_state.shown(st)
+  return message_state.counts(st) .. message_state.uncounted(st)
 end
 
 -- The state of a message of `size` bytes that was never locked before. A message that a transaction sends or moves is not
@@ -60,6 +64,6 @@ end
 
 -- The state of a received message after its transaction was aborted.
 function message_state.aborted(text)
-  local deliveries, aborts, rest = string.match(text, "^(%d+) (%d+) (%d+ %d+ %d+)")
-  return string.format("%s %d %s - - 0", deliveries, aborts + 1, rest)
+  local deliveries, aborts, rest, uncounted = string.match(text, "^(%d+) (%d+) (%d+ %d+ %d+) %S+ %S+ %d+(.*)$")
+  return string.format("%s %d %s - - 0", deliveries, aborts + 1, rest) .. uncounted
 end

@@ -293,7 +293,7 @@ function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
     if st then
       if delivered then st.deliveries = st.deliveries + 1 end
       st.kind, st.owner, st.fence = kept, owner, fence
-      told[n], pairs[n * 2] = message_state.counts(st), message_state.format(st)
+      told[n], pairs[n * 2] = message_state.shown(st), message_state.format(st)
     else
       -- Of messages that are locked together many have the same size.
       local size = position.record_size(q, ids[n], rec)

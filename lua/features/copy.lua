@@ -29,6 +29,7 @@ function copy.insert(to, head, body, large, flag, st, must)
   store.add(to, { e.lid }, { rec }, large ~= "" and { large } or nil, size)
   if st then
     st = { deliveries = st.deliveries, aborts = st.aborts, moves = st.moves, moved = st.moved, size = size,
+      uncounted = st.uncounted,
       kind = "-", owner = "-", fence = 0 }
     store.set_states(to, { e.lid, message_state.format(st) })
     e.st = st

@@ -1,6 +1,7 @@
 --- require lazy "waiting/match_waiters"
 --- require lazy "features/group_lock"
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/queue"
 -- The doorbells of waiting readers (waiting/waiters tells what a waiter is). Loaded only when somebody waits.
 local notify = {}
@@ -93,9 +94,9 @@ function notify.hand(q, slot, lid)
   local rec = redis.call("HGET", q.m, lid)
   if not rec then return end
   local large = redis.call("HGET", q.m, "^" .. lid) or ""
-  local state = redis.call("HGET", q.s, lid) or ""
-  redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. string.match(state, "^%d* ?%d* ?%d* ?%d*")
-    .. "\n" .. rec .. large)
+  local state = redis.call("HGET", q.s, lid)
+  local shown = state and message_state.shown(message_state.parse(state)) or ""
+  redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. shown .. "\n" .. rec .. large)
 end
 
 -- Rings everybody, for a queue that goes away.

@@ -42,14 +42,16 @@ _RECORD = (
 )
 _SOUND = re.compile(_RECORD).match
 #: The same behind fence, end of the lease, lookup id and state.
-_READ = re.compile(rb"\d{0,19}+ \d{0,19}+ [\da-f]{16} (?:\d++ \d++ \d++ \d{1,15}+)?+ " + _RECORD).match
+_READ = re.compile(
+    rb"\d{0,19}+ \d{0,19}+ [\da-f]{16} (?:\d++ \d++ \d++ \d{1,15}+(?: \d++)?+)?+ " + _RECORD
+).match
 _MARK = b"\0"
 #: The same of many, one after the other without their bodies.
 _ALL_SOUND = re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
-_STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})").fullmatch
+_STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
 Counts = tuple[int, ...]
-_NO_COUNTS: Counts = (0, 0, 0, 0)
+_NO_COUNTS: Counts = (0, 0, 0, 0, 0)
 #: States that were read before: a batch has mostly the same.
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 
@@ -196,7 +198,7 @@ def _read(state: bytes) -> Counts | None:
     found = _STATE(state)
     if found is None:
         return None
-    counts = tuple(map(int, found.groups()))
+    counts = tuple(map(int, found.groups("0")))
     if len(_counts) < 1024:
         _counts[state] = counts
     return counts

@@ -29,7 +29,8 @@ class Options(BaseModel):
     queue_prefix: str = Field(default="django.", max_length=64)
     #: How long results are kept after the last change of their state, in seconds; 0: there are no results.
     result_ttl: float = Field(default=86_400.0, ge=0, le=31_536_000)
-    #: How often a task is begun that kills its process, or loses it, before it is failed.
+    #: How often a task is begun whose worker is killed or lost. After that the task is failed, and its message goes to
+    #: ;poison. Attempts are counted as in a RetryPolicy: an orderly end of a worker is none.
     max_attempts: int = Field(default=5, ge=1)
     #: After so many seconds the tasks of a worker that died are begun again by another.
     lease: float = Field(default=30.0, gt=0, le=86_400)

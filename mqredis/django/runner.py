@@ -27,6 +27,15 @@ from mqredis.worker import Reject, Retry, Worker
 log = logging.getLogger("mqredis.django")
 
 
+class WorkerLost(RuntimeError):
+    """A task was begun ``max_attempts`` times, and each time its worker was lost."""
+
+
+def _ended_by_losses(result: Any) -> bool:
+    name = f"{WorkerLost.__module__}.{WorkerLost.__qualname__}"
+    return bool(result.errors) and result.errors[-1].exception_class_path == name
+
+
 class Runner:
     """Runs the tasks of some queues of one backend."""
 
@@ -43,7 +52,7 @@ class Runner:
             *names,
             concurrency=concurrency,
             lease=backend.given.lease,
-            # An exception is the end of a task; who is killed is counted in `handle`.
+            # `handle` ends the attempts, so that the result of the task tells why.
             retry=Retry(attempts=0),
             create={},
             name=f"django.{backend.alias}",
@@ -61,18 +70,20 @@ class Runner:
                 result = self._latest(result)
         except InvalidArgument as error:
             raise Reject(str(error)) from None
-        if result.is_finished:
-            return  # whoever ran it died between the result and the end of the message
-        if message.delivery_count > self.backend.given.max_attempts:
-            lost = RuntimeError(f"its worker was lost {message.delivery_count - 1} times")
-            self._finish(result, TaskResultStatus.FAILED, lost)
-            return
+        if result.is_finished and not _ended_by_losses(result):
+            return  # its worker died after it had stored the result and before the message was removed
+        if message.attempts > self.backend.given.max_attempts:
+            lost = WorkerLost(f"its worker was lost {message.attempts - 1} times")
+            if not result.is_finished:
+                self._finish(result, TaskResultStatus.FAILED, lost)
+            raise Reject(str(lost))
         now = timezone.now()
         change(
             result,
             status=TaskResultStatus.RUNNING,
             started_at=result.started_at or now,
             last_attempted_at=now,
+            finished_at=None,  # a task whose workers were lost may be put back from ;poison
             worker_ids=[*result.worker_ids, self.id],
         )
         self.backend.save(result)

@@ -24,7 +24,8 @@ class Origin(NamedTuple):
 
     queue: str
     incarnation: str
-    #: Deliveries, aborts, moves, and the time of the last move in milliseconds (0: none), as in the message's state.
+    #: Deliveries, aborts, moves, the time of the last move in milliseconds (0: none), and how many of the deliveries
+    #: are not attempts, as in the message's state.
     counts: tuple[int, ...]
     #: The reading removed the message, which counts as a delivery on top of those.
     taken: bool
@@ -57,6 +58,9 @@ class Message(Fields):
     expires_at: datetime | None = None
     #: How often the message was handed to a reader, this time included (0 for a peek of a fresh message).
     delivery_count: int = 0
+    #: Which attempt to handle the message this is, from 1: ``delivery_count`` less the deliveries that readers gave
+    #: back in order. The retry policy compares its limit with it. A peek shows the attempts so far.
+    attempts: int = 0
     abort_count: int = 0
     move_count: int = 0
     last_moved_at: datetime | None = None
@@ -163,6 +167,7 @@ _COMPUTED: dict[str, Callable[[Any], Any]] = {
     "sent_at": lambda message: time_at(_sent_ms(message)),
     "expires_at": _expires_at,
     "delivery_count": lambda message: message._origin.counts[0] + message._origin.taken,
+    "attempts": lambda message: message._origin.counts[0] + message._origin.taken - message._origin.counts[4],
     "abort_count": lambda message: message._origin.counts[1],
     "move_count": lambda message: message._origin.counts[2],
     "last_moved_at": lambda message: _time_of(message._origin.counts[3]),

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqredis.errors import InvalidArgument, complaint
-from mqredis.models import RetryPolicy
+from mqredis.models import Message, RetryPolicy
 from mqredis.worker.payload import Payload, payload_of
 
 Handler = Callable[..., Any]
@@ -23,6 +23,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 #: More attempts than a message can have: the policy never ends.
 _UNLIMITED = 1_000_000_000
+_ENDS = {
+    "poison": "it goes to ;poison",
+    "dead_letter": "it becomes a dead letter",
+    "reject": "it is rejected",
+    "drop": "it is deleted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,29 +103,34 @@ class Consumer:
     #: time.monotonic() of the last look at the queues that worked; 0.0: none yet.
     looked: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
-    #: One of its queues has kept a policy of its own.
-    kept_policy: bool = False
+    #: The retry policies of its queues, by name, as they were when the worker started.
+    policies: dict[str, RetryPolicy] = field(default_factory=dict)
 
     @property
     def retry(self) -> Retry:
         """What was chosen, or the default."""
         return self.chosen_retry or Retry()
 
-    def next_try(self, deliveries: int) -> str:
-        """What follows a failed delivery, for the log, if all deliveries before it were failed attempts, too."""
-        retry = self.retry
-        if self.chosen_retry is None and self.dead_letter is None and self.kept_policy:
-            return "the queue's own retry policy decides"
-        if 0 < retry.attempts <= deliveries:
-            return f"that was attempt {retry.attempts} of {retry.attempts}, unless it was interrupted before"
-        pause = min(retry.delay * retry.factor ** min(max(deliveries, 1) - 1, 64), retry.max_delay)
-        return f"the next try is in {pause:g} s"
+    def failure(self, message: Message) -> str:
+        """Which attempt has failed and what follows, for the log."""
+        policy = self.policies.get(message.queue.removesuffix(";lapsed"))
+        number = f"attempt {message.attempts}"
+        if policy is None:  # the consumer reads a subqueue
+            return f"{number}: the message stays there"
+        if policy.attempts < _UNLIMITED:
+            number += f" of {policy.attempts}"
+        if message.attempts >= policy.attempts:
+            return f"{number}: {_ENDS[policy.final]}"
+        rounds, begun = divmod(message.attempts, 1 + policy.immediate)
+        if begun:
+            return f"{number}: the next try is at once"
+        pause = min(policy.delay * policy.factor ** min(rounds - 1, 64), policy.max_delay)
+        return f"{number}: the next try is in {pause:g} s"
 
     def policy(self, present: RetryPolicy | None) -> RetryPolicy:
         """The retry policy that one of its queues is to have, which has ``present`` now."""
         if self.chosen_retry is not None or self.dead_letter is not None or present is None:
             return self.retry.policy(self.dead_letter)
-        self.kept_policy = True
         return present.model_copy(update={"isolate": True})
 
 

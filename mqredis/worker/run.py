@@ -99,12 +99,11 @@ class Running:
             return
         for message in messages:
             log.error(
-                "%s failed with message %#018x of %s in delivery %d: %s",
+                "%s failed with message %#018x of %s in %s",
                 consumer.name,
                 message.lookup_id,
                 message.queue,
-                message.delivery_count,
-                consumer.next_try(message.delivery_count),
+                consumer.failure(message),
                 exc_info=error,
             )
 
@@ -145,7 +144,7 @@ class Running:
             if ";" in name:
                 continue  # a subqueue has no policy
             present = self.manager.queue_info(name).retry
-            wanted = consumer.policy(present)
+            wanted = consumer.policies[name] = consumer.policy(present)
             if wanted != present:
                 reached(partial(self.manager.update_queue, name, retry=wanted))
 

@@ -18,6 +18,7 @@ from mqredis.django.api import TaskResultDoesNotExist, TaskResultStatus, signals
 from mqredis.django.backend import level
 from mqredis.django.runner import Runner
 from mqredis.models import Message
+from mqredis.operations import giveback, settle
 from mqredis.testing import drain
 
 
@@ -156,7 +157,7 @@ def test_signals(tasks):
 
 def lost(message: Message, times: int) -> Message:
     """As it is delivered after its worker was lost so many times."""
-    return message.replace(delivery_count=times + 1)
+    return message.replace(attempts=times + 1)
 
 
 def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):
@@ -174,13 +175,36 @@ def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):
     runner.handle(message)  # it ended, but its message did not: nothing happens
     assert tasks.attempts.get_result(result.id).attempts == 3
 
-    doomed = tasks.add.enqueue(1, 1)
-    (message,) = [m for m in queue_of("default").browse() if m.message_id == doomed.id]
-    runner.handle(lost(message, 5))
-    doomed.refresh()
-    assert doomed.status == TaskResultStatus.FAILED
-    assert "lost 5 times" in doomed.errors[0].traceback
+
+def test_a_task_that_lost_all_its_workers_is_failed_and_kept_as_poison(tasks):
+    result = tasks.add.enqueue(1, 1)
+    queue, manager = queue_of("default"), task_backends["default"].client.manager
+    for _ in range(5):
+        queue.lock(0, lease=5)
+        manager.advance_clock(6)
+    assert work() == "0 tasks\n"
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert "lost 5 times" in result.errors[0].traceback
     assert tasks.done == []
+    with manager.open("django.default;poison") as poison:
+        assert poison.peek(0).reason == "poison: its worker was lost 5 times"
+    assert manager.redrive("django.default;poison") == 1
+    assert work() == "1 task\n"
+    result.refresh()
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 2)
+
+
+def test_an_orderly_end_of_a_worker_is_no_attempt_of_its_task(tasks):
+    result = tasks.add.enqueue(1, 1)
+    queue = queue_of("default")
+    for _ in range(7):
+        lock = queue.lock(0)
+        queue._run(settle.settle(queue.handle, [(giveback.orderly(), lock.fence, lock.key)]))
+    assert queue.peek(0).delivery_count == 7
+    assert work() == "1 task\n"
+    result.refresh()
+    assert result.return_value == 2
 
 
 @pytest.mark.parametrize("path", ["tests.django.tasks.no_task", "os.getcwd", "antigravity.geohash", "x", ""])

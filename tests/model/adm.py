@@ -353,6 +353,7 @@ def as_message(position: Position) -> Message:
         arrived_at=store.instant(stored.arrived),
         expires_at=None if stored.expires is None else store.instant(stored.expires),
         delivery_count=stored.deliveries,
+        attempts=stored.deliveries - stored.uncounted,
         abort_count=stored.aborts,
         move_count=stored.moves,
         last_moved_at=None if stored.last_moved is None else store.instant(stored.last_moved),

@@ -38,6 +38,33 @@ def test_a_message_given_back_in_order_is_never_poison(qm):
     assert qm.doctor().findings == ()
 
 
+def test_every_read_shows_the_attempts(qm, background):
+    q = make(qm, transactional=True)
+    with qm.transaction() as tx:
+        q.send(b"a", transaction=tx)
+    assert q.peek(0).attempts == 0
+    lock = q.lock(0)
+    assert lock.message.attempts == 1
+    waiting = background(lambda: q.peek(30))
+    background.until(lambda: qm.queue_info("q").waiters == 1)
+    give(q, lock, giveback.orderly())
+    shown = [
+        waiting.result(30),
+        q.peek(0),
+        next(iter(q.browse())),
+        q.peek_by_lookup_id(lock.message.lookup_id),
+    ]
+    assert [(message.delivery_count, message.attempts) for message in shown] == [(1, 0)] * 4
+    tx, (received,) = received_in(qm, q)
+    assert (received.delivery_count, received.attempts) == (2, 1)
+    tx.abort()
+    again = q.lock_by_lookup_id(lock.message.lookup_id)
+    assert (again.message.delivery_count, again.message.attempts) == (3, 2)
+    again.abort()
+    (taken,) = q.receive_many(1)
+    assert (taken.delivery_count, taken.attempts) == (4, 3)
+
+
 def test_an_orderly_return_does_not_hide_a_lapsed_lease(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
@@ -179,7 +206,7 @@ def test_the_quota_of_the_manager_loses_no_dead_letter(qm):
 # ---- transactions --------------------------------------------------------------------------------
 
 
-def received(qm, q, count=1):
+def received_in(qm, q, count=1):
     tx = qm.transaction()
     return tx, [q.receive(0, transaction=tx) for _ in range(count)]
 
@@ -195,11 +222,11 @@ def filled(qm, *bodies, **properties):
 def test_a_transaction_undone_in_order_is_no_attempt(qm):
     q = filled(qm, b"a", retry=TWICE)
     for _ in range(5):
-        tx, _ = received(qm, q)
+        tx, _ = received_in(qm, q)
         qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
     assert q.peek(0).delivery_count == 5
     for _ in range(2):
-        tx, _ = received(qm, q)
+        tx, _ = received_in(qm, q)
         qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
     (dead,) = poison(qm)
     assert (dead.properties["failure_error"], dead.properties["failure_attempts"]) == ("E", 2)
@@ -208,7 +235,7 @@ def test_a_transaction_undone_in_order_is_no_attempt(qm):
 
 def test_a_commit_may_send_single_messages_to_poison(qm):
     q, out = filled(qm, b"good", b"bad", b"rest", retry=TWICE), make(qm, "out", transactional=True)
-    tx, (_, bad, rest) = received(qm, q, 3)
+    tx, (_, bad, rest) = received_in(qm, q, 3)
     out.send(b"result", transaction=tx)
     verdicts = {
         f"{bad.lookup_id:016x}": giveback.ended("not valid", {}),

@@ -16,7 +16,7 @@ _USUAL = (
     b"1795414150135h\x01region\x02sEU\x01customer\x02i5\x01amount\x02d129.95\x01urgent\x02f\x03csc-05\0body"
 )
 _RECORDS = (PLAIN, FULL, COPY, _USUAL, PLAIN + b"\0\0\xff")
-_STATES = (b"", b"1 0 0 0", b"2 1 3 1763676000002")
+_STATES = (b"", b"1 0 0 0", b"2 1 3 1763676000002", b"3 1 3 1763676000002 1")
 #: What stands for a byte of a record, or at its end, that was damaged; half a character among them.
 _BROKEN = (b"", b"\0", b"\x01", b"\x02", b"\x03", b"\x04", b"-", b"7", b"\xc3", b"\xa9", "é".encode())
 
@@ -32,7 +32,7 @@ def _raw(chance: random.Random, damage: float) -> list[Raw]:
             at = chance.randrange(len(record))
             record = record[:at] + chance.choice(_BROKEN) + record[at + chance.choice((0, 1, 99)) :]
         if chance.random() < damage / 10:
-            state += chance.choice((b"x", b" 1", b"9" * 20))
+            state += chance.choice((b"x", b" 1", b" 1 1", b"9" * 20))
         found.append((b"%016x" % chance.getrandbits(64), state, record))
     return found
 

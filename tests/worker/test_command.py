@@ -148,7 +148,7 @@ def test_a_worker_says_what_it_does_where(run, out, app, redis_server):
     assert f"mqredis {mqredis.__version__}, queue manager 'm', server redis " in started
     assert handles == "app.handle handles in, 1 at a time"
     assert failed.startswith("app.handle failed with message 0x04")
-    assert failed.endswith(" of in in delivery 1: the next try is in 1 s")
+    assert failed.endswith(" of in in attempt 1 of 2: the next try is in 1 s")
     assert "ValueError" in lines[2]["error"]
 
 

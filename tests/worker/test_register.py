@@ -95,5 +95,27 @@ def test_a_policy_of_the_queue_stays_unless_the_consumer_chooses(qm, worker):
     assert qm.queue_info("none").retry == Retry().policy()
 
 
+@pytest.mark.parametrize(
+    "policy, attempts, said",
+    [
+        ({"immediate": 1, "cycles": 2, "delay": 3}, 1, "attempt 1 of 6: the next try is at once"),
+        ({"immediate": 1, "cycles": 2, "delay": 3}, 4, "attempt 4 of 6: the next try is in 6 s"),
+        ({"immediate": 1, "cycles": 2, "delay": 3}, 6, "attempt 6 of 6: it goes to ;poison"),
+        ({"immediate": 0, "final": "drop"}, 1, "attempt 1 of 1: it is deleted"),
+        ({"immediate": 0, "cycles": 10**9, "max_delay": 60}, 90, "attempt 90: the next try is in 60 s"),
+    ],
+)
+def test_the_log_names_the_attempt_that_failed_and_what_follows(qm, worker, policy, attempts, said):
+    qm.create_queue("q", retry=mqredis.RetryPolicy(**policy))
+    worker.consumer("q")(handle)
+    worker.run(burst=True, manager=qm, signals=False)
+    with qm.open("q") as queue:
+        queue.send(b"a")
+        message = queue.peek(0).replace(delivery_count=attempts + 3, attempts=attempts)
+    (consumer,) = worker.consumers
+    assert consumer.failure(message) == said
+    assert consumer.failure(message.replace(queue="q;lapsed")) == said
+
+
 def test_rates():
     assert [rate_of(text) for text in ("10/s", "120/m", "3600/h")] == [10, 2, 1]
