@@ -91,7 +91,7 @@ demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer
 	@$(PY) -m demo.pipelines
 
 test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 # From Python 3.14 on branches are counted by sys.monitoring, which costs little; before that a run takes about twice as long.
 coverage: $(VENV)/.coverage redis ## the tests, and which lines and branches of mqredis they run: build/coverage
