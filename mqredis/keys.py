@@ -186,10 +186,10 @@ class ManagerKeys:
             kept.pop(next(iter(kept)))
         return made
 
-    def bell(self, slot: str) -> str:
+    def wake_key(self, slot: str) -> str:
         """The doorbell key of a session's slot. Scripts build it themselves: see docs/decisions."""
         return f"{self.tag}bell:{slot}"
 
     def channel(self, slot: str, database: int) -> str:
         """The keyspace notification channel of a doorbell."""
-        return f"__keyspace@{database}__:{self.bell(slot)}"
+        return f"__keyspace@{database}__:{self.wake_key(slot)}"

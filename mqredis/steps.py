@@ -68,7 +68,7 @@ class Durable:
 class Woken(Enum):
     """Why a wait ended."""
 
-    RUNG = "rung"  # the wake channel was notified, or something may have been missed: fetch again
+    NOTIFIED = "notified"  # the wake channel was notified, or something may have been missed: fetch again
     TIMED_OUT = "timed out"  # the time is over
     CANCELLED = "cancelled"  # the scope was closed in this process
 
@@ -84,14 +84,14 @@ class Listen:
 
 @dataclass(slots=True)
 class Wait:
-    """Sleep until the wake channel is notified, at most ``nap`` seconds (None: the re-check period decides).
+    """Sleep until the wake channel is notified, at most ``seconds`` seconds (None: the re-check period decides).
 
     ``scopes`` name what may be closed during the wait (a handle, a cursor); that ends it with CANCELLED.
     ``call``: the call that the operation makes next, where it is known before the wait. A sender may hand a lock to
     this waiter directly, and then the answer is the reply of that call. Otherwise the answer is a :class:`Woken`.
     """
 
-    nap: float | None
+    seconds: float | None
     scopes: tuple[object, ...] = ()
     call: Call[Any] | None = None
 
@@ -207,7 +207,7 @@ class Shareable(Operation[R_co]):
     __slots__ = ()
 
     @property
-    def lanes(self) -> dict[type, Any]:
+    def batchers(self) -> dict[type, Any]:
         """What the driver keeps for the queue of this operation, by class of operation."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from mqredis.asyncio.transaction import Transaction
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend
 from mqredis.keys import ManagerKeys
-from mqredis.operations import safety
+from mqredis.operations import server_checks
 from mqredis.operations.context import Context, prepared
 from mqredis.sealing import Sealer
 from mqredis.settings import Settings
@@ -54,12 +54,12 @@ async def connect(
     keys = ManagerKeys(settings.manager)
     driver = AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
     try:
-        await driver.ask(safety.admit(keys, settings, driver.backend.database))
+        await driver.ask(server_checks.admit(keys, settings, driver.backend.database))
         await driver.open()
     except BaseException:
         await driver.close()
         raise
     context = Context(
-        keys, settings, driver.backend.database, driver.incarnation, driver.core.standing, sealer
+        keys, settings, driver.backend.database, driver.incarnation, driver.core.server_state, sealer
     )
     return QueueManager(driver, context)

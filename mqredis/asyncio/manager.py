@@ -27,7 +27,7 @@ from mqredis.models import (
 )
 from mqredis.models.fields import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import doctor, manager, queue, redrive, request, rundown, topics, transaction
+from mqredis.operations import doctor, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
@@ -206,7 +206,7 @@ class QueueManager:
     async def advance_clock(self, seconds: float) -> None:
         """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
         await self._run(manager.advance_clock(self._context, seconds))
-        self._driver.ring_all()
+        self._driver.notify_all()
 
     async def doctor(self, repair: bool = False) -> Report:
         """Check every invariant of the store and the server's settings; ``repair`` mends what loses nothing.
@@ -221,9 +221,9 @@ class QueueManager:
 
     async def close(self) -> None:
         """End the session and its connections, abort open transactions, give locked messages back, close handles."""
-        if rundown.left(self._context):
+        if shutdown.holds_anything(self._context):
             with suppress(MqError):
-                await self._run(rundown.rundown(self._context))
+                await self._run(shutdown.shut_down(self._context))
         await self._driver.close()
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------

@@ -10,7 +10,7 @@ from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, 
 from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
-from mqredis.drivers.urls import parse
+from mqredis.drivers.net.urls import parse
 from mqredis.reports import Finding
 from mqredis.settings import Settings
 

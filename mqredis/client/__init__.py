@@ -15,7 +15,7 @@ from mqredis.client.transaction import Transaction
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
-from mqredis.operations import safety
+from mqredis.operations import server_checks
 from mqredis.operations.context import Context, prepared
 from mqredis.sealing import Sealer
 from mqredis.settings import Settings
@@ -53,12 +53,12 @@ def connect(
     keys = ManagerKeys(settings.manager)
     driver = Driver(settings, keys, open_backend(where, settings, keys.own[0]))
     try:
-        driver.ask(safety.admit(keys, settings, driver.backend.database))
+        driver.ask(server_checks.admit(keys, settings, driver.backend.database))
         driver.open()
     except BaseException:
         driver.close()
         raise
     context = Context(
-        keys, settings, driver.backend.database, driver.incarnation, driver.core.standing, sealer
+        keys, settings, driver.backend.database, driver.incarnation, driver.core.server_state, sealer
     )
     return QueueManager(driver, context)

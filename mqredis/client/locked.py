@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from mqredis.errors import DurabilityNotReached, LockLost
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
-from mqredis.operations.durable import durably
+from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import Locked
 
 if TYPE_CHECKING:

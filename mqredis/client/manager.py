@@ -27,7 +27,7 @@ from mqredis.models import (
 )
 from mqredis.models.fields import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import doctor, manager, queue, redrive, request, rundown, topics, transaction
+from mqredis.operations import doctor, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
@@ -200,7 +200,7 @@ class QueueManager:
     def advance_clock(self, seconds: float) -> None:
         """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
         self._run(manager.advance_clock(self._context, seconds))
-        self._driver.ring_all()
+        self._driver.notify_all()
 
     def doctor(self, repair: bool = False) -> Report:
         """Check every invariant of the store and the server's settings; ``repair`` mends what loses nothing.
@@ -215,9 +215,9 @@ class QueueManager:
 
     def close(self) -> None:
         """End the session and its connections, abort open transactions, give locked messages back, close handles."""
-        if rundown.left(self._context):
+        if shutdown.holds_anything(self._context):
             with suppress(MqError):
-                self._run(rundown.rundown(self._context))
+                self._run(shutdown.shut_down(self._context))
         self._driver.close()
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------

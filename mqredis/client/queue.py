@@ -16,7 +16,7 @@ from mqredis.models import Durability, Grouping, Identifier, Match, Message, Out
 from mqredis.models.fields import MessageFields
 from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
-from mqredis.operations.durable import durably
+from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import lost_of
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import settle_all, settled, settling

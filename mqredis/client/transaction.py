@@ -10,7 +10,7 @@ from mqredis.errors import MqError, OutcomeUnknown
 from mqredis.models import Durability, Message
 from mqredis.operations import transaction as operations
 from mqredis.operations.context import UnitOfWork, handle_of
-from mqredis.operations.durable import durably
+from mqredis.operations.durability.wrapper import durably
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ def maintain(queue: Address) -> Call[bool]:
     return Call("maintain", queue.call, [], parse)
 
 
-def glance(
+def poll_all(
     manager: ManagerKeys, queues: Sequence[tuple[str, ...]], slots: Sequence[tuple[str, int]] = ()
 ) -> Call[tuple[list[bool], list[bool]]]:
     """For each of these queues, given by their keys: would a look find anything, or is it time for a timer? For each of

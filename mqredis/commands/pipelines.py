@@ -155,7 +155,7 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
 
     def parse(status: int, payload: Payload) -> Found | None:
         if status == Status.WAITING:
-            return Found.vain(text(payload[0]), number(payload[1]))
+            return Found.nothing(text(payload[0]), number(payload[1]))
         check(status)
         return None
 

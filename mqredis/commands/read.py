@@ -18,7 +18,7 @@ from mqredis.steps import Arg, Call, Payload
 BATCH = 256
 
 #: Nothing was found, so far. What was settled on the way is settled all the same.
-IN_VAIN = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
+NOTHING_FOUND = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
 #: action (c commit, a abort, j reject, x extend), fence, lookup id
 Settlement = tuple[str, str, str]
@@ -51,7 +51,7 @@ class Found:
         self.now_ms = now_ms
 
     @classmethod
-    def vain(cls, ticket: str = "", due_ms: int = -1, place: str = "", lost: Sequence[Lost] = ()) -> Found:
+    def nothing(cls, ticket: str = "", due_ms: int = -1, place: str = "", lost: Sequence[Lost] = ()) -> Found:
         """The answer of a read that has found nothing."""
         found = cls([])
         found.ticket, found.due_ms, found.place, found.lost = ticket, due_ms, place, lost
@@ -126,11 +126,11 @@ def alone(payload: Payload) -> tuple[str, bytes, int, bytes, bytes, bytes] | Non
 
 def _parse_receive(status: int, payload: Payload) -> Found:
     if status != OK:
-        if status not in IN_VAIN:
+        if status not in NOTHING_FOUND:
             check(status)
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
-        return Found.vain(text(payload[0]), number(payload[1]), place, lost)
+        return Found.nothing(text(payload[0]), number(payload[1]), place, lost)
     if (one := alone(payload)) is not None:
         return Found([one[3:]], *one[:3])
     if payload[1] and not payload[1].isdigit():
@@ -194,9 +194,9 @@ def locks(call: Call[Any]) -> bool:
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:
-    if status in IN_VAIN:
+    if status in NOTHING_FOUND:
         place = text(payload[2]) if status == Status.CONTINUE else ""
-        return Found.vain(text(payload[0]), number(payload[1]), place)
+        return Found.nothing(text(payload[0]), number(payload[1]), place)
     check(status)
     return Found(messages=_messages(payload, 1), now_ms=number(payload[0]))
 

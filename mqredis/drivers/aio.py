@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers import durable
-from mqredis.drivers.acks import Ack
-from mqredis.drivers.ahub import AsyncHub
-from mqredis.drivers.alinks import AsyncBackend, AsyncLink
+from mqredis.drivers import durability
 from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
 from mqredis.drivers.base import BaseDriver
-from mqredis.drivers.coalescing import Lane
+from mqredis.drivers.coalescing import Batcher
+from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
+from mqredis.drivers.net.pool_aio import AsyncBackend, AsyncConnection
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.drivers.session import Core, Run
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of
+from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
@@ -58,7 +58,7 @@ class AsyncDriver(BaseDriver):
     """Runs operations against one queue manager, in one event loop."""
 
     backend: AsyncBackend
-    _hub: AsyncHub
+    _waiters: AsyncWaiterRegistry
     _loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
@@ -72,7 +72,7 @@ class AsyncDriver(BaseDriver):
 
     def _setup(self) -> None:
         self._opening = asyncio.Lock()
-        self._hub = AsyncHub(self)
+        self._waiters = AsyncWaiterRegistry(self)
 
     def after_fork(self) -> None:
         """A child opens its own session and connections; the parent's are left alone."""
@@ -92,7 +92,7 @@ class AsyncDriver(BaseDriver):
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         """Run an operation to its end in this task. Raises what the operation raises.
 
-        What several tasks do at the same time goes in one call where it can (:class:`Lane`).
+        What several tasks do at the same time goes in one call where it can (:class:`Batcher`).
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -100,10 +100,10 @@ class AsyncDriver(BaseDriver):
         shared = operation.shareable
         if shared is None:
             return self.run_alone(operation)
-        lane: Lane[R] | None = shared.lanes.get(type(shared))
-        if lane is None or lane.loop is not loop:
-            lane = shared.lanes[type(shared)] = Lane(self, type(shared))
-        return lane.run(shared)
+        batcher: Batcher[R] | None = shared.batchers.get(type(shared))
+        if batcher is None or batcher.loop is not loop:
+            batcher = shared.batchers[type(shared)] = Batcher(self, type(shared))
+        return batcher.run(shared)
 
     async def run_alone(self, operation: Operation[R]) -> R:
         """Run an operation to its end in this task, by itself."""
@@ -123,7 +123,7 @@ class AsyncDriver(BaseDriver):
         """Give the slot of an operation back."""
         run.slot.session.give(run.slot)
         if run.listening:
-            self._hub.board.listeners.discard(run)
+            self._waiters.table.listeners.discard(run)
 
     async def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
@@ -162,11 +162,11 @@ class AsyncDriver(BaseDriver):
 
     async def _step(self, step: Any, run: Run) -> Any:
         if type(step) is Wait:
-            return await self._hub.wait(run, step)
+            return await self._waiters.wait(run, step)
         if type(step) is Listen:
-            return await self._hub.listen(run)
+            return await self._waiters.listen(run)
         if type(step) is Durable:
-            return await durable.acarry(self, step, run)
+            return await durability.acall_durably(self, step, run)
         if type(step) is Command:
             return await self._command(step)
         if type(step) is Interrupted:
@@ -205,7 +205,7 @@ class AsyncDriver(BaseDriver):
         if self.core.closed:
             return
         self.core.closed = True
-        await self._hub.close()
+        await self._waiters.close()
         attempt = parting(self.core, time.monotonic())
         if attempt is not None:
             with suppress(MqError):  # the session expires by itself
@@ -251,10 +251,12 @@ class AsyncDriver(BaseDriver):
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> Coroutine[Any, Any, Reply]:
-        """Make a call in the slot of this run, in as many tries as it takes. ``ack``: what its change has to reach."""
+    def call(
+        self, call: Call[Any], run: Run, wait: DurabilityWait | None = None
+    ) -> Coroutine[Any, Any, Reply]:
+        """Make a call in the slot of this run, in as many tries as it takes; ``wait``: for the level of its change."""
         attempt = Attempt(self.core, call, run, time.monotonic())
-        attempt.ack = ack
+        attempt.wait = wait
         if run.listening:
             run.keys = call.keys
         return self._attempts(attempt)
@@ -266,11 +268,11 @@ class AsyncDriver(BaseDriver):
             while True:
                 attempt.sent = False
                 request = attempt.packed()
-                link: AsyncLink | None = None
+                link: AsyncConnection | None = None
                 try:
                     if attempt.detour is not None:
                         link = await self._detour(attempt.detour, attempt)
-                    elif attempt.ack is None:
+                    elif attempt.wait is None:
                         link = backend.take() or await backend.acquire(attempt.deadline)
                     else:  # the wait of one call must not hold up others on its connection
                         link = await backend.acquire(attempt.deadline, alone=True)
@@ -280,11 +282,11 @@ class AsyncDriver(BaseDriver):
                         request = request or attempt.bare()
                         attempt.sent = True
                         reply = await link.exchange(request)
-                        if attempt.ack is not None:
-                            await durable.afollow(link, attempt, attempt.ack, reply)
+                        if attempt.wait is not None:
+                            await durability.afollow(link, attempt, attempt.wait, reply)
                 except REDIS_ERRORS as error:
                     if link is not None:
-                        await self._put_away(link, error, attempt.ack is not None)
+                        await self._put_away(link, error, attempt.wait is not None)
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
                     if link is not None:
@@ -306,9 +308,9 @@ class AsyncDriver(BaseDriver):
             attempt.abandon()
             raise
 
-    async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncLink:
+    async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncConnection:
         """A connection to the node to which a slot of the cluster is just moving, for one request."""
-        link = await self.backend.acquire(attempt.deadline, node, attempt.ack is not None)
+        link = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
             link.run_id = self.core.run_id
             with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
@@ -319,7 +321,7 @@ class AsyncDriver(BaseDriver):
             raise
         return link
 
-    async def _put_away(self, link: AsyncLink, error: BaseException, waiting: bool = False) -> None:
+    async def _put_away(self, link: AsyncConnection, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
             await self.backend.discard(link)
         else:
@@ -333,14 +335,14 @@ class AsyncDriver(BaseDriver):
             await self.open(attempt.deadline)
             old = attempt.renew()
             if old is not None and attempt.run is not None:
-                await self._hub.follow(attempt.run, old)
+                await self._waiters.follow(attempt.run, old)
         elif step is Next.TOUCH:
             async with self._opening:
                 if attempt.server != self.core.run_id:
                     self.core.shebang = None
                     await self._session_open(attempt.deadline)
-            if attempt.ack is not None:
-                await durable.arenew(self, attempt, attempt.ack)
+            if attempt.wait is not None:
+                await durability.achange_server(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
                 await self.backend.suspect()
@@ -360,7 +362,7 @@ class AsyncDriver(BaseDriver):
 
     # ---- session ---------------------------------------------------------------------------------
 
-    async def _greet(self, link: AsyncLink) -> str:
+    async def _greet(self, link: AsyncConnection) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
         questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:

@@ -7,10 +7,10 @@ from enum import Enum, auto
 from typing import Any
 
 from mqredis import scripts
-from mqredis.drivers.acks import Ack
+from mqredis.drivers.durability import DurabilityWait
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import Fault, bulk, fault_of, forbidden, pack, redirect
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import Fault, bulk, fault_of, forbidden, pack, redirect
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -76,7 +76,7 @@ class Attempt:
     #: run_id of the server that took the call; only for opening a session.
     server = ""
     #: What its change has to wait for behind the script, on the same connection.
-    ack: Ack | None = None
+    wait: DurabilityWait | None = None
     #: The least history number that the reply may have.
     floor = 0
     result: Reply = (0, [])
@@ -100,8 +100,8 @@ class Attempt:
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script) or core.script(call.script)
         packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args, call.fixed)
-        if self.ack is not None and self.ack.early:
-            packed.append(self.ack.request())
+        if self.wait is not None and self.wait.sent_with_call:
+            packed.append(self.wait.request())
         return packed
 
     def bare(self) -> list[bytes | memoryview]:
@@ -129,7 +129,7 @@ class Attempt:
             raise self.unavailable("the session does not last: do two servers answer under this address?")
 
     def renew(self) -> Slot | None:
-        """Go on with a slot of the present session; the old slot if the operation listens to its bell."""
+        """Go on with a slot of the present session. Returns the old slot if the operation listens to its channel."""
         run, session = self.run, self.core.session
         if run is None or session is None or run.slot.session is session:
             return None

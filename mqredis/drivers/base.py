@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from mqredis.commands.transactions import Doubt
 from mqredis.drivers.session import Core
 from mqredis.models import Durability
-from mqredis.operations.durable import durably
+from mqredis.operations.durability.wrapper import durably
 from mqredis.settings import Settings
 from mqredis.steps import Call, Operation
 
@@ -20,7 +20,7 @@ class BaseDriver:
     settings: Settings
     core: Core
     backend: Any
-    _hub: Any
+    _waiters: Any
 
     def wrapped(self, operation: Operation[R]) -> Operation[R]:
         """The operation as it is run: its lasting changes wait for the level of the settings."""
@@ -54,24 +54,24 @@ class BaseDriver:
         return list(self.core.unknown)
 
     @property
-    def glanced(self) -> float:
+    def last_poll(self) -> float:
         """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
-        when: float = self._hub.glanced
+        when: float = self._waiters.last_poll
         return when
 
     @property
     def wake_mode(self) -> str:
         """How waits are woken: "keyspace", "publish", "poll", or "" before the first wait."""
-        mode: str = self._hub.mode_name
+        mode: str = self._waiters.mode_name
         return mode
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope in this process, at once."""
-        self._hub.cancel(scope)
+        self._waiters.cancel(scope)
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         """Let every wait look again."""
-        self._hub.ring_all()
+        self._waiters.notify_all()
 
     def unfinished(self, token: object) -> Call[Any] | None:
         """The call with this token, if its outcome is unknown and it reads messages."""

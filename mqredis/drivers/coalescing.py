@@ -33,7 +33,7 @@ MOST = 256
 _OUTCOMES = (EnqueueRefused, QueueNotAvailable, TransactionUsage, DurabilityNotReached)
 
 
-class Waiting(Generic[R]):
+class PendingCall(Generic[R]):
     """An operation that waits for the next call, and its caller."""
 
     __slots__ = ("alone", "future", "left", "operation", "since")
@@ -48,7 +48,7 @@ class Waiting(Generic[R]):
         self.left = False
 
 
-class Lane(Generic[R]):
+class Batcher(Generic[R]):
     """Operations of one kind on one handle: one call at a time. Those that come meanwhile go in the next call.
 
     Each caller gets the result, the refusal or the cancellation that it would get by itself.
@@ -58,9 +58,9 @@ class Lane(Generic[R]):
         self.loop = asyncio.get_running_loop()
         self._driver = driver
         self._kind = kind
-        #: Is a call of this lane under way?
+        #: Is a call of this batcher under way?
         self.under_way = False
-        self._waiting: deque[Waiting[R]] = deque()
+        self._waiting: deque[PendingCall[R]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, operation: Shareable[R]) -> R:
@@ -74,7 +74,7 @@ class Lane(Generic[R]):
             self.under_way = bool(self._waiting) and self._go_on()
 
     async def _join(self, operation: Shareable[R]) -> R:
-        one: Waiting[R] = Waiting(operation, self.loop.create_future())
+        one: PendingCall[R] = PendingCall(operation, self.loop.create_future())
         self._waiting.append(one)
         try:
             return await one.future
@@ -90,7 +90,7 @@ class Lane(Generic[R]):
         if not waiting or self.loop.is_closed():
             return False
         # A task of its own, which the cancellation of a caller does not end, and with the context of no caller.
-        self._task = self.loop.create_task(self._carry(), name="mqredis-lane", context=Context())
+        self._task = self.loop.create_task(self._carry(), name="mqredis-batcher", context=Context())
         return True
 
     async def _carry(self) -> None:
@@ -100,10 +100,10 @@ class Lane(Generic[R]):
         finally:
             self.under_way = self._go_on()
 
-    def _next(self) -> list[Waiting[R]]:
+    def _next(self) -> list[PendingCall[R]]:
         """Take out those that go in one call."""
         waiting = self._waiting
-        batch: list[Waiting[R]] = []
+        batch: list[PendingCall[R]] = []
         while waiting and len(batch) < MOST and not (batch and waiting[0].alone):
             one = waiting.popleft()
             if one.future.done():
@@ -115,7 +115,7 @@ class Lane(Generic[R]):
         waiting.extendleft(reversed(batch[stop:]))
         return batch[:stop]
 
-    async def _call(self, batch: list[Waiting[R]]) -> None:
+    async def _call(self, batch: list[PendingCall[R]]) -> None:
         """One call for the batch; each caller gets its result, or waits for a call of its own."""
         run: Run | None = None
         certain = True
@@ -138,11 +138,11 @@ class Lane(Generic[R]):
         if run:
             await self._part(batch, run, certain)
 
-    def _deadline(self, one: Waiting[R]) -> float:
+    def _deadline(self, one: PendingCall[R]) -> float:
         """When its caller is to be answered."""
         return one.since + self._driver.core.patience
 
-    def _failed(self, batch: list[Waiting[R]], error: Exception) -> Sequence[Exception | None]:
+    def _failed(self, batch: list[PendingCall[R]], error: Exception) -> Sequence[Exception | None]:
         """The error of each caller; None: its operation goes again, since nothing was done."""
         if isinstance(error, EnqueueRefused) and len(batch) > 1:
             # One message may be the reason why all were refused: each goes by itself, in order.
@@ -160,7 +160,7 @@ class Lane(Generic[R]):
             return short
         return [_fresh(error) for _ in batch]
 
-    def _answer(self, batch: list[Waiting[R]], answers: Sequence[R | Exception | None]) -> None:
+    def _answer(self, batch: list[PendingCall[R]], answers: Sequence[R | Exception | None]) -> None:
         again = []
         for one, answer in zip(batch, answers, strict=True):
             if one.future.done():
@@ -173,7 +173,7 @@ class Lane(Generic[R]):
                 one.future.set_result(answer)
         self._waiting.extendleft(reversed(again))
 
-    async def _part(self, batch: list[Waiting[Any]], run: Run, certain: bool) -> None:
+    async def _part(self, batch: list[PendingCall[Any]], run: Run, certain: bool) -> None:
         """Give the slot back, once the callers have gone on, so that what they do next goes in one call. A caller that
         was cancelled before that may ask for its outcome: then the slot keeps the reply."""
         try:

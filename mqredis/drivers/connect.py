@@ -11,10 +11,10 @@ import redis.asyncio as aredis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.retry import Retry
 
-from mqredis.drivers.alinks import AsyncBackend
-from mqredis.drivers.links import Backend
-from mqredis.drivers.nodes import Plan, check_options, prepare
-from mqredis.drivers.urls import Target, parse
+from mqredis.drivers.net.discovery import Plan, check_options, prepare
+from mqredis.drivers.net.pool import Backend
+from mqredis.drivers.net.pool_aio import AsyncBackend
+from mqredis.drivers.net.urls import Target, parse
 from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
 

@@ -16,9 +16,9 @@ from redis import exceptions as rx
 from mqredis import scripts
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.greeting import FUNCTION_PROBE
-from mqredis.drivers.links import Backend, Link
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, Fault, as_text, fault_of
+from mqredis.drivers.net.pool import Backend, Connection
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, as_text, fault_of
 from mqredis.errors import BrokerFull, BrokerRefused, BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.libraries import OURS, library_name
@@ -51,7 +51,7 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
         BrokerUnavailable, BrokerRefused, BrokerFull: some scripts may have been loaded; doing it again is safe.
     """
 
-    def work(link: Link, address: str) -> Server:
+    def work(link: Connection, address: str) -> Server:
         forms = _forms(link, functions)
         for form in forms:
             link.command(*form.load)
@@ -63,7 +63,7 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
 def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
     """Which scripts of this release does each server have? Errors as in :func:`load`."""
 
-    def work(link: Link, address: str) -> Server:
+    def work(link: Connection, address: str) -> Server:
         forms = _forms(link, functions)
         if _kind(forms) == "functions":
             there = set(_libraries(link))
@@ -81,7 +81,7 @@ def clean(where: Any, settings: Settings) -> list[Server]:
     """Delete the functions that other releases have loaded. Clients of those releases stop working, unless they may
     load scripts. Errors as in :func:`load`."""
 
-    def work(link: Link, address: str) -> Server:
+    def work(link: Connection, address: str) -> Server:
         current = {scripts.get(name).function().name for name in scripts.names()}
         old = [name for name in _libraries(link) if name not in current]
         for name in old:
@@ -91,7 +91,7 @@ def clean(where: Any, settings: Settings) -> list[Server]:
     return _each(where, settings, work)
 
 
-def _forms(link: Link, functions: bool) -> list[Form]:
+def _forms(link: Connection, functions: bool) -> list[Form]:
     """Everything that clients of this server call: functions, or scripts with and without the flags line."""
     known = _knows_functions(link)
     if known and functions:
@@ -111,7 +111,7 @@ def _hashes(script: Script) -> set[str]:
     return {script.variant(False)[1], script.variant(True)[1], *([draining.name] if draining else [])}
 
 
-def _knows_functions(link: Link) -> bool:
+def _knows_functions(link: Connection) -> bool:
     try:
         link.command(*FUNCTION_PROBE)
     except rx.ResponseError as error:
@@ -119,7 +119,7 @@ def _knows_functions(link: Link) -> bool:
     return False
 
 
-def _libraries(link: Link) -> list[str]:
+def _libraries(link: Connection) -> list[str]:
     """Names of the libraries that releases of mqredis have loaded."""
     try:
         reply = link.command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*")
@@ -130,7 +130,7 @@ def _libraries(link: Link) -> list[str]:
     return [name for name in map(library_name, reply) if OURS.fullmatch(name)]
 
 
-def _each(where: Any, settings: Settings, work: Callable[[Link, str], T]) -> list[T]:
+def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T]) -> list[T]:
     """Do the work on the server, in a cluster on each primary."""
     backend = open_backend(where, settings, ManagerKeys(settings.manager).own[0])
     try:
@@ -150,7 +150,7 @@ def _each(where: Any, settings: Settings, work: Callable[[Link, str], T]) -> lis
 
 
 @contextmanager
-def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterator[Link]:
+def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterator[Connection]:
     """A connection to the manager's server, or to this one, that is closed at the end."""
     link = backend.acquire(time.monotonic() + backend.plan.settings.connect_timeout_seconds, node)
     try:

@@ -9,10 +9,10 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import NO_FUNCTION, Fault, as_text, fault_of
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import NO_FUNCTION, Fault, as_text, fault_of
 from mqredis.errors import UnsafeServer
-from mqredis.operations import safety
+from mqredis.operations import server_checks
 from mqredis.steps import Command, Refused, Steps, procedure
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def greet(core: Core, memory: bool) -> Steps[str]:
     reply = yield Command(("INFO", "server"))
     run_id = "" if isinstance(reply, Refused) else run_id_of(reply)
     if core.unknown_server(run_id):
-        nothing = yield from safety.keeps_nothing()
+        nothing = yield from server_checks.keeps_nothing()
         core.vetted(run_id, bool(nothing))
         if nothing is None:
             log.warning(

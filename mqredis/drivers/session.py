@@ -16,7 +16,7 @@ from typing import Any
 from mqredis import scripts
 from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
-from mqredis.drivers.wire import SIZES, as_text, bulk
+from mqredis.drivers.net.wire import SIZES, as_text, bulk
 from mqredis.errors import (
     HistoryRolledBack,
     InvalidHandle,
@@ -26,7 +26,7 @@ from mqredis.errors import (
 )
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import Durability
-from mqredis.operations.context import Standing
+from mqredis.operations.context import ServerState
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload, Reply
@@ -76,7 +76,7 @@ class Slot:
 
 
 class Session:
-    """A session and its slots. The slot used last is given out first: its bell is subscribed already."""
+    """A session and its slots. The slot used last is given out first: its wake channel is subscribed already."""
 
     __slots__ = ("_count", "free", "number")
 
@@ -101,17 +101,17 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    #: What rings when it waits; KEYS of its last call since it listens.
+    #: The flag that a notification raises; KEYS of the last call since it listens.
     flag: Any = None
     keys: KeySet | None = None
-    #: Nobody can ring for it.
+    #: It cannot be notified, so it polls.
     polling = True
     #: Token of the last call whose outcome is unknown.
     unknown = ""
     #: The slot of that call.
     lost: Slot | None = None
-    #: The bell of its slot, unless nobody can ring for it.
-    bell: Any = None
+    #: The wake channel of its slot, unless it polls.
+    wake: Any = None
     #: The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
     #: look is answered with the history of that time, which is less than what others of this process know.
     floor = 0
@@ -122,7 +122,7 @@ class Run:
         self.slot = slot
         #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
         self.deadline = deadline
-        #: It has subscribed to the bell of its slot.
+        #: It has subscribed to the wake channel of its slot.
         self.listening = False
 
     def interrupted(self, error: BaseException) -> bool:
@@ -161,11 +161,11 @@ class Core:
         self.shebang: bool | None = None
         self.functions = False
         #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
-        self.standing = Standing()
+        self.server_state = ServerState()
         self.wary = not (memory or settings.allow_volatile)  # nobody expects a fake to keep anything
         self._vetted: str | None = None
-        #: How a server (by its run_id) gets a change to a level (operations/levels).
-        self.ways: dict[tuple[str, Durability], str] = {}
+        #: The command by which a server (by its run_id) waits for a level (operations/durability/levels).
+        self.wait_commands: dict[tuple[str, Durability], str] = {}
         #: Scripts by name, in the form this server takes, as far as they were asked for.
         self.forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
@@ -221,7 +221,7 @@ class Core:
 
     def vetted(self, run_id: str, volatile: bool) -> None:
         """It was asked."""
-        self.standing.volatile = volatile
+        self.server_state.volatile = volatile
         self._vetted = run_id
 
     # ---- session ---------------------------------------------------------------------------------

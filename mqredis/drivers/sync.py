@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 from redis import exceptions as rx
 
-from mqredis.drivers import durable
-from mqredis.drivers.acks import Ack
+from mqredis.drivers import durability
 from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
 from mqredis.drivers.base import BaseDriver
+from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
-from mqredis.drivers.hub import Hub
-from mqredis.drivers.links import Backend, Link
+from mqredis.drivers.net.pool import Backend, Connection
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.drivers.session import Core, Run
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
+from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
@@ -57,7 +57,7 @@ class Driver(BaseDriver):
     """Runs operations against one queue manager."""
 
     backend: Backend
-    _hub: Hub
+    _waiters: WaiterRegistry
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
         self.settings = settings
@@ -70,13 +70,13 @@ class Driver(BaseDriver):
 
     def _setup(self) -> None:
         self._opening = threading.RLock()
-        self._hub = Hub(self)
+        self._waiters = WaiterRegistry(self)
 
     def after_fork(self) -> None:
         """A child opens its own session and connections; the parent's are left alone."""
         self.backend.after_fork()
         self.core.after_fork()
-        self._hub.after_fork()
+        self._waiters.after_fork()
         self._setup()
 
     # ---- operations ------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Driver(BaseDriver):
         finally:
             run.slot.session.give(run.slot)
             if run.listening:
-                self._hub.board.listeners.discard(run)
+                self._waiters.table.listeners.discard(run)
 
     def _steps(self, steps: Steps[R], run: Run) -> R:
         """Carry out the steps of an operation."""
@@ -126,11 +126,11 @@ class Driver(BaseDriver):
 
     def _step(self, step: Any, run: Run) -> Any:
         if type(step) is Wait:
-            return self._hub.wait(run, step)
+            return self._waiters.wait(run, step)
         if type(step) is Listen:
-            return self._hub.listen(run)
+            return self._waiters.listen(run)
         if type(step) is Durable:
-            return durable.carry(self, step, run)
+            return durability.call_durably(self, step, run)
         if type(step) is Command:
             return self._command(step)
         if type(step) is Interrupted:
@@ -169,7 +169,7 @@ class Driver(BaseDriver):
         if self.core.closed:
             return
         self.core.closed = True
-        self._hub.close()
+        self._waiters.close()
         attempt = parting(self.core, time.monotonic())
         if attempt is not None:
             with suppress(MqError):  # the session expires by itself
@@ -195,7 +195,7 @@ class Driver(BaseDriver):
         request = pack_fields(verb, key, fields)
         return self._plain(lambda link: link.exchange([request]))
 
-    def _plain(self, ask: Callable[[Link], Any]) -> Any:
+    def _plain(self, ask: Callable[[Connection], Any]) -> Any:
         link = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
             reply = ask(link)
@@ -223,10 +223,10 @@ class Driver(BaseDriver):
 
     # ---- calls -----------------------------------------------------------------------------------
 
-    def call(self, call: Call[Any], run: Run, ack: Ack | None = None) -> Reply:
-        """Make a call in the slot of this run, in as many tries as it takes. ``ack``: what its change has to reach."""
+    def call(self, call: Call[Any], run: Run, wait: DurabilityWait | None = None) -> Reply:
+        """Make a call in the slot of this run, in as many tries as it takes; ``wait``: for the level of its change."""
         attempt = Attempt(self.core, call, run, time.monotonic())
-        attempt.ack = ack
+        attempt.wait = wait
         if run.listening:
             run.keys = call.keys
         return self._attempts(attempt)
@@ -238,7 +238,7 @@ class Driver(BaseDriver):
             while True:
                 attempt.sent = False
                 request = attempt.packed()
-                link: Link | None = None
+                link: Connection | None = None
                 try:
                     if attempt.detour is None:
                         link = backend.take() or backend.acquire(attempt.deadline)
@@ -250,11 +250,11 @@ class Driver(BaseDriver):
                         request = request or attempt.bare()
                         attempt.sent = True
                         reply = link.exchange(request)
-                        if attempt.ack is not None:
-                            durable.follow(link, attempt, attempt.ack, reply)
+                        if attempt.wait is not None:
+                            durability.follow(link, attempt, attempt.wait, reply)
                 except REDIS_ERRORS as error:
                     if link is not None:
-                        self._put_away(link, error, attempt.ack is not None)
+                        self._put_away(link, error, attempt.wait is not None)
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
                     if link is not None:
@@ -275,7 +275,7 @@ class Driver(BaseDriver):
             attempt.abandon()
             raise
 
-    def _detour(self, node: tuple[str, int], attempt: Attempt) -> Link:
+    def _detour(self, node: tuple[str, int], attempt: Attempt) -> Connection:
         """A connection to the node to which a slot of the cluster is just moving, for one request."""
         link = self.backend.acquire(attempt.deadline, node)
         try:
@@ -288,7 +288,7 @@ class Driver(BaseDriver):
             raise
         return link
 
-    def _put_away(self, link: Link, error: BaseException, waiting: bool = False) -> None:
+    def _put_away(self, link: Connection, error: BaseException, waiting: bool = False) -> None:
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
             self.backend.discard(link)
         else:
@@ -302,14 +302,14 @@ class Driver(BaseDriver):
             self.open(attempt.deadline)
             old = attempt.renew()
             if old is not None and attempt.run is not None:
-                self._hub.follow(attempt.run, old)
+                self._waiters.follow(attempt.run, old)
         elif step is Next.TOUCH:
             with self._opening:
                 if attempt.server != self.core.run_id:
                     self.core.shebang = None
                     self._session_open(attempt.deadline)
-            if attempt.ack is not None:
-                durable.renew(self, attempt, attempt.ack)
+            if attempt.wait is not None:
+                durability.change_server(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
                 self.backend.suspect()
@@ -329,7 +329,7 @@ class Driver(BaseDriver):
 
     # ---- session ---------------------------------------------------------------------------------
 
-    def _greet(self, link: Link) -> str:
+    def _greet(self, link: Connection) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
         questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:

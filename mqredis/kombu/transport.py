@@ -153,8 +153,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             left = None if end is None else max(end - time.monotonic(), 0.0)
             wants = self.wants()
             if not wants:
-                nap = _NO_CREDIT_SECONDS if left is None else min(left, _NO_CREDIT_SECONDS)
-                self._changed.wait(nap)
+                seconds = _NO_CREDIT_SECONDS if left is None else min(left, _NO_CREDIT_SECONDS)
+                self._changed.wait(seconds)
             else:
                 self._waiting = True
                 try:

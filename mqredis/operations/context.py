@@ -33,7 +33,7 @@ MAX_DROPPED = 10_000
 
 
 @dataclass(slots=True)
-class Standing:
+class ServerState:
     """What is known of the server process that a client talks to; a driver asks each new one."""
 
     #: It keeps nothing on disk, and nobody said that this is all right: it takes only what may be lost.
@@ -48,7 +48,7 @@ class Context:
     settings: Settings
     database: int = 0
     incarnation: str = ""
-    standing: Standing = field(default_factory=Standing)
+    server_state: ServerState = field(default_factory=ServerState)
     #: Seals what is sent and opens what is read.
     sealer: Sealer | None = None
     #: A clock in seconds of which only differences mean anything.
@@ -187,7 +187,7 @@ class Handle:
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
     #: Operations of several tasks that share their calls, by class of operation (``drivers/coalescing``).
-    lanes: dict[type, Any] = field(default_factory=dict)
+    batchers: dict[type, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> str:

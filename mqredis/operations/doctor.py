@@ -12,8 +12,8 @@ from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, Ma
 from mqredis.keys import ManagerKeys
 from mqredis.operations import checks, invariants, libraries, serverlint, snapshot
 from mqredis.operations.context import Context
+from mqredis.operations.durability.levels import levels
 from mqredis.operations.faults import Fault
-from mqredis.operations.levels import levels
 from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Steps, perform, procedure

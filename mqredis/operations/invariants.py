@@ -342,7 +342,7 @@ def hints(store: Store) -> Faults:
             )
         if view.waiters and view.fields.get("waiting", "0") != "1":
             edit = Edit("count", view.keys["q"], "waiting", "1")
-            yield Fault("queue.waiting", view.path, "has waiting readers that nobody would ring", (edit,))
+            yield Fault("queue.waiting", view.path, "has waiting readers that would not be notified", (edit,))
 
 
 #: Of which fields a ``brief`` is made (lua/core/context.lua, lua/core/queue.lua).

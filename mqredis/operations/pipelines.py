@@ -112,7 +112,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     waiters = [Waiter(member) for _ in places]
     found = False
     while not found:
-        nap = timeout
+        seconds = timeout
         for (queue, after), waiter in zip(places, waiters, strict=True):
             seen = yield from QueueCall(queue, commands.wait(queue, after, waiter))
             if seen is None:
@@ -120,11 +120,11 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
                 break
             waiter.ticket = seen.ticket
             if seen.due_ms >= 0:
-                nap = min(nap, seen.due_ms / 1000)
+                seconds = min(seconds, seen.due_ms / 1000)
         left = timeout - (context.clock() - start)
         if found or left <= 0:
             break
-        yield Wait(min(nap, left), ())
+        yield Wait(min(seconds, left), ())
     for (queue, _), waiter in zip(places, waiters, strict=True):
         if waiter.member and waiter.ticket:
             yield from perform(read.leave(queue, waiter.member))

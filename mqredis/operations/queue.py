@@ -29,7 +29,7 @@ from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection, text_of
 from mqredis.operations.queue_call import QueueCall, provide
-from mqredis.operations.safety import refuse_volatile
+from mqredis.operations.server_checks import refuse_volatile
 from mqredis.operations.settle import settle
 from mqredis.status import Status
 from mqredis.steps import Steps, perform, procedure
@@ -58,7 +58,7 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ste
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
     checked = _properties(renamed.fields("property", properties))
-    if context.standing.volatile and checked["transactional"]:
+    if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     yield from perform(commands.create(context.keys, path, checked))
     return (yield from info(context, path))

@@ -17,7 +17,7 @@ from mqredis.models.fields import GROUPED, TRACED
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import QueueCall, complete
-from mqredis.operations.safety import refuse_volatile
+from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import (
     MORE,
     Call,
@@ -70,7 +70,7 @@ def new_group_id() -> str:
 def _encoded(handle: Handle, messages: Iterable[Outgoing], unit: UnitOfWork | None) -> codec.Batch:
     """The messages as the scripts take them. Raises MessageTooLarge if the last one of them is."""
     context = handle.context
-    if context.standing.volatile or context.sealer is not None:
+    if context.server_state.volatile or context.sealer is not None:
         messages = (_admitted(handle, message) for message in messages)
     batch = codec.encode_each(messages, unit.id if unit else "", handle.max_message_bytes - _FIXED)
     if batch.texts:  # all before the last were small enough
@@ -81,7 +81,7 @@ def _encoded(handle: Handle, messages: Iterable[Outgoing], unit: UnitOfWork | No
 def _admitted(handle: Handle, message: Outgoing) -> Outgoing:
     """The message as it is sent: sealed, if the client seals. Raises UnsafeServer if the server might lose it."""
     context = handle.context
-    if context.standing.volatile and (message.recoverable or handle.transactional):
+    if context.server_state.volatile and (message.recoverable or handle.transactional):
         raise refuse_volatile(f"the message to queue {handle.path!r} is not sent")
     return context.sealed(message)
 
@@ -123,7 +123,7 @@ def prepare(
     handle.need("send")
     message = outgoing(body, fields)
     context = handle.context
-    if context.standing.volatile or context.sealer is not None:
+    if context.server_state.volatile or context.sealer is not None:
         message = _admitted(handle, message)
     encoded = line, large = codec.encode(message, unit.id if unit else "")
     _check_size(handle, len(line) if large is None else len(line) + len(large))
@@ -160,9 +160,9 @@ class Send(Shareable[Sent]):
         return None if prepared[0]._about & TRACED else self
 
     @property
-    def lanes(self) -> dict[type, Any]:
+    def batchers(self) -> dict[type, Any]:
         """Those of the handle."""
-        return self.handle.lanes
+        return self.handle.batchers
 
     @classmethod
     def fitting(cls, operations: Sequence[Send]) -> int:

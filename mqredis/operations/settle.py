@@ -216,9 +216,9 @@ class Settle(Shareable[float]):
         return None if self.handle.parts or self.settlement[0] == "x" else self
 
     @property
-    def lanes(self) -> dict[type, Any]:
+    def batchers(self) -> dict[type, Any]:
         """Those of the handle."""
-        return self.handle.lanes
+        return self.handle.batchers
 
     @classmethod
     def fitting(cls, operations: Sequence[Settle]) -> int:

@@ -1,6 +1,6 @@
 """Reading from the first of several queues that has something, in the order in which they are named.
 
-One operation waits on all of them: its slot is registered in each queue, and whichever rings wakes it.
+One operation waits on all of them: its slot is registered in each queue, and a notification of any of them wakes it.
 """
 
 from __future__ import annotations

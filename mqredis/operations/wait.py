@@ -135,7 +135,7 @@ def _wait(
     ready: Call[Found] | None = None
     handed: Any = None
     while True:
-        nap: float | None = None
+        seconds: float | None = None
         for n, reader in enumerate(readers):
             waiter = waiters[n]
             if last:
@@ -162,7 +162,7 @@ def _wait(
             if not last:
                 waiter.ticket = found.ticket
             if found.due_ms >= 0:
-                nap = found.due_ms / 1000 if nap is None else min(nap, found.due_ms / 1000)
+                seconds = found.due_ms / 1000 if seconds is None else min(seconds, found.due_ms / 1000)
         rounds += 1
         ready = None
         if only is not None:
@@ -174,13 +174,13 @@ def _wait(
                     raise IoTimeout(f"no message became available in {_names(readers)} within {timeout} s")
                 last = True
                 continue
-            nap = left if nap is None else min(nap, left)
+            seconds = left if seconds is None else min(seconds, left)
         if stop is not None and stop():
             yield from _leave(readers, waiters)
             raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
         ready = readers[0].fetch(waiters[0]) if only is not None and readers[0].steady else None
         try:
-            woken = yield Wait(nap, scopes, ready)
+            woken = yield Wait(seconds, scopes, ready)
         except GeneratorExit:
             raise
         except BaseException:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mqredis.prometheus.exporter import Exporter
-from mqredis.prometheus.figures import render
 from mqredis.prometheus.meter import Meter
+from mqredis.prometheus.queue_metrics import render
 from mqredis.prometheus.text import CONTENT_TYPE
 
 __all__ = ["CONTENT_TYPE", "Exporter", "Meter", "render"]

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from mqredis.client import QueueManager
 from mqredis.errors import MqError
-from mqredis.prometheus.figures import render
+from mqredis.prometheus.queue_metrics import render
 from mqredis.prometheus.text import CONTENT_TYPE
 
 log = logging.getLogger("mqredis")

@@ -63,13 +63,13 @@ class Meter:
         steps = iter(operation)
         answer: Any = None
         error: BaseException | None = None
-        waiting, rung = 0.0, False
+        waiting, notified = 0.0, False
         try:
             while True:
                 try:
                     step = steps.send(answer) if error is None else steps.throw(error)
                 except StopIteration as stop:
-                    if rung:
+                    if notified:
                         self._woken(manager, stop.value, waiting)
                     result: R = stop.value
                     return result
@@ -87,12 +87,12 @@ class Meter:
                     took = time.monotonic() - began
                     self.calls.observe(took, manager=manager.name, script=step.script)
                 elif type(step) is Wait:
-                    rung = answer is Woken.RUNG
+                    notified = answer is Woken.NOTIFIED
         finally:
             steps.close()
 
     def _woken(self, manager: QueueManager, result: Any, waiting: float) -> None:
-        """A wait was rung, and this came of it. Only what arrived during the wait, and for the first time, tells."""
+        """Measure a notified wait, if it has received a message that arrived during the wait and for the first time."""
         message = _first(result)
         if message is None or message.delivery_count > 1:
             return

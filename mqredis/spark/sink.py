@@ -30,7 +30,7 @@ from mqredis.errors import ClaimLost, InvalidArgument, MessageTooLarge, QueueNot
 from mqredis.models import QueueInfo
 from mqredis.operations import pipelines
 from mqredis.operations.publications import publications
-from mqredis.operations.safety import refuse_volatile
+from mqredis.operations.server_checks import refuse_volatile
 from mqredis.spark import rows
 from mqredis.spark.columns import any_special
 from mqredis.spark.connection import context_of, manager_of, run, told
@@ -112,7 +112,7 @@ def say_steps(options: Options, name: str, messages: int, queues: Iterable[str])
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
     """The queues to write to. Raises QueueNotFound, TransactionUsage."""
     manager = manager_of(options.address, options.managers[0])
-    if manager.context.standing.volatile:
+    if manager.context.server_state.volatile:
         raise refuse_volatile(f"nothing is written to {', '.join(sorted(wanted))}")
     found = {}
     for name in sorted(wanted):

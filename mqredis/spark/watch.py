@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
-from mqredis.drivers.wire import REDIS_ERRORS
+from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.keys import encode
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from mqredis import __version__
 from mqredis.client import QueueManager
-from mqredis.drivers.urls import redact
+from mqredis.drivers.net.urls import redact
 from mqredis.steps import Command, Refused, Steps, procedure
 from mqredis.worker.consumer import Consumer
 

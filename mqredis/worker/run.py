@@ -234,13 +234,13 @@ class Running:
 
     def _alive(self) -> None:
         """A glance for all who wait worked: that is a look of those who wait."""
-        glanced = self.manager.driver.glanced
-        if glanced <= self._glanced:
+        last_poll = self.manager.driver.last_poll
+        if last_poll <= self._glanced:
             return
-        self._glanced = glanced
+        self._glanced = last_poll
         for loop in self._loops:
             if loop.reading:
-                loop.consumer.looked = max(loop.consumer.looked, glanced)
+                loop.consumer.looked = max(loop.consumer.looked, last_poll)
                 self.touch()
 
     def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:

@@ -287,7 +287,7 @@ def test_who_was_waked_waits_for_the_level_of_what_it_takes(pair: Pair) -> None:
         q.send(b"0")
         q.receive(0)
         future = pool.submit(q.receive, 30)
-        until(lambda: q._manager._driver._hub.board.waits)
+        until(lambda: q._manager._driver._waiters.table.waits)
         before = calls(primary, "wait")
         sender.send(b"1")
         assert future.result(30).body == b"1"

@@ -10,7 +10,7 @@ import pytest
 
 import mqredis
 from mqredis import BrokerUnavailable, Settings
-from mqredis.drivers import links
+from mqredis.drivers.net import pool
 from tests.drivers.kit import until
 from tests.matching.kit import Broker, Loop
 from tests.support.relay import Compass
@@ -87,7 +87,7 @@ def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
     pair: Pair, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A blocking client looks whether an idle connection is still open after one second: here at once.
-    monkeypatch.setattr(links, "IDLE_CHECK", 0.0)
+    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
     idle, busy = broker.handle(**QUICK), broker.handle(**QUICK)
     idle.send("before")
     pair.replicated()
@@ -105,7 +105,7 @@ def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
 def test_every_new_connection_asks_sentinel(
     pair: Pair, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "IDLE_CHECK", 0.0)
+    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
     one = broker.handle(max_connections=1, **QUICK)
     one.send("before")
     pair.replicated()

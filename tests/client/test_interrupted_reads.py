@@ -15,10 +15,10 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Message, Settings
 from mqredis.sealing import AesGcm
+from tests.coalescing.kit import turns
 from tests.support.faults import Hold, Request, Rule
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
-from tests.together.kit import turns
 
 #: No lease ends within a test.
 SETTINGS = Settings(lease_seconds=1000, reply_timeout_seconds=60)

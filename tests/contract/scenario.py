@@ -90,7 +90,7 @@ def _until_waiting(qm: QueueManager, thread: threading.Thread) -> None:
 def _waits(qm: QueueManager) -> None:
     orders = qm.open("orders")
     keys = qm._driver.core.keys
-    look = manager.glance(keys, [keys.queue("turns"), keys.queue("never")])
+    look = manager.poll_all(keys, [keys.queue("turns"), keys.queue("never")])
     assert qm._run(perform(look)) == ([False, True], [])
     ended = []
 

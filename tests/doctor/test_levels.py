@@ -10,7 +10,7 @@ import pytest
 import mqredis
 from mqredis import Settings
 from mqredis.models import Durability
-from mqredis.operations.levels import Way, seek
+from mqredis.operations.durability.levels import WaitCommand, find_wait_command
 from mqredis.operations.serverlint import ServerFacts, facts_of
 from mqredis.reports import Level
 from mqredis.steps import Operation, Refused
@@ -102,13 +102,13 @@ def test_a_late_waitaof_is_believed_only_on_the_word_of_the_operator() -> None:
         "INFO": b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n",
         "WAITAOF": [1, 0],
     }
-    assert "which may not be read" in answered(seek(Durability.FSYNC), late).why
-    assert answered(seek(Durability.FSYNC, assured=True), late).command == "WAITAOF"
+    assert "which may not be read" in answered(find_wait_command(Durability.FSYNC), late).why
+    assert answered(find_wait_command(Durability.FSYNC, assured=True), late).command == "WAITAOF"
     told = {**late, "CONFIG": [b"appendfsync", b"everysec"]}
-    assert "which is everysec" in answered(seek(Durability.FSYNC, assured=True), told).why
+    assert "which is everysec" in answered(find_wait_command(Durability.FSYNC, assured=True), told).why
 
 
-def answered(operation: Operation[Way], replies: dict[str, Any]) -> Way:
+def answered(operation: Operation[WaitCommand], replies: dict[str, Any]) -> WaitCommand:
     """Run an operation of commands with these replies, by name; every other command is forbidden."""
     steps, reply = iter(operation), None
     try:
@@ -116,7 +116,7 @@ def answered(operation: Operation[Way], replies: dict[str, Any]) -> Way:
             step: Any = steps.send(reply)
             reply = replies.get(step.args[0], Refused("NOPERM", True))
     except StopIteration as stop:
-        found: Way = stop.value
+        found: WaitCommand = stop.value
         return found
 
 

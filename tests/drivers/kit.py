@@ -206,7 +206,7 @@ def put(keys: ManagerKeys, database: int = 0) -> Operation[str]:
 @procedure
 def take(
     keys: ManagerKeys,
-    nap: float | None = None,
+    seconds: float | None = None,
     scopes: tuple[object, ...] = (),
     seen: list[Any] | None = None,
 ) -> Steps[str]:
@@ -218,9 +218,9 @@ def take(
         if first(*found) != "wait":
             return "taken"
         seen.append(mode)
-        woken = yield Wait(nap, scopes)
+        woken = yield Wait(seconds, scopes)
         seen.append(woken)
-        if woken is not Woken.RUNG:
+        if woken is not Woken.NOTIFIED:
             return str(woken.value)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mqredis.drivers import AsyncDriver, Driver
-from mqredis.drivers.alinks import AsyncLink
+from mqredis.drivers.net.pool_aio import AsyncConnection
 from tests.drivers.kit import add, read
 from tests.drivers.test_interrupts import Interrupt
 
@@ -40,7 +40,7 @@ async def test_an_interrupt_while_a_connection_is_put_away(
 
     put_away = driver.backend.discard
 
-    async def discard(link: AsyncLink) -> None:
+    async def discard(link: AsyncConnection) -> None:
         await put_away(link)
         raise Interrupt
 

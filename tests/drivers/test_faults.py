@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from mqredis.drivers import AsyncDriver, Driver
-from mqredis.drivers.alinks import hang_up
 from mqredis.drivers.net.blocking import SocketConnection
+from mqredis.drivers.net.pool_aio import hang_up
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -342,8 +342,8 @@ def test_a_forked_child_has_its_own_session(
     driver = connect(redis_server.url)
     keys = driver.core.keys
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, take(keys, nap=60))  # a wait is under way while we fork
-        until(lambda: len(driver._hub.board.waits) == 1)
+        future = pool.submit(driver.run, take(keys, seconds=60))  # a wait is under way while we fork
+        until(lambda: len(driver._waiters.table.waits) == 1)
         session = driver.session
         child = os.fork()
         if child == 0:
@@ -357,7 +357,7 @@ def test_a_forked_child_has_its_own_session(
         for _ in range(20):
             driver.run(add(keys))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        driver.ring_all()
+        driver.notify_all()
         assert future.result(30) == "taken"
         assert driver.session == session
         assert driver.run(read(keys)) == "39"

@@ -9,7 +9,7 @@ from enum import IntEnum, StrEnum
 import hiredis
 import pytest
 
-from mqredis.drivers.wire import JOINED, LARGE, bulk, digits, pack
+from mqredis.drivers.net.wire import JOINED, LARGE, bulk, digits, pack
 from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg

@@ -11,10 +11,10 @@ import hiredis
 import pytest
 from redis import exceptions as rx
 
-from mqredis.drivers.ahub import AsyncHub
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
-from mqredis.drivers.wire import digits, pack_fields
+from mqredis.drivers.net.wire import digits, pack_fields
+from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from tests.drivers.kit import add, aio_until, put, take
 from tests.support.server import RedisServer
 
@@ -343,14 +343,14 @@ async def test_a_subscription_of_our_own(
 ) -> None:
     read: list[object] = []
 
-    async def slowly(_: AsyncHub, conn: Any) -> bool:
+    async def slowly(_: AsyncWaiterRegistry, conn: Any) -> bool:
         read.append(conn)
         return False
 
-    monkeypatch.setattr(AsyncHub, "_read", slowly)
+    monkeypatch.setattr(AsyncWaiterRegistry, "_read", slowly)
     driver, other = aconnect(redis_server.url), aconnect(redis_server.url)
     task = asyncio.create_task(driver.run(take(driver.core.keys)))
-    await aio_until(lambda: driver._hub.board.waits)
+    await aio_until(lambda: driver._waiters.table.waits)
     await other.run(put(other.core.keys))
     assert await task == "taken"
     assert read == []

@@ -14,8 +14,8 @@ import redis
 import redis.asyncio
 
 from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
-from mqredis.drivers.nodes import Plan
-from mqredis.drivers.urls import parse, redact
+from mqredis.drivers.net.discovery import Plan
+from mqredis.drivers.net.urls import parse, redact
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from tests.drivers.kit import FAST, add, read

@@ -47,7 +47,7 @@ def taking(
         woken = yield Wait(None, scopes, look)
         seen.append(woken)
         then()
-        if woken is not Woken.RUNG:
+        if woken is not Woken.NOTIFIED:
             return str(woken.value)
     return "taken"
 
@@ -57,7 +57,7 @@ def count(driver: Driver) -> int:
 
 
 def waiting(driver: Driver) -> Callable[[], bool]:
-    return lambda: bool(driver._hub.board.waits)
+    return lambda: bool(driver._waiters.table.waits)
 
 
 def registered(driver: Driver, other: Driver) -> Callable[[], bool]:
@@ -72,7 +72,7 @@ def test_many_wait_where_connections_are_few(
     other = connect(redis_server.url)
     with ThreadPoolExecutor(20) as pool:
         futures = [pool.submit(driver.run, taking(driver)) for _ in range(20)]
-        until(lambda: len(driver._hub.board.waits) == 20)
+        until(lambda: len(driver._waiters.table.waits) == 20)
         for _ in futures:
             other.run(put(other.core.keys))
         assert {future.result(30) for future in futures} == {"taken"}
@@ -95,7 +95,7 @@ def test_one_that_is_lost_is_repeated_and_done_once(
         assert not proxy.faults
         assert driver.unknown == []
         driver.close()
-    assert seen == [Woken.RUNG]
+    assert seen == [Woken.NOTIFIED]
     assert count(other) == 1
 
 

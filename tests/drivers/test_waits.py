@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mqredis.drivers import AsyncDriver, Driver, ahub, hub
+from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.waiting import registry, registry_aio
 from mqredis.settings import Settings
 from mqredis.steps import Call, Procedure, Woken, perform
 from tests.drivers.kit import FAST, aio_until, first, put, take, until
@@ -21,7 +22,7 @@ SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
 
 
 def waiting(driver: Any, count: int) -> Callable[[], bool]:
-    return lambda: len(driver._hub.board.waits) == count
+    return lambda: len(driver._waiters.table.waits) == count
 
 
 def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
@@ -35,7 +36,7 @@ def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
             assert (
                 future.result(30) == "taken"
             )  # the next re-check would come after 48 seconds at the earliest
-            assert seen == ["k", Woken.RUNG]
+            assert seen == ["k", Woken.NOTIFIED]
     assert driver.wake_mode == "keyspace"
 
 
@@ -56,7 +57,7 @@ def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., 
 def test_a_nap_times_out(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
     start = time.monotonic()
-    assert driver.run(take(driver.core.keys, nap=0.05)) == "timed out"
+    assert driver.run(take(driver.core.keys, seconds=0.05)) == "timed out"
     assert time.monotonic() - start >= 0.05
 
 
@@ -92,7 +93,7 @@ def test_a_lost_subscription_wakes_everybody(
 def test_a_dead_subscription_is_found(
     redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "HEALTH_SECONDS", 0.1)
+    monkeypatch.setattr(registry, "HEALTH_SECONDS", 0.1)
     seen: list[Any] = []
     with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
         driver, other = connect(proxy.url, SLOW), connect(redis_server.url)
@@ -108,7 +109,7 @@ def test_a_dead_subscription_is_found(
 async def test_async_a_dead_subscription_is_found(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahub, "HEALTH_SECONDS", 0.1)
+    monkeypatch.setattr(registry_aio, "HEALTH_SECONDS", 0.1)
     seen: list[Any] = []
     with Proxy(redis_server.socket_path) as proxy:
         driver, other = aconnect(proxy.url, SLOW), aconnect(redis_server.url)
@@ -133,7 +134,7 @@ def test_publish_where_notifications_are_off(
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
         assert future.result(30) == "taken"
-    assert seen == ["p", Woken.RUNG]
+    assert seen == ["p", Woken.NOTIFIED]
     assert driver.wake_mode == "publish"
 
 
@@ -143,7 +144,7 @@ def test_configure_server_adds_to_what_is_set(
     with redis_server.client() as client:
         client.config_set("notify-keyspace-events", "Ex")
         driver = connect(redis_server.url, Settings(configure_server=True))
-        assert driver.run(take(driver.core.keys, nap=0.01)) == "timed out"
+        assert driver.run(take(driver.core.keys, seconds=0.01)) == "timed out"
         assert driver.wake_mode == "keyspace"
         assert set(client.config_get()["notify-keyspace-events"]) == set("ExKs")
 
@@ -165,7 +166,7 @@ def test_acl_decides_the_mode(
         )
         try:
             driver = connect(f"unix://worker:pw@{redis_server.socket_path}", SLOW)
-            assert driver.run(take(driver.core.keys, nap=0.01)) == "timed out"
+            assert driver.run(take(driver.core.keys, seconds=0.01)) == "timed out"
             assert driver.wake_mode == mode
         finally:
             driver.close()
@@ -184,7 +185,7 @@ def test_the_recheck_finds_what_nobody_rang_for(url: str, connect: Callable[...,
 
 
 async def awaiting(driver: AsyncDriver, count: int) -> None:
-    await aio_until(lambda: len(driver._hub.board.waits) == count)
+    await aio_until(lambda: len(driver._waiters.table.waits) == count)
 
 
 async def test_async_bell_and_cancel(url: str, aconnect: Callable[..., AsyncDriver]) -> None:

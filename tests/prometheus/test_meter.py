@@ -109,10 +109,10 @@ WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type
 @pytest.mark.parametrize(
     "how, deliveries, late, counted",
     [
-        (Woken.RUNG, 1, 3600, 1),
+        (Woken.NOTIFIED, 1, 3600, 1),
         (Woken.TIMED_OUT, 1, 3600, 0),
-        (Woken.RUNG, 2, 3600, 0),  # it was here before
-        (Woken.RUNG, 1, -3600, 0),  # it arrived before the wait: delayed, or locked by somebody
+        (Woken.NOTIFIED, 2, 3600, 0),  # it was here before
+        (Woken.NOTIFIED, 1, -3600, 0),  # it arrived before the wait: delayed, or locked by somebody
     ],
     ids=["woken", "by itself", "again", "old"],
 )

@@ -11,7 +11,7 @@ from mqredis.commands import manager, queues, read, send, transactions
 from mqredis.commands.common import Address
 from mqredis.models import QueueProperties
 from mqredis.steps import Call
-from tests.property.standing import KEYS, START, Store
+from tests.property.fixed_clock import KEYS, START, Store
 from tests.support.backend import Backend
 
 

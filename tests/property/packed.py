@@ -11,8 +11,8 @@ from mqredis.commands.pipelines import Order
 from mqredis.keys import QUEUE_PARTS
 from mqredis.models import QueueProperties
 from mqredis.steps import Call
-from tests.property import standing
-from tests.property.standing import KEYS, START, Store
+from tests.property import fixed_clock
+from tests.property.fixed_clock import KEYS, START, Store
 from tests.support.backend import Backend
 
 #: Small pages, so that a few messages make many.
@@ -29,7 +29,7 @@ class Packed(Store):
         self.packed = packed
 
     def text(self, name: str) -> str:
-        text = standing.text_of(name).replace(*_SIZES)
+        text = fixed_clock.text_of(name).replace(*_SIZES)
         if not self.packed:
             assert name != "claim" or text.count(_PACKED[0]) == 1
             text = text.replace(*_PACKED)

@@ -23,8 +23,8 @@ from mqredis.commands.read import Waiter
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
+from tests.property.fixed_clock import KEYS, START
 from tests.property.packed import Packed, forget_calls, forget_order, key
-from tests.property.standing import KEYS, START
 from tests.support.backend import Backend
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))

@@ -10,8 +10,8 @@ from mqredis.commands.pipelines import Order
 from mqredis.commands.read import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
+from tests.property.fixed_clock import KEYS
 from tests.property.packed import Alone, key
-from tests.property.standing import KEYS
 from tests.support.backend import Backend
 from tests.support.counts import counts
 

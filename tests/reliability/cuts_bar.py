@@ -12,12 +12,12 @@ import mqredis
 import mqredis.asyncio
 from mqredis import MqError, OutcomeUnknown, Settings
 from mqredis.operations.send import Send
+from tests.coalescing.kit import turns
 from tests.reliability.bar import Run, bar
 from tests.reliability.public import STORIES, Stage, drive
 from tests.support.faults import CutReply, CutRequest, Duplicate, Fault
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
-from tests.together.kit import turns
 
 FULL = 30_000
 #: Patient: each cut is followed by a repetition. Impatient: the first lost reply is an unknown outcome.
@@ -200,7 +200,7 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
                     raise result
             counts["tasks"] += 8
             # A call for several goes on when all of them are cancelled; its token is told when it has ended.
-            while (lane := queue._handle.lanes.get(Send)) and lane.under_way:
+            while (lane := queue._handle.batchers.get(Send)) and lane.under_way:
                 await turns(1)
             for token in list(qm._driver.unknown):
                 found = await qm.resolve(token)

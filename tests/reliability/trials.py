@@ -28,7 +28,7 @@ from _pytest.runner import runtestprotocol
 
 from mqredis import functions, scripts
 from mqredis.drivers.session import Core
-from tests.property import standing
+from tests.property import fixed_clock
 from tests.property.matching import MatchingWalker
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
@@ -52,12 +52,12 @@ FOLDERS = (
     "tests/property/test_moment.py",
     "tests/property/test_packed.py",
     "tests/property/test_pages.py",
-    "tests/client/test_handed.py",
-    "tests/client/test_lines.py",
+    "tests/client/test_handoff.py",
+    "tests/client/test_queue_headers.py",
     "tests/client/test_packed_locks.py",
     "tests/property/test_straight.py",
     "tests/reliability/test_calls.py",
-    "tests/reliability/test_handed.py",
+    "tests/reliability/test_handoff.py",
     "tests/reliability/test_regressions.py",
 )
 #: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
@@ -199,13 +199,13 @@ class Trials:
                 return loaded(self, name)
 
             Wire.sha = sha  # type: ignore[method-assign]
-            bundled = standing.text_of
+            bundled = fixed_clock.text_of
 
             def text_of(name: str) -> str:
                 used.add(name)
                 return bundled(name)
 
-            standing.text_of = text_of
+            fixed_clock.text_of = text_of
         if mutant is not None:
             plant(*mutant)
         for n, name in enumerate(chosen):

@@ -88,7 +88,7 @@ class Arrivals:
 
     def count(self, number: int, qm: Any) -> None:
         """Note the re-checks of this client."""
-        hub = qm._driver._hub
+        hub = qm._driver._waiters
         plain: Callable[[], Any] = hub.recheck
 
         def look() -> Any:

@@ -13,7 +13,7 @@ import hiredis
 
 from mqredis import scripts
 from mqredis.commands import manager as manager_commands
-from mqredis.drivers.wire import bulk, pack
+from mqredis.drivers.net.wire import bulk, pack
 from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
 from mqredis.scripts import Form

@@ -88,7 +88,7 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
                 answer = (0, []) if step.script == "stop_waiting" else next(left, NOTHING)
             else:
                 log.append(type(step))
-                answer = "k" if type(step) is Listen else Woken.RUNG
+                answer = "k" if type(step) is Listen else Woken.NOTIFIED
                 assert type(step) in (Listen, Wait)
     except StopIteration as stop:
         found = stop.value

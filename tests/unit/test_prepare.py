@@ -136,7 +136,7 @@ def test_a_sealed_body_is_sent_and_a_volatile_server_refused(monkeypatch: pytest
     sealer = SimpleNamespace(seal=lambda body, _: b"sealed " + body)
     monkeypatch.setattr(CONTEXT, "sealer", sealer)
     assert b"sealed body" in send.prepare(handle(), b"body", {})[1][0]
-    monkeypatch.setattr(CONTEXT.standing, "volatile", True)
+    monkeypatch.setattr(CONTEXT.server_state, "volatile", True)
     with pytest.raises(MqError):
         send.prepare(handle(), b"body", {})
 

@@ -58,7 +58,7 @@ class Queues:
 
         return look
 
-    def run(self, operation: Any, woken: Woken = Woken.RUNG, clock: float = 0.0) -> Any:
+    def run(self, operation: Any, woken: Woken = Woken.NOTIFIED, clock: float = 0.0) -> Any:
         """Answer its steps; each sleep takes ``clock`` seconds."""
         self._now = 0.0
         answer: Any = None
@@ -81,7 +81,7 @@ class Queues:
 
 
 def nothing(_name: str, number: int) -> Found:
-    return Found.vain(f"t{number}:rest") if number else Found()
+    return Found.nothing(f"t{number}:rest") if number else Found()
 
 
 MESSAGE = Found(messages=[(b"1", b"", b"")])

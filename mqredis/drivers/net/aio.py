@@ -16,7 +16,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SILENT
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.wire import digits, packed_command, reply_error
+from mqredis.drivers.net.wire import digits, packed_command, reply_error
 
 P = TypeVar("P", bound=asyncio.Protocol)
 

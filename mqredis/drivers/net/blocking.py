@@ -13,7 +13,7 @@ import hiredis
 from redis import exceptions as rx
 
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.wire import digits, packed_command, reply_error
+from mqredis.drivers.net.wire import digits, packed_command, reply_error
 
 #: Bytes read at once.
 CHUNK = 65_536

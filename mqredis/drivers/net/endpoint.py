@@ -9,7 +9,7 @@ from typing import Any
 import redis
 import redis.asyncio as aredis
 
-from mqredis.drivers.wire import packed_command
+from mqredis.drivers.net.wire import packed_command
 
 #: The connection classes of redis-py whose options we understand. Others (a fake's, a subclass of a user) are used
 #: through their public methods.

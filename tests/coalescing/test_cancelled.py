@@ -6,8 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from tests.support.counts import messages_of
-from tests.together.kit import (
+from tests.coalescing.kit import (
     bodies,
     gathered,
     kinds,
@@ -16,6 +15,7 @@ from tests.together.kit import (
     turns,
     under_way,
 )
+from tests.support.counts import messages_of
 
 
 async def test_a_sender_cancelled_before_his_message_went_never_sent_it(queue, gate):

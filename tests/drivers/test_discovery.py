@@ -21,7 +21,7 @@ from tests.support.server import RedisServer, free_port
 
 
 def waiting(driver: Driver) -> bool:
-    return len(driver._hub.board.waits) == 1
+    return len(driver._waiters.table.waits) == 1
 
 
 pytestmark = pytest.mark.reliability

@@ -1,4 +1,4 @@
-"""What a client leaves when it is closed: open transactions abort, locked messages go back (MS-MQMP 3.1.7.3)."""
+"""Closing a client: open transactions abort and locked messages are released (MS-MQMP 3.1.7.3)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from mqredis.operations.settle import settle
 from mqredis.steps import Operation, Steps, procedure
 
 
-def left(context: Context) -> bool:
-    """Is there anything that would otherwise stay until its lease is over?"""
+def holds_anything(context: Context) -> bool:
+    """Does the client hold anything that would otherwise stay until its lease lapses?"""
     return bool(context.begun() or context.replies or context.holding())
 
 
 @procedure
-def rundown(context: Context) -> Steps[None]:
-    """Give all of it back. Stops where the server does not answer: the leases do it then."""
-    for job in _jobs(context):
+def shut_down(context: Context) -> Steps[None]:
+    """Release all that the client holds. If the server does not answer, the leases lapse instead."""
+    for operation in _operations(context):
         try:
-            yield from job
+            yield from operation
         except (BrokerUnavailable, OutcomeUnknown):
             return
         except MqError:
-            continue  # it is gone already, or lapsed
+            continue  # it is released already, or its lease has lapsed
 
 
-def _jobs(context: Context) -> Iterator[Operation[object]]:
+def _operations(context: Context) -> Iterator[Operation[object]]:
     for unit in context.begun():
         yield transaction.End(unit, "abort")
     for handle in context.holding():

@@ -12,8 +12,8 @@ import pytest_asyncio
 import mqredis.asyncio
 from mqredis import Grouping, Match, Settings
 from mqredis.drivers.attempt import Attempt
+from tests.coalescing.kit import turns
 from tests.support.server import RedisServer
-from tests.together.kit import turns
 
 #: No lease ends within a test.
 SETTINGS = Settings(allow_volatile=True, lease_seconds=1000)

@@ -15,9 +15,7 @@ from mqredis import (
     DurabilityNotReached,
     Settings,
 )
-from tests.support.faults import CutReply, CutRequest, Hold
-from tests.support.proxy import Proxy
-from tests.together.kit import (
+from tests.coalescing.kit import (
     IMPATIENT,
     SETTINGS,
     Gate,
@@ -29,6 +27,8 @@ from tests.together.kit import (
     outcomes,
     turns,
 )
+from tests.support.faults import CutReply, CutRequest, Hold
+from tests.support.proxy import Proxy
 
 
 async def through(

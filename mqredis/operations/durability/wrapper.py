@@ -1,20 +1,20 @@
-"""Changes that must have got as far as their caller asks before the call returns (docs/decisions/durability.md)."""
+"""An operation whose permanent changes wait until they have reached a level of durability."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from mqredis.commands.lasting import lasting
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
 from mqredis.operations.context import UnitOfWork
+from mqredis.operations.durability.changes import permanent
 from mqredis.steps import Call, Durable, Operation, Steps, Wait, procedure
 
 R = TypeVar("R")
 
 
 def level_of(value: Any) -> Durability:
-    """A level from what the caller gave. Raises InvalidArgument."""
+    """Check a level that a caller gave. Raises InvalidArgument."""
     try:
         return Durability(value)
     except ValueError:
@@ -23,10 +23,10 @@ def level_of(value: Any) -> Durability:
 
 
 def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork | None = None) -> Operation[R]:
-    """The operation, whose lasting changes wait for ``level``.
+    """Make the permanent changes of an operation wait for ``level``.
 
-    Raises DurabilityNotReached, with the result, once everything is done but did not get so far in time; UnsafeServer,
-    before anything is done, if the server cannot give that level.
+    The operation raises DurabilityNotReached, which holds the result, when everything is done but has not reached the
+    level in time; and UnsafeServer, before anything is done, if the server does not offer the level.
     """
     chosen = level_of(level)
     if unit is not None:
@@ -44,10 +44,10 @@ def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
         while True:
             step: Any = steps.send(answer) if error is None else steps.throw(error)
             answer = error = None
-            if type(step) is Call and lasting(step):
+            if type(step) is Call and permanent(step):
                 step = Durable(step, level)
-            elif type(step) is Wait and step.call is not None and lasting(step.call):
-                step.call = None  # it will be a Durable step
+            elif type(step) is Wait and step.call is not None and permanent(step.call):
+                step.call = None  # it follows as a Durable step, so no handoff may replace it
             try:
                 answer = yield step
             except GeneratorExit:
@@ -58,11 +58,10 @@ def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
                 short = step
     except StopIteration as stop:
         result: R = stop.value
-    except (
-        IoTimeout
-    ) as nothing:  # what was settled on the way has fallen short, and nothing else would say so
+    except IoTimeout as nothing:
         if short is None:
             raise
+        # The read settled earlier locks, which did not reach the level: the caller has to know that first.
         raise _not_reached(short, None) from nothing
     except MqError as refused:
         if short is not None:

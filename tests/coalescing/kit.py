@@ -19,7 +19,7 @@ Queue = mqredis.asyncio.Queue
 
 def lane_of(queue: Any) -> Any:
     """The lane of the sends of this queue."""
-    return queue._handle.lanes[Send]
+    return queue._handle.batchers[Send]
 
 
 class Gate:

@@ -11,17 +11,17 @@ from typing import Any
 from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SocketConnection, connect
+from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.endpoint import endpoint_of
-from mqredis.drivers.nodes import Plan
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, digits, packed_command
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: A connection not used for longer is looked at before it is used, in seconds: the server may have closed it.
 IDLE_CHECK = 1.0
 
 
-class Link:
+class Connection:
     """One connection."""
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
@@ -84,7 +84,7 @@ class Backend:
 
     def after_fork(self) -> None:
         """Start anew, also in a child: the parent's sockets are never written to."""
-        self._idle: deque[Link] = deque()
+        self._idle: deque[Connection] = deque()
         self._cond = threading.Condition()
         self._count = 0
         self._waiting = 0
@@ -96,7 +96,7 @@ class Backend:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
 
-    def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Link:
+    def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Connection:
         """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
         while True:
             if node is None and (link := self.take()) is not None:
@@ -123,7 +123,7 @@ class Backend:
             self._count += 1
             return True
 
-    def take(self) -> Link | None:
+    def take(self) -> Connection | None:
         """A connected link that nobody uses now, if there is one."""
         while True:
             try:
@@ -137,14 +137,14 @@ class Backend:
                 return link
             self.discard(link)
 
-    def _usable(self, link: Link) -> bool:
+    def _usable(self, link: Connection) -> bool:
         try:
             # Readable while idle means closed by the server, or a reply that is not ours.
             return not link.conn.can_read(0)
         except REDIS_ERRORS:
             return False
 
-    def release(self, link: Link) -> None:
+    def release(self, link: Connection) -> None:
         """Give a healthy link back: its reply has been read to the end."""
         if link.epoch != self._epoch:  # as when it was closed
             self.discard(link)
@@ -154,7 +154,7 @@ class Backend:
             with self._cond:
                 self._cond.notify()
 
-    def discard(self, link: Link) -> None:
+    def discard(self, link: Connection) -> None:
         """Close a link whose state is unknown."""
         link.close()
         with self._cond:
@@ -204,13 +204,13 @@ class Backend:
             self._on_close()
             self._on_close = None
 
-    def _open(self, deadline: float, node: tuple[str, int] | None) -> Link:
+    def _open(self, deadline: float, node: tuple[str, int] | None) -> Connection:
         try:
             if node is not None:
-                return Link(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
+                return Connection(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
             kwargs = self._current()
             epoch = self._epoch
-            return Link(self._make(kwargs, deadline), epoch)
+            return Connection(self._make(kwargs, deadline), epoch)
         except BaseException:
             with self._cond:
                 self._count -= 1
@@ -282,9 +282,9 @@ class Backend:
 
 
 def _once(*_: Any, **__: Any) -> None:
-    """Stands in for redis-py's ``connect``, which it calls by itself wherever it finds a connection closed.
+    """Replaces redis-py's ``connect``, which redis-py calls by itself wherever it finds a connection closed.
 
-    The new socket would know nothing: a reader of bells would go on, subscribed to the last bell alone; a link would
-    go on without asking which server is behind it; and who had closed the old one would never close the new one.
+    The new socket would lack the state of the old one: a subscription would have the last channel only, and a
+    connection would send calls without asking which server is behind it. Also, it would never be closed.
     """
     raise rx.ConnectionError("the connection was closed")

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 import mqredis
 import mqredis.asyncio
+from tests.coalescing.kit import SETTINGS, Gate, Queue
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
-from tests.together.kit import SETTINGS, Gate, Queue
 
 
 @pytest_asyncio.fixture

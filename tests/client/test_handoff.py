@@ -15,7 +15,7 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis.drivers import bells, handed
+from mqredis.drivers.waiting import handoff, table
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
@@ -68,19 +68,19 @@ def desk(backend: Backend) -> Iterator[Desk]:
 @pytest.fixture
 def deaf(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """What is handed over is not heard; set when that has happened."""
-    plain, missed = bells.Board.heard, threading.Event()
+    plain, missed = table.WaiterTable.received, threading.Event()
 
-    def heard(self: bells.Board, message: Any) -> None:
+    def heard(self: table.WaiterTable, message: Any) -> None:
         if (
             isinstance(message, list)
             and len(message) == 3
-            and str(message[2])[2:].startswith(handed.LOCK.decode())
+            and str(message[2])[2:].startswith(handoff.LOCK.decode())
         ):
             missed.set()
         else:
             plain(self, message)
 
-    monkeypatch.setattr(bells.Board, "heard", heard)
+    monkeypatch.setattr(table.WaiterTable, "received", heard)
     return missed
 
 
@@ -137,13 +137,13 @@ def test_one_that_is_not_heard_is_found_by_the_glance(desk: Desk, deaf: threadin
 def test_what_is_heard_late_is_looked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that slept while it waited does not know how much of the lease is left; the broker does."""
     answers: list[object] = []
-    plain = handed.answer
+    plain = handoff.take_reply
 
     def late(core: Any, run: Any, look: Any, alive: float) -> Any:
         answers.append(plain(core, run, look, alive - 15.1))
         return answers[-1]
 
-    monkeypatch.setattr(handed, "answer", late)
+    monkeypatch.setattr(handoff, "take_reply", late)
     with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
         waiting = desk.start(lambda: queue.lock(30))
         desk.sender.open("q").send(b"x")

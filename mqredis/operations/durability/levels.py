@@ -10,10 +10,10 @@ from mqredis.operations.serverlint import LATE, ServerFacts, config_of, facts_of
 from mqredis.reports import Level
 from mqredis.steps import Command, Refused, Steps, procedure
 
-#: The reply of a script implies the level: nothing more is sent.
+#: The reply of a script implies the level, so no command is sent.
 IMPLIED = "reply"
 _HINT = "nothing was done. A lower durability= needs no such thing"
-#: No role may read it, since CONFIG GET shows passwords, too.
+#: No role of `mqredis acl` may read it, since CONFIG GET also shows passwords.
 _HIDDEN = "may not be read by this user (if it is so, set Settings(appendfsync_always=True))"
 _TEXTS = {
     IMPLIED: "appendfsync always: the reply implies it",
@@ -23,8 +23,8 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a server gets to a level: IMPLIED, "WAIT" or "WAITAOF"; "" with the reason ``why`` it cannot."""
+class WaitCommand:
+    """The command that waits for a level: IMPLIED, "WAIT" or "WAITAOF"; "" with the reason ``why`` there is none."""
 
     command: str
     why: str = ""
@@ -32,31 +32,31 @@ class Way:
 
 
 @procedure
-def way(level: Durability, assured: bool = False) -> Steps[str]:
-    """The command of this server for a level.
+def wait_command(level: Durability, assured: bool = False) -> Steps[str]:
+    """Find the command by which this server waits for a level.
 
     ``assured``: the operator says that the server has ``appendfsync always``, which counts where the client may not
     read the setting. Raises UnsafeServer, BrokerRefused.
     """
-    found = yield from seek(level, assured)
+    found = yield from find_wait_command(level, assured)
     if found.command:
         return found.command
     raise (BrokerRefused if found.forbidden else UnsafeServer)(f"durability {level!s}: {found.why}; {_HINT}")
 
 
 @procedure
-def seek(level: Durability, assured: bool = False) -> Steps[Way]:
-    """How this server gets to a level; see :func:`way`."""
+def find_wait_command(level: Durability, assured: bool = False) -> Steps[WaitCommand]:
+    """Find the command by which this server waits for a level, or the reason why it has none."""
     if level == Durability.REPLICA:
         reply = yield Command(("WAIT", 0, 1))
-        return _refused("wait", reply) if isinstance(reply, Refused) else Way("WAIT")
+        return _refused("wait", reply) if isinstance(reply, Refused) else WaitCommand("WAIT")
     reply = yield Command(("WAITAOF", 1, 0, 1))
     if not isinstance(reply, Refused):
         return (yield from _waits(assured))
     if "unknown command" not in reply.text.lower():
         return _refused("waitaof", reply)
     if level == Durability.REPLICA_FSYNC:
-        return Way("", "it needs WAITAOF (Redis 7.2), which this server has not")
+        return WaitCommand("", "it needs WAITAOF (Redis 7.2), which this server has not")
     for name, wanted in (
         ("appendonly", "yes"),
         ("appendfsync", "always"),
@@ -67,15 +67,15 @@ def seek(level: Durability, assured: bool = False) -> Steps[Way]:
             continue
         if found != wanted:
             what = _HIDDEN if found is None else f"is {found}"
-            return Way("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
+            return WaitCommand("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
     reply = yield Command(("INFO", "persistence"))
     if not isinstance(reply, Refused) and facts_of(reply).get("aof_enabled") == "0":
-        return Way("", "the server has no append-only log")
-    return Way(IMPLIED)
+        return WaitCommand("", "the server has no append-only log")
+    return WaitCommand(IMPLIED)
 
 
-def _waits(assured: bool) -> Steps[Way]:
-    """WAITAOF, unless it is one that does not wait."""
+def _waits(assured: bool) -> Steps[WaitCommand]:
+    """WAITAOF, unless this release of the server replies to it before the disk has the change."""
     reply = yield Command(("INFO", "server"))
     facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
     if facts.syncs_late:
@@ -83,25 +83,25 @@ def _waits(assured: bool) -> Steps[Way]:
         if found != "always" and not (found is None and assured):
             text = f"WAITAOF of {facts.release} answers before the disk has it ({LATE})"
             what = _HIDDEN if found is None else f"is {found}"
-            return Way("", f"{text}: it takes `appendfsync always`, which {what}")
-    return Way("WAITAOF")
+            return WaitCommand("", f"{text}: it takes `appendfsync always`, which {what}")
+    return WaitCommand("WAITAOF")
 
 
-def _refused(command: str, reply: Refused) -> Way:
+def _refused(command: str, reply: Refused) -> WaitCommand:
     if reply.forbidden:
-        return Way("", f"this user may not run {command}", forbidden=True)
-    return Way("", f"the server says: {reply.text}")
+        return WaitCommand("", f"this user may not run {command}", forbidden=True)
+    return WaitCommand("", f"the server says: {reply.text}")
 
 
 @procedure
 def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Steps[tuple[Level, ...]]:
-    """Each level, and whether ``durability=`` reaches it now.
+    """List the levels, and whether ``durability=`` reaches each of them now.
 
-    ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`way`.
+    ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`wait_command`.
     """
     out = [Level(name=Durability.MEMORY, reachable=True, text="every call")]
     for level in (Durability.FSYNC, Durability.REPLICA, Durability.REPLICA_FSYNC):
-        found = yield from seek(level, assured)
+        found = yield from find_wait_command(level, assured)
         text, short = found.why or _TEXTS[found.command], False
         if found.command and level != Durability.FSYNC:
             there = facts.replicas

@@ -10,20 +10,20 @@ from typing import Any
 
 from redis import exceptions as rx
 
-from mqredis.drivers.links import IDLE_CHECK
 from mqredis.drivers.net import aio as net
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
+from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.endpoint import endpoint_of
-from mqredis.drivers.nodes import Plan
-from mqredis.drivers.urls import redact
-from mqredis.drivers.wire import REDIS_ERRORS, digits, packed_command
+from mqredis.drivers.net.pool import IDLE_CHECK
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: So many calls at once share a connection: their requests are written together, and their replies come in order.
 DEPTH = 32
 
 
-class AsyncLink:
+class AsyncConnection:
     """One connection, shared by several calls where it is our own."""
 
     __slots__ = (
@@ -105,7 +105,7 @@ class AsyncBackend:
     def after_fork(self) -> None:
         """Start anew, also in a child or another event loop."""
         #: Those that take another call.
-        self._free: list[AsyncLink] = []
+        self._free: list[AsyncConnection] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
         self._epoch = 0
@@ -118,7 +118,7 @@ class AsyncBackend:
 
     async def acquire(
         self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False
-    ) -> AsyncLink:
+    ) -> AsyncConnection:
         """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one; ``alone``: one that
         is not shared."""
         if node is not None:
@@ -151,7 +151,7 @@ class AsyncBackend:
                     self._wake()  # the turn was ours; hand it on
                 raise
 
-    def take(self) -> AsyncLink | None:
+    def take(self) -> AsyncConnection | None:
         """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
         for link in reversed(self._free):
             if link.depth > 1 and link.connected and link.epoch == self._epoch:
@@ -159,13 +159,13 @@ class AsyncBackend:
                 return link
         return None
 
-    def _share(self, link: AsyncLink) -> None:
+    def _share(self, link: AsyncConnection) -> None:
         link.users += 1
         if link.users >= link.depth:
             self._free.remove(link)
             link.free = False
 
-    async def _usable(self, link: AsyncLink) -> bool:
+    async def _usable(self, link: AsyncConnection) -> bool:
         if link.own:
             return link.connected
         if time.monotonic() - link.used < IDLE_CHECK:
@@ -175,7 +175,7 @@ class AsyncBackend:
         except REDIS_ERRORS:
             return False
 
-    def give(self, link: AsyncLink) -> bool:
+    def give(self, link: AsyncConnection) -> bool:
         """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
         if link.epoch != self._epoch or self._closed or not link.connected:
             return False
@@ -188,12 +188,12 @@ class AsyncBackend:
             self._wake()
         return True
 
-    async def release(self, link: AsyncLink) -> None:
+    async def release(self, link: AsyncConnection) -> None:
         """Give a healthy link back."""
         if not self.give(link):
             await self.discard(link)
 
-    async def abandon(self, link: AsyncLink) -> None:
+    async def abandon(self, link: AsyncConnection) -> None:
         """The user of a link was cancelled. On a shared one the reply that nobody awaits any more is dropped."""
         if link.depth == 1:
             await self.discard(link)
@@ -207,7 +207,7 @@ class AsyncBackend:
                 waiter.set_result(None)
                 return
 
-    async def discard(self, link: AsyncLink) -> None:
+    async def discard(self, link: AsyncConnection) -> None:
         """Close a link whose state is unknown, once its last user has done so."""
         link.users -= 1
         link.epoch = -1
@@ -266,10 +266,10 @@ class AsyncBackend:
             self._on_close()
             self._on_close = None
 
-    def _idle(self, alone: bool) -> AsyncLink | None:
+    def _idle(self, alone: bool) -> AsyncConnection | None:
         return next((link for link in reversed(self._free) if not alone or link.depth == 1), None)
 
-    async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncLink:
+    async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncConnection:
         self._count += 1
         try:
             if node is not None:
@@ -282,7 +282,7 @@ class AsyncBackend:
             self._count -= 1
             self._wake()
             raise
-        return AsyncLink(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
+        return AsyncConnection(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
 
     async def _current(self) -> dict[str, Any]:
         """Keyword arguments of a connection to the node that owns the manager now.
@@ -330,7 +330,7 @@ class AsyncBackend:
                 conn = await self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
                 try:
                     async with asyncio.timeout(plan.settings.reply_timeout_seconds):
-                        link = AsyncLink(conn, -1, plan.settings.reply_timeout_seconds)
+                        link = AsyncConnection(conn, -1, plan.settings.reply_timeout_seconds)
                         found = plan.learn(node, await link.command(*plan.query()))
                 finally:
                     await hang_up(conn)

@@ -10,8 +10,8 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, Journal, Outgoing, Settings
+from tests.coalescing.kit import IMPATIENT, bodies, gathered, outcomes, turns
 from tests.support.faults import CutReply
-from tests.together.kit import IMPATIENT, bodies, gathered, outcomes, turns
 
 
 async def locks(queue: Any, count: int) -> list[Any]:

@@ -18,7 +18,7 @@ from mqredis import (
 )
 from mqredis.commands import send as commands
 from mqredis.operations import send as operations
-from tests.together.kit import (
+from tests.coalescing.kit import (
     SETTINGS,
     Gate,
     bodies,

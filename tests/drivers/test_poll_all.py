@@ -31,7 +31,7 @@ def silent(keys: ManagerKeys) -> Operation[str]:
 
 
 def waits(driver: Any, count: int) -> Callable[[], bool]:
-    return lambda: len(driver._hub.board.waits) == count
+    return lambda: len(driver._waiters.table.waits) == count
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_what_a_refusal_means(
         future = pool.submit(driver.run, take(driver.core.keys, scopes=("tag",)))
         until(waits(driver, 1))
         with pytest.raises(error):
-            driver._hub.recheck()
-        assert driver.glanced == 0.0
+            driver._waiters.recheck()
+        assert driver.last_poll == 0.0
         driver.cancel("tag")
         assert future.result(30) == "cancelled"
 
@@ -79,7 +79,7 @@ def test_where_it_is_refused_each_looks(
         for _ in futures:
             other.run(silent(driver.core.keys))
         assert {future.result(30) for future in futures} == {"taken"}
-    assert driver.glanced == 0.0
+    assert driver.last_poll == 0.0
 
 
 def test_who_waits_learns_that_the_manager_is_gone(url: str, connect: Callable[..., Driver]) -> None:
@@ -117,8 +117,8 @@ async def test_async_what_a_refusal_means(
     task = asyncio.create_task(driver.run(take(driver.core.keys, scopes=("tag",))))
     await aio_until(waits(driver, 1))
     with pytest.raises(error):
-        await driver._hub.recheck()
-    assert driver.glanced == 0.0
+        await driver._waiters.recheck()
+    assert driver.last_poll == 0.0
     driver.cancel("tag")
     assert await asyncio.wait_for(task, 30) == "cancelled"
 
@@ -133,7 +133,7 @@ async def test_async_where_it_is_refused_each_looks(
     for _ in tasks:
         await other.run(silent(driver.core.keys))
     assert await asyncio.wait_for(asyncio.gather(*tasks), 30) == ["taken", "taken"]
-    assert driver.glanced == 0.0
+    assert driver.last_poll == 0.0
 
 
 async def test_async_who_waits_learns_that_the_manager_is_gone(

@@ -1,0 +1,110 @@
+"""What the registries of threads and of tasks share: everything that needs no lock, sleep or connection."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from mqredis.drivers.session import Run
+from mqredis.drivers.waiting import handoff
+from mqredis.drivers.waiting.mode import NotifyMode
+from mqredis.drivers.waiting.table import Flag, WaiterTable, WakeChannel
+from mqredis.steps import Reply, Wait, Woken
+
+log = logging.getLogger("mqredis")
+
+
+class BaseRegistry:
+    """The waits of one driver, and how its server notifies them."""
+
+    def __init__(self, driver: Any, flag: Callable[[], Flag], lock: AbstractContextManager[object]) -> None:
+        self._driver = driver
+        self._settings = driver.settings
+        self._lock = lock
+        self._flag = flag
+        self.table = WaiterTable(driver.settings, flag)
+        self.ended = False
+        #: "keyspace", "publish" or "poll"; "" until that was found out.
+        self.mode_name = ""
+        self._probed_run_id: str | None = None
+        self._probe_again_at = 0.0
+        #: When the last poll for all waits succeeded, on the clock of ``time.monotonic()``; 0.0 before the first one.
+        self.last_poll = 0.0
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope."""
+        with self._lock:
+            self.table.cancel(scope)
+
+    def notify_all(self) -> None:
+        """Let every waiting operation fetch again."""
+        with self._lock:
+            self.table.notify_all()
+
+    # ---- listening -------------------------------------------------------------------------------
+
+    def _start_listening(self, run: Run) -> None:
+        if not run.listening:
+            run.listening, run.floor = True, self._driver.core.history
+        self.table.listeners.add(run)
+        run.mark = self.table.cancellations.position
+
+    def _use(self, run: Run, wake: WakeChannel) -> None:
+        run.wake, run.flag = wake, wake.notified
+
+    def _notify_mode(self, run: Run, mode: str) -> NotifyMode:
+        """What scripts are told; an operation that polls gets a flag of its own."""
+        if self.table.denied and mode != "poll":
+            mode = self.mode_name = "poll"
+        run.polling = mode == "poll"
+        if run.polling:
+            run.flag = self._flag()
+        return NotifyMode(mode, run.slot.name, self._driver.backend.database)
+
+    # ---- waiting ---------------------------------------------------------------------------------
+
+    def _flag_of(self, run: Run) -> Any:
+        if run.flag is None:
+            run.flag = self._flag()
+        return run.flag
+
+    def _over(self, run: Run, step: Wait) -> bool:
+        """Is the wait over before it begins?"""
+        return self.ended or self.table.cancellations.since(run.mark, step.scopes)
+
+    def _answer(self, run: Run, step: Wait, began: float, woken: Woken) -> Woken | Reply:
+        """Why the wait ended, or the reply that a handoff has brought. ``began``: monotonic time of its start."""
+        if self.ended:
+            return Woken.CANCELLED
+        cancellations = self.table.cancellations
+        if run.mark != cancellations.position:
+            cancelled = cancellations.since(run.mark, step.scopes)
+            run.mark = cancellations.position
+            if cancelled:
+                return Woken.CANCELLED
+        reply = handoff.take_reply(self._driver.core, run, step.call, max(began, self.last_poll))
+        return reply or woken
+
+    # ---- the mode --------------------------------------------------------------------------------
+
+    def _known_mode(self) -> str:
+        """The mode, which is found out once for each server process; "" if it has to be found out now."""
+        if self.mode_name and self._probed_run_id == self._driver.core.run_id:
+            return self.mode_name
+        return "poll" if self._probe_again_at > time.monotonic() else ""
+
+    def _note_mode(self, mode: str, run_id: str) -> None:
+        """Note the mode of the server process ``run_id``; with "" operations poll until it is tried again."""
+        self.mode_name = mode
+        if mode:
+            self._probed_run_id = run_id
+            log.debug("waits on %s are woken by %s", self._driver.backend.address, mode)
+        else:
+            self._probe_again_at = time.monotonic() + self._settings.recheck_seconds
+
+    def _channel_name(self, slot: str) -> str:
+        name: str = self._driver.core.keys.channel(slot, self._driver.backend.database)
+        return name

@@ -1,0 +1,46 @@
+"""Direct handoff: a sender locks its message for a waiting reader (lua/waiting/handoff).
+
+The notification on the wake channel then is the reply to the call that the reader makes next, so the reader makes no
+call at all.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from mqredis.drivers.session import Core, Run
+from mqredis.keys import MESSAGE_SCRIPT_PARTS
+from mqredis.steps import Call, Reply
+
+#: The first bytes of a notification that carries a locked message.
+LOCK = b"lock "
+
+
+def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) -> Reply | None:
+    """Return the reply to ``call``, the next call of ``run``, if a notification has carried it; forget it then.
+
+    ``awake_at`` is when this process is known to have been awake and waiting, on the clock of ``time.monotonic()``. If
+    more than half of the lease has passed since, the process may have been suspended: then the call is made, and its
+    reply says how much of the lease is left.
+    """
+    wake = run.wake
+    if wake is None or wake.handoff is None:
+        return None
+    text, wake.handoff = wake.handoff, None
+    head, _, record = text.partition(b"\n")
+    try:
+        _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
+        addressee = slot.decode(), int(sequence), queue.decode()
+        fresh = (monotonic() - awake_at) * 2000 < int(deadline) - int(now)
+    except ValueError:
+        return None  # not published by a script of mqredis
+    if not fresh or call is None:
+        return None
+    # The notification may be meant for an earlier wait, or for an earlier use of this slot.
+    if addressee != (run.slot.name, run.slot.last + 1, call.keys.keys[MESSAGE_SCRIPT_PARTS]):
+        return None
+    # The history was right when the notification came. Other calls of this process may have been answered since.
+    reply = core.accept([0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0)
+    run.slot.last += 1
+    return reply

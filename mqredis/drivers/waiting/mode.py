@@ -1,0 +1,71 @@
+"""How a server can notify waiting readers: by keyspace notifications, by PUBLISH, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from mqredis.settings import Settings
+
+_CONFIG = "notify-keyspace-events"
+#: The letter by which scripts know a mode; a script is given "" where readers poll.
+_LETTERS = {"keyspace": "k", "publish": "p"}
+
+
+class NotifyMode(str):  # noqa: SLOT000 - a str cannot have slots of its own
+    """How a script notifies an operation ("k", "p" or ""), with the slot and database that name its wake channel."""
+
+    slot: str
+    database: int
+
+    def __new__(cls, mode: str, slot: str, database: int) -> NotifyMode:
+        """Make the value that scripts are given from a ``mode`` of :func:`choose_wake_mode`."""
+        self = super().__new__(cls, _LETTERS.get(mode, ""))
+        self.slot = slot
+        self.database = database
+        return self
+
+
+def covers(flags: str) -> bool:
+    """Do these flags of notify-keyspace-events announce a SADD on a keyspace channel?"""
+    return "K" in flags and ("s" in flags or "A" in flags)
+
+
+def union(flags: str) -> str:
+    """Add the flags that mqredis needs. CONFIG SET replaces all flags, and other clients may rely on theirs."""
+    out = flags if "K" in flags else flags + "K"
+    return out if "s" in out or "A" in out else out + "s"
+
+
+#: A command to run, or ("trial", mode).
+Question = tuple[str, ...]
+
+
+def choose_wake_mode(settings: Settings) -> Generator[Question, Any, str]:
+    """Find out how waits can be woken.
+
+    Yields questions: a command, which is answered with None when the server refuses it; or a trial of a mode, which is
+    answered with True, False, or None when there was no connection for it. Returns "keyspace", "publish", "poll", or
+    "" when the mode cannot be found out now.
+    """
+    wish = settings.wake
+    if wish in ("poll", "publish"):
+        return wish
+    reply = yield ("CONFIG", "GET", _CONFIG)
+    flags = None
+    if isinstance(reply, list) and len(reply) == 2:
+        flags = reply[1].decode() if isinstance(reply[1], bytes) else str(reply[1])
+    if flags is not None and not covers(flags) and settings.configure_server:
+        done = yield ("CONFIG", "SET", _CONFIG, union(flags))
+        flags = flags if done is None else union(flags)
+    if wish == "keyspace":
+        return "keyspace"
+    worked = None
+    if flags is None or covers(flags):
+        worked = yield ("trial", "keyspace")
+        if worked:
+            return "keyspace"
+    worked = yield ("trial", "publish")
+    if worked:
+        return "publish"
+    return "" if worked is None else "poll"

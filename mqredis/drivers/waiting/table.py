@@ -1,0 +1,268 @@
+"""The waits of one driver and the wake channels of its slots, without threads, tasks or sockets.
+
+Only the event ``sadd`` and handed-over locks wake an operation, on channels that are subscribed by their exact names.
+Each confirmation of a subscription after the first one wakes too: a notification may have been missed before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from redis import exceptions as rx
+
+from mqredis.commands import manager
+from mqredis.drivers.session import Run, Slot
+from mqredis.drivers.waiting.handoff import LOCK
+from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
+from mqredis.settings import Settings
+from mqredis.steps import Steps, Wait, Woken, perform, procedure
+
+#: How long the trial of a mode waits for its own event, in seconds.
+PROBE_SECONDS = 0.25
+#: A subscription that is silent for so long is sent a PING, and given up after as long again, in seconds.
+HEALTH_SECONDS = 10.0
+#: A wait fetches by itself only after so many re-check periods, since in each of them one call polls for all waits.
+#: That call cannot see a cancellation whose notification was lost.
+RECHECKS_PER_FETCH = 100
+#: But it fetches at least so often in the lifetime of a session that the broker does not forget an idle one.
+FETCHES_PER_SESSION_TTL = 4
+#: How long a closing driver lets its waits take back their registrations, in seconds.
+LEAVE_SECONDS = 1.0
+#: Queues in one poll, channels in one SUBSCRIBE.
+CHUNK = 64
+#: Slots in one poll.
+SLOTS = 1000
+
+_EVENT = b"sadd"
+
+
+class Flag(Protocol):
+    """What ``threading.Event``, ``asyncio.Event`` and the reader's ``WakeFlag`` have in common."""
+
+    def set(self) -> None:
+        """Raise the flag."""
+
+    def clear(self) -> None:
+        """Lower the flag."""
+
+    def is_set(self) -> bool:
+        """Is the flag up?"""
+
+
+class WakeChannel:
+    """The subscribed channel of one slot. It is kept as long as the session."""
+
+    __slots__ = ("confirmed", "handoff", "name", "notified", "session", "used_early")
+
+    def __init__(self, name: str, session: str, notified: Any, confirmed: Any) -> None:
+        self.name = name
+        self.session = session
+        #: Up after a notification.
+        self.notified = notified
+        #: Up once the server has confirmed the subscription.
+        self.confirmed = confirmed
+        #: The last notification that carried a locked message.
+        self.handoff: bytes | None = None
+        #: An operation waits on this channel although the server has not confirmed it.
+        self.used_early = False
+
+    def confirm(self) -> None:
+        """Note a confirmation by the server: the first one, or one after a lost connection."""
+        if self.used_early or self.confirmed.is_set():
+            self.notified.set()
+        self.used_early = False
+        self.confirmed.set()
+
+
+class WaiterTable:
+    """The wake channels of a driver, by name and by slot, and its present waits."""
+
+    def __init__(self, settings: Settings, flag: Callable[[], Flag]) -> None:
+        self._settings = settings
+        self._flag = flag
+        self.by_name: dict[bytes, WakeChannel] = {}
+        self.by_slot: dict[str, WakeChannel] = {}
+        self.cancellations = CancellationLog()
+        self.waits: dict[Run, tuple[Wait, Flag]] = {}
+        #: Operations that wait now and then, from their first wait to their end.
+        self.listeners: set[Run] = set()
+        #: Why the server refuses subscriptions; "" if it does not.
+        self.denied = ""
+
+    def wake_channel(self, slot: str, name: str, session: str = "") -> tuple[WakeChannel, bool]:
+        """Return the channel of a slot, and whether it is new and has to be subscribed."""
+        found = self.by_slot.get(slot)
+        if found is not None:
+            return found, False
+        wake = WakeChannel(name, session, self._flag(), self._flag())
+        self.by_slot[slot] = self.by_name[name.encode()] = wake
+        return wake, True
+
+    def follow(self, old: Slot, new: Slot) -> None:
+        """Let notifications of the old slot, where the waiter may still be registered, reach the new slot."""
+        wakes = self.by_slot.get(old.name), self.by_slot.get(new.name)
+        if wakes[0] is not None and wakes[1] is not None:
+            self.by_name[wakes[0].name.encode()] = wakes[1]
+
+    def remove_stale(self, session: str) -> list[str]:
+        """Remove the channels of other sessions that no wait uses, and return their names."""
+        used = {id(flag) for _, flag in self.waits.values()}
+        stale = [
+            (slot, wake)
+            for slot, wake in self.by_slot.items()
+            if wake.session not in ("", session) and id(wake.notified) not in used
+        ]
+        for slot, wake in stale:
+            del self.by_slot[slot]
+            self.by_name.pop(wake.name.encode(), None)
+        return [wake.name for _, wake in stale]
+
+    def remove(self, slot: str) -> None:
+        """Remove the channel of one slot."""
+        wake = self.by_slot.pop(slot, None)
+        if wake is not None:
+            self.by_name.pop(wake.name.encode(), None)
+
+    def names(self) -> list[list[str]]:
+        """The names of all channels, in chunks for SUBSCRIBE."""
+        every = sorted(name.decode() for name in list(self.by_name))
+        return [every[n : n + CHUNK] for n in range(0, len(every), CHUNK)]
+
+    def received(self, message: Any) -> None:
+        """Handle what the subscription has read. Raises an error that ends the connection."""
+        if not isinstance(message, list) or len(message) < 3:
+            if isinstance(message, rx.ResponseError):
+                self.deny(str(message))
+            elif isinstance(message, Exception):
+                raise message
+            return
+        wake = self.by_name.get(message[1])
+        if wake is None:
+            return
+        if message[0] == b"message":
+            if message[2].startswith(LOCK):
+                wake.handoff = message[2]
+            elif message[2] != _EVENT:
+                return
+            wake.notified.set()
+        elif message[0] == b"subscribe":
+            wake.confirm()
+
+    def deny(self, why: str) -> None:
+        """Note that the server refuses subscriptions, so that no operation waits for a confirmation."""
+        self.denied = why
+        for wake in list(self.by_slot.values()):
+            wake.confirmed.set()
+
+    def sleep_limit(self, step: Wait, polling: bool) -> tuple[float, Woken]:
+        """How long a wait sleeps at most, in seconds, and why it ends when it was not notified until then."""
+        limit = self._settings.poll_seconds if polling else self._longest_sleep()
+        if step.seconds is not None and step.seconds <= limit:
+            return max(step.seconds, 0.0), Woken.TIMED_OUT
+        return limit, Woken.NOTIFIED
+
+    def _longest_sleep(self) -> float:
+        return min(
+            self.recheck_period() * RECHECKS_PER_FETCH,
+            self._settings.session_ttl_seconds / FETCHES_PER_SESSION_TTL,
+        )
+
+    def recheck_period(self) -> float:
+        """Seconds until the next poll for all waits. The periods of several processes differ at random."""
+        return self._settings.recheck_seconds * random.uniform(0.85, 1.0)  # noqa: S311 - a spread, not a secret
+
+    def cancel(self, scope: object) -> None:
+        """End the waits of this scope."""
+        self.cancellations.add(scope)
+        for step, flag in list(self.waits.values()):
+            if scope in step.scopes:
+                flag.set()
+
+    def notify_all(self) -> None:
+        """Let every waiting operation fetch again."""
+        for _, flag in list(self.waits.values()):
+            flag.set()
+
+    def queues(self) -> dict[tuple[str, ...], list[Flag]]:
+        """The key groups of the queues that are waited on, each with the flags of its waits."""
+        out: dict[tuple[str, ...], list[Flag]] = {}
+        for run, (_, flag) in list(self.waits.items()):
+            for group in groups(run.keys):
+                out.setdefault(group, []).append(flag)
+        return out
+
+    def handoff_candidates(self) -> list[tuple[Run, Flag]]:
+        """The operations that may be handed a message, each with the flag of its wait."""
+        return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.call is not None]
+
+
+@procedure
+def poll_all(
+    keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], runs: Sequence[tuple[Run, Flag]]
+) -> Steps[None]:
+    """Poll all these queues at once, and raise the flags of those where a fetch would find something.
+
+    The flags of those ``runs`` that were handed a message before this poll are raised as well: their notification may
+    be old, so they make the call and get its stored reply. Raises what a fetch would raise. The caller then lets every
+    waiting operation fetch, so that each one gets the error itself.
+    """
+    every = list(queues)
+    for turn in range(max(-(-len(every) // CHUNK), -(-len(runs) // SLOTS))):
+        some, slots = every[turn * CHUNK :][:CHUNK], runs[turn * SLOTS :][:SLOTS]
+        found, handed_over = yield from perform(
+            manager.poll_all(keys, some, [(run.slot.name, run.slot.last) for run, _ in slots])
+        )
+        for group in itertools.compress(some, found):
+            for flag in queues[group]:
+                flag.set()
+        for run, flag in itertools.compress(slots, handed_over):
+            if run.wake is not None:
+                run.wake.handoff = None
+            flag.set()
+
+
+class Heartbeat:
+    """Notices a lost subscription: after a silent period a PING is due, and another silent period is an error."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self) -> None:
+        self._sent = False
+
+    def ping_due(self, received: bool) -> bool:
+        """Is a PING due after this period of ``HEALTH_SECONDS``? Raises ConnectionError without a reply to the last."""
+        if self._sent and not received:
+            raise rx.ConnectionError("no sign of life")
+        self._sent = not received
+        return self._sent
+
+
+class CancellationLog:
+    """The latest cancellations, so that one between a fetch and the wait after it is not missed."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._entries: deque[tuple[int, object]] = deque(maxlen=4096)
+
+    def add(self, scope: object) -> None:
+        """Note a cancellation."""
+        self._entries.append((self.position + 1, scope))
+        self.position += 1
+
+    def since(self, mark: int, scopes: tuple[object, ...]) -> bool:
+        """Was one of the scopes cancelled after the position ``mark``?"""
+        if self.position == mark:
+            return False
+        return any(at > mark and scope in scopes for at, scope in list(self._entries))
+
+
+def groups(keys: KeySet | None) -> Iterable[tuple[str, ...]]:
+    """The queues in the KEYS of a message script."""
+    if keys is None:
+        return []
+    names, size = keys.keys[MESSAGE_SCRIPT_PARTS:], len(QUEUE_PARTS)
+    return [names[n : n + size] for n in range(0, len(names) - size + 1, size)]
