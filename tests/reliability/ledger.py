@@ -16,6 +16,7 @@ LINES = Path("build/mutants.jsonl")
 MAP = Path("build/mutants-map.json")
 #: The tests that judge mutants, and what they are made of.
 TESTS = (
+    "client",
     "conformance",
     "msmq",
     "matching",
@@ -25,6 +26,7 @@ TESTS = (
     "model",
     "support",
     "reliability",
+    "selector",
 )
 
 

@@ -11,19 +11,12 @@ from functools import cache
 
 from mqredis import scripts
 
-#: The files that are changed: what sends, reads, settles, commits, moves and sweeps.
-FILES = (
-    "core/context", "core/queue", "core/quota", "core/record", "core/position", "core/timers", "core/lapse",
-    "core/release", "core/settle", "transactions/tx", "transactions/commit", "transactions/touched",
-    "core/transfer", "admin/sweep", "core/replay", "core/seek", "send", "core/enqueue", "receive", "settle",
-    "commit", "purge", "move", "begin", "renew", "resolve", "lookup", "queue_create", "queue_delete",
-    "queue_open", "queue_close", "maintain", "claims/claim_pages", "claims/fill", "claims/drain",
-    "waiting/handoff", "stop_waiting",
-    "matching/index_build", "core/store", "core/locks", "core/kept_reply", "core/message_state",
-    "core/queue_header", "features/features", "features/expiry", "features/delivery_delay", "features/dedup",
-    "features/identifiers", "features/group_lock",
-    "waiting/waiters", "waiting/notify", "session_open", "repair", "admin/create",
-)  # fmt: skip
+#: All scripts and modules, so that a new or renamed one is never left out.
+FILES = tuple(
+    sorted(
+        path.relative_to(scripts.root()).with_suffix("").as_posix() for path in scripts.root().rglob("*.lua")
+    )
+)
 
 _CONDITIONS = (
     (r" == ", " ~= "), (r" ~= ", " == "), (r" <= ", " < "), (r" >= ", " > "), (r"(?<![-<>=~]) < ", " <= "),
@@ -36,12 +29,8 @@ _KEYS = (
     (r"KEYS\[2\]", "KEYS[3]"), (r"KEYS\[3\]", "KEYS[2]"),
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
-_CALL = re.compile(
-    r"^\s*(position\.(delete|arrive|lock|finish|drop)|chunked\.(scores|fields|run)|locks\.(take|expand|unpack)|store\.\w+|"
-    r"context\.(mark_changed|write)|release\.unlock|tx\.(add|save|reject)|"
-    r"tx\.forget|transfer\.move|handoff\.(publish|notify)|commit\.\w+|"
-    r"queue\.(set_timer|open_parent|set_parent|write|save|forget|save_config)|lapse\.\w+|timers\.serve)\(.*\)$"
-)
+#: A call whose result is not used. Loads and caches save time and change no result.
+_CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.(?!load\()\w+\(.*\)$")
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
 #: the same is found: no change that anybody could notice.
 _PLAIN = re.compile(r"string\.find\((?:[^()]|\([^()]*\))*, $")
