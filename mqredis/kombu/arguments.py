@@ -9,9 +9,14 @@ from typing import Any
 
 from kombu.exceptions import ChannelError
 
+from mqredis.models import RetryPolicy
+
 #: A queue's label begins so, and goes on with what was declared, as JSON: every sender can read it there.
 PREFIX = "kombu "
 _LONGEST_LABEL = 249
+#: How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
+#: at once, so the policy has no rests.
+DELIVERY_LIMIT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,15 @@ def declared_in(label: str) -> Declared:
 
 
 def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
-    """What to keep, and the quotas of the queue. Raises ChannelError (540) for what the broker does otherwise."""
+    """What to keep in the label, and the properties of the queue that the arguments ask for.
+
+    Raises ChannelError (540) for what the broker does otherwise.
+    """
     overflow = arguments.get("x-overflow")
-    quotas: dict[str, int] = {}
+    properties: dict[str, Any] = {}
     for name, quota in (("x-max-length", "quota_messages"), ("x-max-length-bytes", "quota_bytes")):
         if arguments.get(name) is not None:
-            quotas[quota] = int(arguments[name])
+            properties[quota] = int(arguments[name])
             if overflow != "reject-publish":
                 raise refused(
                     f"{name} takes the oldest message away when the queue is full, and this broker refuses the newest: "
@@ -63,12 +71,28 @@ def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     exchange, key = arguments.get("x-dead-letter-exchange"), arguments.get("x-dead-letter-routing-key")
     if key is not None and exchange is None:
         raise refused("x-dead-letter-routing-key needs x-dead-letter-exchange")
+    limit = arguments.get("x-delivery-limit")
+    if limit is not None:
+        properties["retry"] = retry_policy(exchange is not None, int(limit))
     return Declared(
         expires_ms=_milliseconds(arguments, "x-expires"),
         ttl_ms=_milliseconds(arguments, "x-message-ttl"),
         dead_exchange=None if exchange is None else str(exchange),
         dead_key=None if key is None else str(key),
-    ), quotas
+    ), properties
+
+
+def retry_policy(dead_letters: bool, limit: int = DELIVERY_LIMIT) -> RetryPolicy | None:
+    """The rule of failure of a queue whose messages may come back ``limit`` times; -1: without a limit.
+
+    A message that comes back once more goes to the dead letter exchange if there is one, or else to ``;poison``. Raises
+    ChannelError (540) for a limit that the broker does not have.
+    """
+    if limit == -1:
+        return None
+    if not 0 <= limit <= 1000:
+        raise refused(f"x-delivery-limit must be from 0 to 1000, or -1 for no limit, not {limit}")
+    return RetryPolicy(immediate=limit, final="dead_letter" if dead_letters else "poison")
 
 
 def _milliseconds(arguments: Mapping[str, Any], name: str) -> int | None:

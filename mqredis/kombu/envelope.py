@@ -86,7 +86,8 @@ def _death(message: Message) -> dict[str, str]:
     """AMQP's headers of a dead letter."""
     if message.original_queue is None or not message.reason:
         return {}
-    reason = "expired" if message.reason.startswith("receive_timeout") else "rejected"
+    kind = message.reason.partition(":")[0]
+    reason = {"receive_timeout": "expired", "poison": "delivery_limit"}.get(kind, "rejected")
     return {"x-first-death-queue": message.original_queue, "x-first-death-reason": reason}
 
 

@@ -14,7 +14,7 @@ from kombu.utils.json import dumps, loads
 
 from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
-from mqredis.kombu.arguments import Declared, declared, declared_in
+from mqredis.kombu.arguments import Declared, declared, declared_in, retry_policy
 from mqredis.models import Journal, Outgoing
 from mqredis.operations import giveback, settle
 
@@ -79,17 +79,18 @@ class Store:
 
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Create a queue, or change the one that is there where the arguments say something else."""
-        own, quotas = declared(arguments or {})
+        own, properties = declared(arguments or {})
         if own.expires_ms is not None:
             self.sweep()
         try:
-            self.manager.create_queue(quote(name), label=own.label(), max_message_bytes=_MAX_BODY, **quotas)
+            created = {"retry": retry_policy(own.dead_exchange is not None), **properties}
+            self.manager.create_queue(quote(name), label=own.label(), max_message_bytes=_MAX_BODY, **created)
         except QueueExists:
-            if own == Declared() and not quotas:
+            if own == Declared() and not properties:
                 return
             present = self.manager.queue_info(quote(name))
             changed: dict[str, Any] = {
-                key: value for key, value in quotas.items() if getattr(present, key) != value
+                key: value for key, value in properties.items() if getattr(present, key) != value
             }
             if own != Declared() and declared_in(present.label) != own:
                 changed["label"] = own.label()

@@ -108,6 +108,8 @@ def test_a_length_is_a_quota(connection, connect):
         {"x-max-length": 5, "x-overflow": "reject-publish-dlx"},
         {"x-dead-letter-routing-key": "k"},
         {"x-dead-letter-exchange": "e" * 300},
+        {"x-delivery-limit": 1001},
+        {"x-delivery-limit": -2},
     ],
     ids=str,
 )
@@ -190,3 +192,32 @@ def test_a_connection_that_ends_is_no_failed_attempt(connection, connect, queue)
         assert get(reading, "q").payload == 1
         reading.close()
     assert manager.statistics("q").poison_messages == 0
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_message_beyond_the_delivery_limit_is_kept_apart(connection, dead):
+    channel = connection.default_channel
+    kombu.Queue("graves", exchange=kombu.Exchange("dead"), routing_key="work")(channel).declare()
+    arguments = {"x-delivery-limit": 2, **({"x-dead-letter-exchange": "dead"} if dead else {})}
+    kombu.Queue("work", routing_key="work", queue_arguments=arguments)(channel).declare()
+    kombu.Producer(channel).publish(1, routing_key="work")
+    for _ in range(3):
+        get(connection, "work").requeue()
+    assert get(connection, "work") is None
+    if dead:
+        assert get(connection, "graves").headers["x-first-death-reason"] == "delivery_limit"
+    else:
+        with connection.transport.store.manager.open("work;poison") as poison:
+            assert poison.peek(0).attempts == 3
+
+
+def test_queues_have_a_delivery_limit_which_can_be_changed(connection, queue):
+    channel = connection.default_channel
+    queue(channel).declare()
+    assert info(connection, "q").retry == mqredis.RetryPolicy(immediate=20, final="poison")
+    own = mqredis.RetryPolicy(immediate=1, cycles=3)
+    connection.transport.store.manager.update_queue("q", retry=own)
+    queue(channel).declare()
+    assert info(connection, "q").retry == own
+    kombu.Queue("q", queue_arguments={"x-delivery-limit": -1})(channel).declare()
+    assert info(connection, "q").retry is None
