@@ -32,10 +32,10 @@ class Held:
         max_hold: float,
         time_limit: float | None,
         on_cancel: Callable[[], object] = lambda: None,
-        ahead: bool = False,
+        prefetched: bool = False,
     ) -> None:
-        #: They wait for a handler: there is nothing to end.
-        self.ahead = ahead
+        # Prefetched messages have no running handler, so there is nothing to cancel.
+        self.prefetched = prefetched
         now = time.monotonic()
         self.renew = renew
         self.lease = lease
@@ -150,14 +150,14 @@ class Keeper:
                 self._changed.notify()
 
     def remove(self, held: Held) -> None:
-        """It was dealt with."""
+        """Stop renewing these messages: they were settled."""
         with self._lock:
             self._held.discard(held)
 
     def cancel_all(self, reason: Exception) -> int:
-        """End every handler that runs; answers how many."""
+        """Cancel every running handler, and return how many."""
         with self._changed:
-            every = [held for held in self._held if not held.ahead]
+            every = [held for held in self._held if not held.prefetched]
         for held in every:
             held.cancel(reason)
         return len(every)

@@ -21,11 +21,11 @@ from mqredis.operations import giveback, several
 from mqredis.operations.settle import ends, settle, settling
 from mqredis.operations.transaction import End
 from mqredis.steps import Operation
-from mqredis.worker.ahead import Ahead
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import Reporter
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded, reached
+from mqredis.worker.prefetch import Prefetch
 from mqredis.worker.unit import AsyncUnit, Unit
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Loop:
         self.reading = False
         # A rate counts single messages.
         single = self.transactional or consumer.payload.many or bool(consumer.rate)
-        self.ahead = Ahead(1 if single else consumer.prefetch, self.lease, running.keeper)
+        self.prefetch = Prefetch(1 if single else consumer.prefetch, self.lease, running.keeper)
         self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
@@ -130,7 +130,7 @@ class Loop:
         handles = [queue.handle for queue in queues]
         earlier = [settling(queue.handle, [d for d in done if d.grant.queue is queue]) for queue in queues]
         self._done = [d for d in done if d.grant.queue not in queues]
-        several_at_once = consumer.batch if consumer.payload.many else self.ahead.count
+        several_at_once = consumer.batch if consumer.payload.many else self.prefetch.count
         operation = several.lock(
             handles,
             [several_at_once if n < regular else 1 for n in range(len(queues))],
@@ -152,8 +152,8 @@ class Loop:
         consumer.looked = time.monotonic()
         queue = queues[at]
         locks = queue.locked_messages(found.whole())
-        if self.ahead.most > 1 and at < regular:
-            self.ahead.run(
+        if self.prefetch.most > 1 and at < regular:
+            self.prefetch.run(
                 queue,
                 locks,
                 partial(self._handle_one, queue),

@@ -211,7 +211,7 @@ class Running:
         """Let them finish; at the deadline cancel their handlers; give back what even then does not end."""
         deadline = time.monotonic() + wait
         for loop in self._loops:
-            loop.ahead.give_back()
+            loop.prefetch.give_back()
         for thread in threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._killed.is_set():
                 self.manager.driver.cancel(self.scope)  # again and again: one may just be going to wait

@@ -17,7 +17,8 @@ import mqredis.asyncio
 from mqredis import Outgoing, codec, scripts
 from mqredis.keys import ManagerKeys
 from mqredis.operations import settle
-from mqredis.worker import Worker, ahead
+from mqredis.worker import Worker
+from mqredis.worker import prefetch as prefetching
 from tests.support.server import RedisServer, server_version
 
 #: Commands that a client sends once, or that measure. A reader subscribes once to the bell of each slot it is given,
@@ -374,7 +375,7 @@ def test_a_worker_reads_ahead_in_one_call(
     prefetch: int,
     each: float,
 ) -> None:
-    monkeypatch.setattr(ahead, "SOON", 60.0)  # a slow machine makes no slow handler
+    monkeypatch.setattr(prefetching, "QUICK_RUN_SECONDS", 60.0)  # a slow machine makes no slow handler
     queue = qm.open("q")
 
     def run(count: int) -> float:

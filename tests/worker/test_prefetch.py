@@ -12,7 +12,7 @@ import mqredis
 from mqredis.operations import settle, several
 from mqredis.steps import procedure
 from mqredis.testing import drain
-from mqredis.worker import Reject, Retry, Worker, ahead, keeper
+from mqredis.worker import Reject, Retry, Worker, keeper, prefetch
 
 WAIT = 30
 
@@ -27,7 +27,7 @@ def queue(qm):
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
     """However slow the machine is, a handler that does nothing is quick."""
-    monkeypatch.setattr(ahead, "SOON", 60.0)
+    monkeypatch.setattr(prefetch, "QUICK_RUN_SECONDS", 60.0)
 
 
 @pytest.fixture(params=["thread", "coroutine"])
@@ -103,7 +103,7 @@ def test_one_is_as_without(qm, queue, worker, register, locked):
 
 
 def test_a_slow_handler_has_nothing_wait_behind_it(qm, queue, worker, register, locked, monkeypatch):
-    monkeypatch.setattr(ahead, "SOON", 0.0)
+    monkeypatch.setattr(prefetch, "QUICK_RUN_SECONDS", 0.0)
     queue.send_many([b"x"] * 10)
     register(worker, ignore)
     assert burst(worker, qm) == 10
@@ -117,7 +117,7 @@ def test_what_is_done_does_not_wait_for_what_has_become_slow(qm, queue, worker, 
 
     def work(message: mqredis.Message) -> None:
         if message.body == b"3":  # the first of a run of four
-            monkeypatch.setattr(ahead, "SOON", 0.0)
+            monkeypatch.setattr(prefetch, "QUICK_RUN_SECONDS", 0.0)
         left.append(counts(qm)[0])
 
     register(worker, work)
@@ -236,7 +236,7 @@ def test_what_was_lost_while_it_waited_is_not_handled(qm, queue, worker, registe
     def work(message: mqredis.Message) -> None:
         seen.append(message.body)
         if message.body == b"3":
-            for lock in worker._running._loops[0].ahead._waiting:
+            for lock in worker._running._loops[0].prefetch._waiting:
                 lock._until = 0.0
                 lock.abort()
 
@@ -244,7 +244,7 @@ def test_what_was_lost_while_it_waited_is_not_handled(qm, queue, worker, registe
     with caplog.at_level(logging.WARNING):
         burst(worker, qm)
     assert seen == [b"%d" % n for n in range(7)], "the others in another run, when they were available again"
-    assert caplog.text.count("waited too long for its turn") == 3
+    assert caplog.text.count("lapsed before its handler began") == 3
     assert counts(qm) == (0, 0)
 
 
@@ -283,7 +283,7 @@ def test_where_it_would_be_wrong_it_is_one(qm, worker, register, create, options
 
     @worker.consumer("end", create={"transactional": False})
     def end(message):
-        most.extend(loop.ahead.most for loop in worker._running._loops)
+        most.extend(loop.prefetch.most for loop in worker._running._loops)
 
     with qm.open("q") as queue:
         qm.create_queue("end")

@@ -1,4 +1,4 @@
-"""Messages that a thread has locked ahead of the one it handles: ``prefetch``."""
+"""Prefetched messages: a thread of a worker locks several with one call and handles them one by one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from mqredis.worker.outcomes import reached
 
 log = logging.getLogger("mqredis.worker")
 
-#: A run of messages should not take longer, in seconds: so long they wait, and so long may an end wait for its commit.
-SOON = 0.1
-#: The handler's own time counts, not that of what waits behind it.
-_EVER = 1e9
+QUICK_RUN_SECONDS = 0.1
+"""A thread aims to handle its prefetched messages within this time, and commits handled ones at least this often."""
+
+_NO_LIMIT = (
+    1e9  # ``max_hold`` limits the time in the handler, not the time that a message waits for its handler
+)
 
 
-class Ahead:
-    """What one thread holds besides the message that it handles. Other threads renew it and give it back."""
+class Prefetch:
+    """The messages that one thread has locked and not begun. Other threads renew them and give them back."""
 
     def __init__(self, most: int, lease: float, keeper: Keeper) -> None:
         self.most = most
-        #: How many to lock next: more while runs are quick and end well, one after anything else.
         self.count = 1
+        """How many messages the next call locks."""
         self._lease = lease
         self._keeper = keeper
         self._waiting: deque[LockedMessage] = deque()
@@ -44,14 +46,19 @@ class Ahead:
         commit: Callable[[], None],
         ending: Callable[[], bool],
     ) -> None:
-        """Handle them in their order until ``ending``; what was not begun then is given back.
+        """Handle the messages in their order. When ``ending()`` is true, give back those that were not begun.
 
-        ``handle`` tells whether it went well. ``done``: those that wait for their commit, which ``commit`` makes.
+        :param handle: handles one message and returns whether it succeeded.
+        :param done: returns the handled messages whose commit has not been sent; ``commit`` sends it.
         """
         begun = since = time.monotonic()
         self._waiting = deque(locks)
         held = Held(
-            partial(self._renew, queue, done), self._lease, max_hold=_EVER, time_limit=None, ahead=True
+            partial(self._renew, queue, done),
+            self._lease,
+            max_hold=_NO_LIMIT,
+            time_limit=None,
+            prefetched=True,
         )
         self._keeper.add(held)
         well, now = True, begun
@@ -59,13 +66,14 @@ class Ahead:
             while (lock := self._next(ending)) is not None:
                 well = handle(lock) and well
                 now = time.monotonic()
-                if now - since > SOON and self._waiting:  # else the call that reads the next ones does it
+                # After the last message, the call that reads the next ones commits the handled ones.
+                if now - since > QUICK_RUN_SECONDS and self._waiting:
                     commit()
                     since = now
         finally:
             self._keeper.remove(held)
             self.give_back()
-        quick = well and now - begun < SOON
+        quick = well and now - begun < QUICK_RUN_SECONDS
         self.count = min(self.count * 2, self.most) if quick else max(self.count // 2, 1) if well else 1
 
     def _next(self, ending: Callable[[], bool]) -> LockedMessage | None:
@@ -75,12 +83,13 @@ class Ahead:
                 if lock.expires_at > time.monotonic():
                     return lock
                 log.warning(
-                    "message %#018x waited too long for its turn; somebody else has it", lock.lookup_id
+                    "the lease of message %#018x lapsed before its handler began; it is delivered again",
+                    lock.lookup_id,
                 )
         return None
 
     def give_back(self) -> None:
-        """What was not begun is available again, in its old place. It was delivered, but that is no attempt."""
+        """Give back the messages that were not begun: each returns to its place, and this is not a failed attempt."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         if waiting:
@@ -96,7 +105,7 @@ class Ahead:
             self._waiting = deque(lock for lock in self._waiting if lock.key not in lost)
 
     def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage], what: str) -> set[str]:
-        """All in one call; answers which were lost."""
+        """Settle the messages with one call, and return the keys of the locks that were lost."""
         settlements = [(action, lock.fence, lock.key) for lock in locks]
         try:
             ended = reached(lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease)))
