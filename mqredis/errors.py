@@ -369,6 +369,20 @@ class SealBroken(MqError):
         self.messages = messages
 
 
+class MissingDependency(MqError, ImportError):
+    """A part of mqredis needs a package that is not installed, or a newer one."""
+
+    @classmethod
+    def of(cls, part: str, extra: str, error: ImportError) -> ImportError:
+        """The error to raise after an import for ``part`` of mqredis has raised ``error``.
+
+        ``extra`` brings the packages. If a module of mqredis itself is missing, the result is ``error`` unchanged.
+        """
+        if (error.name or "").partition(".")[0] == "mqredis":
+            return error
+        return cls(f"{part} needs more packages: pip install 'mqredis[{extra}]' ({error})")
+
+
 class InvariantBroken(MqError):
     """The store breaks one of its invariants; run ``mqredis doctor``."""
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from mqredis.errors import InvalidArgument, SealBroken
+from mqredis.errors import InvalidArgument, MissingDependency, SealBroken
 
 #: What a sealed body begins with; a length byte, the key's id, a nonce and the ciphertext with its tag follow.
 MAGIC = b"\x00mqs1"
@@ -42,10 +42,8 @@ class AesGcm:
         try:
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError:
-            raise InvalidArgument(
-                "sealing needs the package cryptography: pip install 'mqredis[sealing]'"
-            ) from None
+        except ImportError as error:
+            raise MissingDependency.of("mqredis.sealing", "sealing", error) from None
         self._broken = InvalidTag
         self._keys: dict[bytes, Any] = {}
         for name, key in keys.items():

@@ -10,6 +10,7 @@ from mqredis.errors import (
     InvalidArgument,
     IoTimeout,
     MessageNotFound,
+    MissingDependency,
     OutcomeUnknown,
     UnsafeServer,
 )
@@ -50,4 +51,4 @@ def exit_of(error: BaseException) -> Exit:
         return Exit.UNAVAILABLE
     if isinstance(error, BrokerRefused | UnsafeServer):
         return Exit.FORBIDDEN
-    return Exit.USAGE if isinstance(error, InvalidArgument) else Exit.REFUSED
+    return Exit.USAGE if isinstance(error, InvalidArgument | MissingDependency) else Exit.REFUSED

@@ -16,13 +16,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=pipeline)
 
 
-def pipeline(arguments: argparse.Namespace, output: Output) -> Exit:
+def pipeline(arguments: argparse.Namespace, output: Output) -> Exit:  # noqa: ARG001 - pipelines print by themselves
     """Hand over to the pipelines."""
-    try:
-        from mqredis.spark.pipelines import command
-    except ImportError as error:
-        output.error("NotInstalled", str(error))
-        return Exit.USAGE
+    from mqredis.spark.pipelines import command
+
     given = {"--url": getattr(arguments, "url", None), "--manager": getattr(arguments, "manager", None)}
     more = [word for name, value in given.items() if value for word in (name, value)]
     command.main([*arguments.arguments, *more])

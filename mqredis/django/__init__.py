@@ -16,7 +16,11 @@ __all__ = ["MqredisBackend"]
 def __getattr__(name: str) -> Any:
     # Django imports this package as an application before its settings may be used, and the backend uses them.
     if name == "MqredisBackend":
-        from mqredis.django.backend import MqredisBackend
+        from mqredis.errors import MissingDependency
 
+        try:
+            from mqredis.django.backend import MqredisBackend
+        except ImportError as error:
+            raise MissingDependency.of("mqredis.django", "django", error) from None
         return MqredisBackend
     raise AttributeError(name)

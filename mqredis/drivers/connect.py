@@ -15,7 +15,7 @@ from mqredis.drivers.net.discovery import Plan, check_options, prepare
 from mqredis.drivers.net.pool import Backend
 from mqredis.drivers.net.pool_aio import AsyncBackend
 from mqredis.drivers.net.urls import Target, parse
-from mqredis.errors import BrokerUnavailable, InvalidArgument
+from mqredis.errors import InvalidArgument, MissingDependency
 from mqredis.settings import Settings
 
 _stores: dict[str, Any] = {}
@@ -61,8 +61,9 @@ def forget_store(name: str) -> None:
 def _store(name: str) -> Any:
     try:
         import fakeredis
-    except ImportError:
-        raise BrokerUnavailable("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
+        import lupa  # noqa: F401 - fakeredis runs scripts with it
+    except ImportError as error:
+        raise MissingDependency.of("a URL memory://", "testing", error) from None
     with _stores_lock:
         found = _stores.get(name)
         if found is None:

@@ -5,9 +5,14 @@ The import adds the transport to kombu's table under the name ``mqredis``; ``doc
 
 from __future__ import annotations
 
-from kombu.transport import TRANSPORT_ALIASES
+from mqredis.errors import MissingDependency
 
-from mqredis.kombu.transport import Transport
+try:
+    from kombu.transport import TRANSPORT_ALIASES
+
+    from mqredis.kombu.transport import Transport
+except ImportError as error:
+    raise MissingDependency.of("mqredis.kombu", "kombu", error) from None
 
 TRANSPORT_ALIASES.setdefault("mqredis", "mqredis.kombu.transport:Transport")
 

@@ -7,7 +7,12 @@ global propagator writes). Before ``instrument`` nothing of this is imported by 
 
 from __future__ import annotations
 
-from mqredis.otel.patches import instrument, uninstrument
-from mqredis.otel.recorder import context_of, process
+from mqredis.errors import MissingDependency
+
+try:
+    from mqredis.otel.patches import instrument, uninstrument
+    from mqredis.otel.recorder import context_of, process
+except ImportError as error:
+    raise MissingDependency.of("mqredis.otel", "otel", error) from None
 
 __all__ = ["context_of", "instrument", "process", "uninstrument"]

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import pyspark.sql.streaming.datasource  # noqa: F401 - its presence is the test
-except ImportError as error:
-    raise ImportError(
-        "mqredis.spark needs PySpark 4.2 or newer with pyarrow: pip install 'mqredis[spark]'"
-    ) from error
-
+from mqredis.errors import MissingDependency
 from mqredis.operations.publications import Publication
-from mqredis.spark.admin import ClaimInfo, claims, publications, recover, release, withdraw
-from mqredis.spark.batch_id import batch_numbers
-from mqredis.spark.json_columns import json_columns
-from mqredis.spark.progress import metrics
-from mqredis.spark.schema import SCHEMA, ddl
-from mqredis.spark.source import DefaultSource
+
+try:
+    import pyspark.sql.streaming.datasource  # noqa: F401 - PySpark before 4.2 has no such module
+
+    from mqredis.spark.admin import ClaimInfo, claims, publications, recover, release, withdraw
+    from mqredis.spark.batch_id import batch_numbers
+    from mqredis.spark.json_columns import json_columns
+    from mqredis.spark.progress import metrics
+    from mqredis.spark.schema import SCHEMA, ddl
+    from mqredis.spark.source import DefaultSource
+except ImportError as error:
+    raise MissingDependency.of("mqredis.spark", "spark", error) from None
 
 __all__ = [
     "SCHEMA", "ClaimInfo", "DefaultSource", "Publication", "batch_numbers", "claims", "ddl", "json_columns", "metrics",
