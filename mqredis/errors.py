@@ -7,6 +7,8 @@ The docstring of a class is its default message.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from mqredis.status import Status
@@ -389,11 +391,22 @@ class InvariantBroken(MqError):
     status = Status.INVARIANT_BROKEN
 
 
-def complaint(error: Any) -> str:
-    """The first fault that a ``pydantic.ValidationError`` names: where it is, and what is wrong. Repeats no value."""
+def complaint(error: Any, fields: Iterable[str] = ()) -> str:
+    """The first fault that a ``pydantic.ValidationError`` names: where it is, and what is wrong. Repeats no value.
+
+    ``fields``: the names that the model has, of which one may have been meant.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"{where!r:.60} does not exist{did_you_mean(where, fields)}"
     return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def did_you_mean(name: str, fields: Iterable[str]) -> str:
+    """The end of an error about a name that does not exist: the one of ``fields`` that may have been meant."""
+    meant = get_close_matches(name, fields, 1)
+    return f": did you mean {meant[0]!r}?" if meant else ""
 
 
 def _by_status() -> dict[int, type[MqError]]:

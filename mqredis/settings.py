@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis import renamed
 from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Durability
 
 ENV_PREFIX = "MQREDIS_"
+#: Longest lease of a lock or a transaction, in seconds: a message of a reader that died comes back within a day.
+LONGEST_LEASE = 86_400
 
 
 class Settings(BaseModel):
     """The settings of a client: ``Settings(lease_seconds=10)`` or ``Settings.from_env()``.
 
-    Raises pydantic's ValidationError for a value out of range; ``from_env`` raises InvalidArgument.
+    Raises InvalidArgument for a value out of range and for a name that is no setting.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -27,7 +29,7 @@ class Settings(BaseModel):
     """URL of the server. None: a private server of this machine that keeps its data."""
     manager: str = "default"
     """Name of the queue manager."""
-    lease_seconds: float = Field(default=30.0, gt=0, le=86_400)
+    lease_seconds: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
     """Seconds that a lock or a transaction lives without renewal."""
     session_ttl_seconds: float = Field(default=3_600.0, ge=1, le=604_800)
     """Seconds without a call after which the broker forgets a session and its operation tokens."""
@@ -73,14 +75,20 @@ class Settings(BaseModel):
     test_clock: bool = False
     """Allow ``advance_clock``, which moves the time of the queue manager. Only for tests."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        return renamed.fields("setting", values)
+    if not TYPE_CHECKING:  # type checkers take the signature from the fields
+
+        def __init__(self, **values: Any) -> None:
+            try:
+                super().__init__(**renamed.fields("setting", values))
+            except ValidationError as error:
+                raise InvalidArgument(f"setting {complaint(error, type(self).model_fields)}") from None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-        """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win."""
+        """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win.
+
+        Raises InvalidArgument.
+        """
         source = os.environ if environ is None else environ
         values: dict[str, Any] = {}
         for name in (*renamed.RENAMED["setting"], *cls.model_fields):
@@ -88,7 +96,4 @@ class Settings(BaseModel):
             if text is not None and text != "":
                 values[name] = text
         values.update({k: v for k, v in overrides.items() if v is not None})
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise InvalidArgument(f"setting {complaint(error)}") from None
+        return cls(**values)

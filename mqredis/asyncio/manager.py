@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
 from mqredis.asyncio.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.aio import AsyncDriver
-from mqredis.errors import MqError
+from mqredis.errors import InvalidArgument, MqError
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
@@ -258,6 +258,11 @@ class QueueManager:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"{self!r} cannot be pickled or copied, since it holds connections: connect in the process that uses it"
+        )
 
     def __repr__(self) -> str:
         return f"<QueueManager {self.name!r}>"

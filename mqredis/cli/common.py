@@ -97,6 +97,17 @@ def lookup_id(text: str) -> int:
     return value
 
 
+def amount(text: str) -> int:
+    """How many, from an option: 0 or more."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is less than 0")
+    return value
+
+
 def number(text: str) -> int | float | str:
     """A number from an option, or "none" for no limit."""
     if text.lower() == "none":

@@ -14,6 +14,7 @@ from mqredis.cli.common import (
     Arguments,
     Output,
     Subparsers,
+    amount,
     chosen,
     command,
     counted,
@@ -65,11 +66,11 @@ def register(subparsers: Subparsers) -> None:
         match_options(read)
         if name == "receive":
             read.add_argument(
-                "--count", type=int, default=1, help="so many, 0 for all that come (default: 1)"
+                "--count", type=amount, default=1, help="so many, 0 for all that come (default: 1)"
             )
     browse = command(subparsers, "browse", "show messages in delivery order, leaving them there", _browse)
     browse.add_argument("queue")
-    browse.add_argument("--limit", type=int, default=100, help="at most so many, 0 for all (default: 100)")
+    browse.add_argument("--limit", type=amount, default=100, help="at most so many, 0 for all (default: 100)")
     match_options(browse)
     move = command(subparsers, "move", "move messages between a queue and its subqueues", _move)
     move.add_argument("source", help="orders, or orders;retry")

@@ -14,6 +14,7 @@ from mqredis.cli.common import (
     Arguments,
     Output,
     Subparsers,
+    amount,
     chosen,
     command,
     counted,
@@ -45,7 +46,7 @@ def register(subparsers: Subparsers) -> None:
     again = command(subparsers, "redrive", "put dead letters back into the queues they came from", _redrive)
     again.add_argument("source", nargs="?", default=DEAD_LETTER, help=f"default: {DEAD_LETTER}")
     again.add_argument("--to", metavar="QUEUE", help="into this queue instead")
-    again.add_argument("--limit", type=int, help="at most so many")
+    again.add_argument("--limit", type=amount, help="at most so many")
     again.add_argument("--rate", type=float, metavar="PER_SECOND", help="no faster than this")
     match_options(again)
 
@@ -139,6 +140,8 @@ def _rows(lines: Iterator[str]) -> Iterator[Outgoing | None]:
             yield from_json(json.loads(line))
         except InvalidArgument as error:
             raise InvalidArgument(f"line {number}: {error}") from None
+        except RecursionError:
+            raise InvalidArgument(f"line {number}: its JSON is nested too deeply") from None
         except ValueError as error:
             raise InvalidArgument(f"line {number} is not JSON: {error}") from None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from mqredis.client.queue import Queue
 from mqredis.client.transaction import Transaction
 from mqredis.commands.manager import Resolution
 from mqredis.drivers.sync import Driver
-from mqredis.errors import MqError
+from mqredis.errors import InvalidArgument, MqError
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
@@ -252,6 +252,11 @@ class QueueManager:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"{self!r} cannot be pickled or copied, since it holds connections: connect in the process that uses it"
+        )
 
     def __repr__(self) -> str:
         return f"<QueueManager {self.name!r}>"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqredis.client import Queue, QueueManager, connect
 from mqredis.errors import QueueExists, QueueNotFound, complaint
-from mqredis.settings import Settings
+from mqredis.settings import LONGEST_LEASE, Settings
 
 
 class Options(BaseModel):
@@ -33,7 +33,7 @@ class Options(BaseModel):
     #: ;poison. Attempts are counted as in a RetryPolicy: an orderly end of a worker is none.
     max_attempts: int = Field(default=5, ge=1)
     #: After so many seconds the tasks of a worker that died are begun again by another.
-    lease: float = Field(default=30.0, gt=0, le=86_400)
+    lease: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
     #: Enqueue when the transaction of the default database is committed, instead of at once.
     enqueue_on_commit: bool = False
     #: Modules with tasks besides the ``tasks`` module of each application.
@@ -47,7 +47,9 @@ def options_of(given: Mapping[str, Any], alias: str) -> Options:
     try:
         return Options(**{str(name).lower(): value for name, value in given.items()})
     except ValidationError as error:
-        raise ImproperlyConfigured(f"TASKS[{alias!r}]['OPTIONS']: {complaint(error)}") from None
+        raise ImproperlyConfigured(
+            f"TASKS[{alias!r}]['OPTIONS']: {complaint(error, Options.model_fields)}"
+        ) from None
 
 
 class Client:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, did_you_mean
 
 #: The default of a field that has none.
 REQUIRED: Any = ...
@@ -57,7 +57,8 @@ def checked(cls: type[Fields], values: Mapping[str, Any]) -> dict[str, Any]:
     """All fields of this class, some of which have these values."""
     for name in values:
         if name not in cls.FIELDS:
-            raise InvalidArgument(f"{cls.__name__} has no field {name!r:.60}")
+            meant = did_you_mean(name, cls.FIELDS)
+            raise InvalidArgument(f"{cls.__name__} has no field {name!r:.60}{meant}")
     found = {**cls.FIELDS, **values}
     missing = [name for name, value in found.items() if value is REQUIRED]
     if missing:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.keys import check_name
 from mqredis.models.enums import Acknowledge, Journal
 from mqredis.models.properties import PropertyValue, read_properties, write_properties
@@ -303,7 +303,8 @@ def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
     except InvalidArgument:
         raise
     except KeyError:
-        raise InvalidArgument(f"a message has no field {name!r:.60}") from None
+        meant = did_you_mean(name, FIELDS)
+        raise InvalidArgument(f"a message has no field {name!r:.60}{meant}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
     if about & GROUPED:

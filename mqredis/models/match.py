@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from mqredis.errors import MatchOptionsError
+from mqredis.errors import MatchOptionsError, complaint
 from mqredis.models.queue import Model
 from mqredis.models.text import Identifier
 
@@ -32,4 +32,5 @@ class Match(Model):
             first = error.errors()[0]
             where = str(first["loc"][0]) if first["loc"] else ""
             mqrc = {"sequence": 2250, "offset": 2251}.get(where, 2247)
-            raise MatchOptionsError(f"match: {where}: {first['msg']}", mqrc=mqrc) from None
+            text = complaint(error, type(self).model_fields)
+            raise MatchOptionsError(f"match option {text}", mqrc=mqrc) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mqredis.codec import escape
@@ -14,16 +14,16 @@ from mqredis.models import Message
 LONGEST = 1e9
 
 
-def seconds(value: object, what: str, *, positive: bool = False) -> float:
-    """A finite number of seconds."""
+def seconds(value: object, what: str, *, positive: bool = False, most: float = LONGEST) -> float:
+    """A finite number of seconds, at most ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(f"{what} must be a number of seconds, not {value!r:.40}")
     try:
         result = float(value)
     except OverflowError:
         raise InvalidArgument(f"{what} is too large") from None
-    if not math.isfinite(result) or result > LONGEST:
-        raise InvalidArgument(f"{what} must be finite and at most {LONGEST:.0f} seconds, not {value!r:.40}")
+    if not math.isfinite(result) or result > most:
+        raise InvalidArgument(f"{what} must be finite and at most {most:.0f} seconds, not {value!r:.40}")
     if positive and result <= 0:
         raise InvalidArgument(f"{what} must be greater than 0, not {value!r:.40}")
     return result
@@ -76,6 +76,14 @@ def several(items: object, what: str) -> Iterable[Any]:
     if type(items) is not list and (isinstance(items, str | bytes) or not isinstance(items, Iterable)):
         raise InvalidArgument(f"{what} must be a list or the like, not {type(items).__name__}")
     found: Iterable[Any] = items
+    return found
+
+
+def sequence(items: object, what: str) -> Sequence[Any]:
+    """Several things that are read more than once, so no generator and no set."""
+    if type(items) is not list and (isinstance(items, str | bytes) or not isinstance(items, Sequence)):
+        raise InvalidArgument(f"{what} must be a list or tuple, not {type(items).__name__}")
+    found: Sequence[Any] = items
     return found
 
 

@@ -26,7 +26,7 @@ from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.selector import Selector
-from mqredis.settings import Settings
+from mqredis.settings import LONGEST_LEASE, Settings
 
 #: So many dropped objects are kept until the client is closed; of more the oldest are left to their leases.
 MAX_DROPPED = 10_000
@@ -304,10 +304,10 @@ def handle_of(queue: object) -> Handle:
 
 
 def lease_of(context: Context, lease: float | None) -> int:
-    """A lease in ms, from seconds or the default."""
+    """A lease in ms, from seconds or the default. Raises InvalidArgument beyond what the setting may be, too."""
     if lease is None:
         return context.lease_ms
-    return codec.milliseconds(seconds(lease, "lease", positive=True))
+    return codec.milliseconds(seconds(lease, "lease", positive=True, most=LONGEST_LEASE))
 
 
 def lapsed(context: Context, until: float, otherwise: str) -> str:

@@ -46,7 +46,7 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
         made = QueueProperties(**values)
         return {name: getattr(made, name) for name in QueueProperties.model_fields}
     except ValidationError as error:
-        raise InvalidArgument(complaint(error)) from None
+        raise InvalidArgument(f"property {complaint(error, QueueProperties.model_fields)}") from None
 
 
 @procedure

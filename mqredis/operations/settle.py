@@ -110,7 +110,7 @@ def settling(handle: Handle, locks: Sequence[Any], name: str = "settle") -> Sett
     keys: list[str] = []
     known: object = None
     fence = ""
-    for lock in locks if type(locks) is list else checks.several(locks, name):
+    for lock in checks.sequence(locks, name):
         try:
             grant = lock._grant
             if grant is not known:

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Message, RetryPolicy
+from mqredis.operations import checks
+from mqredis.settings import LONGEST_LEASE
 from mqredis.worker.payload import Payload, payload_of
 
 Handler = Callable[..., Any]
@@ -157,9 +159,13 @@ def consumer_of(
         raise InvalidArgument("concurrency must be from 1, batch from 1 to 256")
     if not 1 <= prefetch <= 256:
         raise InvalidArgument(f"prefetch must be from 1 to 256, not {prefetch}")
-    for what, value in (("lease", lease), ("time_limit", time_limit), ("max_hold", max_hold)):
-        if value is not None and value <= 0:
-            raise InvalidArgument(f"{what} must be more than 0 seconds")
+    for what, value, most in (
+        ("lease", lease, LONGEST_LEASE),
+        ("time_limit", time_limit, checks.LONGEST),
+        ("max_hold", max_hold, checks.LONGEST),
+    ):
+        if value is not None:
+            checks.seconds(value, what, positive=True, most=most)
     positional = [
         parameter
         for parameter in inspect.signature(handler).parameters.values()

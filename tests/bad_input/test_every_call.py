@@ -32,7 +32,7 @@ KINDS: dict[str, list[Any]] = {
     "pattern": [5, b"*", ["*"], True],
     "timeout": _NOT_SECONDS,
     "deadline": [*_NOT_SECONDS, 0, -1, None],
-    "lease": [*_NOT_SECONDS, 0, -1],
+    "lease": [*_NOT_SECONDS, 0, -1, 86_400.1, 1e9],
     "seconds": [*_NOT_SECONDS, -1, None],
     "rate": [NAN, INF, True, "1", 0, -1],
     "count": [0, -1, 257, HUGE, True, 1.5, "2", None, NAN],
@@ -72,9 +72,16 @@ KINDS: dict[str, list[Any]] = {
     "group_id": [5, "x" * 256, ["g"], True, "\ud800"],  # the none value counts as not given
     "reason": [5, None, b"x", ["x"]],
     "token": [5, None, b"x", ["x"], "", "nonsense", "1:2:3", "\ud800"],
-    "settle": [5, [5], ["x"], [None], [object()]],
+    "settle": [5, [5], ["x"], [None], [object()], set(), iter(())],
     "id": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "\ud800", 5, b"q", True],
-    "fields": [{"colour": "red"}, {"priority": 8}, {"label": 5}, {"delay": -1}, {"properties": {"n": [1]}}],
+    "fields": [
+        {"colour": "red"},
+        {"correlationid": "c"},
+        {"priority": 8},
+        {"label": 5},
+        {"delay": -1},
+        {"properties": {"n": [1]}},
+    ],
     "properties": [{"colour": "red"}, {"quota_messages": -1}, {"label": 5}, {"journaling": 1}, {"retry": 5}],
 }
 _READ = {"timeout": "timeout", "match": "match", "selector": "selector"}

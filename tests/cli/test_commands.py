@@ -145,6 +145,20 @@ def test_export_and_import_keep_everything_but_the_ids_of_the_broker(orders: Run
     assert [json.loads(line) for line in orders("export", "orders").out.splitlines()] == after
 
 
+def test_an_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
+    done = orders("import", "orders", stdin='{"body": "a"}\n' + "[" * 100_000, code=2)
+    assert done.err == "mqredis: line 2: its JSON is nested too deeply\n"
+    nested = '{"body": "a", "properties": {"p": ' + '{"p": ' * 900 + "1" + "}" * 902
+    done = orders("import", "orders", stdin=nested, code=2)
+    assert done.err.startswith("mqredis: line 1: ")
+
+
+@pytest.mark.parametrize("words", ["receive orders --count", "browse orders --limit", "redrive --limit"])
+def test_a_number_of_messages_below_0_is_refused(orders: Run, words: str) -> None:
+    done = orders(*words.split(), "-3", code=2)
+    assert f"argument {words.rsplit(maxsplit=1)[-1]}: '-3' is less than 0" in done.err
+
+
 def test_an_import_names_the_line_that_is_wrong(orders: Run) -> None:
     good = '{"body": "a"}\n'
     for bad in ("hello\n", "[]\n", '{"body": "a", "priority": 9}\n', '{"body_base64": "?"}\n'):
