@@ -122,7 +122,9 @@ class Demo:
         """The whole story, up to the moment when all queues are worked off."""
         for part in range(self.producers):
             self.start(f"producer {part + 1}", work.produce, part, self.producers, self.limit)
-        self.say(f"{self.producers} producers send departures, {work.BATCH} a transaction; nobody reads yet")
+        self.say(
+            f"{self.producers} producers send departures, {work.BATCH} a transaction; no consumer runs yet"
+        )
         while self.alive("producer") and len(self.full) < self.producers:
             self.pump()
         self.find()
