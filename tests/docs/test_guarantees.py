@@ -1,4 +1,4 @@
-"""Every row of "what happens when ... dies" names what shows it, and that is there."""
+"""Each row of the table of failures names a check or a test file that exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ catalog.load()
 
 
 def rows() -> list[str]:
-    lines = PAGE.read_text().split("## What happens when")[1].split("\n## ")[0].splitlines()
+    lines = PAGE.read_text().split("\n## Failures\n")[1].split("\n## ")[0].splitlines()
     return [line for line in lines if line.startswith("| ")][1:]
 
 
