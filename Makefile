@@ -37,7 +37,7 @@ $(VENV)/.made:
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing mqredis and its developer tools into $(VENV) ..."
 	@$(INSTALL) --upgrade 'pip>=25.1' # the first that knows --group
-	@$(INSTALL) --editable '.[testing,cli]' --group dev
+	@$(INSTALL) --editable '.[testing,cli,console]' --group dev
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.dev

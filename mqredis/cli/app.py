@@ -15,6 +15,7 @@ from mqredis import __version__, renamed
 from mqredis.cli import (
     admin,
     completion,
+    console,
     messages,
     pipeline,
     queues,
@@ -40,6 +41,7 @@ MODULES: tuple[ModuleType, ...] = (
     scripts,
     watch,
     pipeline,
+    console,
     completion,
 )
 

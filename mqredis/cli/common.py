@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from mqredis.cli import terminal
 from mqredis.client import QueueManager, connect
-from mqredis.errors import InvalidArgument, MqError, OutcomeUnknown
+from mqredis.errors import MqError, OutcomeUnknown
 from mqredis.models import Match
+from mqredis.models.text import identifier_of
 from mqredis.settings import Settings
 
 Arguments = argparse.Namespace
@@ -66,7 +67,7 @@ def match_options(parser: argparse.ArgumentParser) -> None:
 def chosen(arguments: Arguments) -> dict[str, Any]:
     """``match=`` and ``selector=`` of a read, from the options; nothing if none was given."""
     ids: dict[str, Any] = {
-        name: identifier(getattr(arguments, name))
+        name: identifier_of(getattr(arguments, name))
         for name in ("message_id", "correlation_id", "group_id")
         if getattr(arguments, name, None)
     }
@@ -74,16 +75,6 @@ def chosen(arguments: Arguments) -> dict[str, Any]:
     if arguments.selector:
         how["selector"] = arguments.selector
     return how
-
-
-def identifier(text: str) -> str | bytes:
-    """An identifier from an option: text, or bytes as 0x and hex digits."""
-    if not text.startswith("0x"):
-        return text
-    try:
-        return bytes.fromhex(text[2:])
-    except ValueError:
-        raise InvalidArgument(f"{text!r:.60} is not 0x and an even number of hex digits") from None
 
 
 def lookup_id(text: str) -> int:

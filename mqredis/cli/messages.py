@@ -18,7 +18,6 @@ from mqredis.cli.common import (
     chosen,
     command,
     counted,
-    identifier,
     lookup_id,
     match_options,
     open_manager,
@@ -28,6 +27,7 @@ from mqredis.cli.form import hex_id, to_json
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageLocked, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
+from mqredis.models.text import identifier_of
 
 #: Characters of a body in a table.
 WIDTH = 48
@@ -138,7 +138,7 @@ def _fields(arguments: Arguments) -> dict[str, Any]:
         fields[name] = getattr(arguments, name)
     for name in ("message_id", "correlation_id", "group_id"):
         text = getattr(arguments, name)
-        fields[name] = identifier(text) if text else None
+        fields[name] = identifier_of(text) if text else None
     return {name: value for name, value in fields.items() if value is not None}
 
 

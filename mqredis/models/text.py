@@ -49,6 +49,16 @@ def identifier(value: Identifier, what: str) -> str:
     raise InvalidArgument(f"{what} must be str or bytes, not {type(value).__name__}")
 
 
+def identifier_of(text: str) -> Identifier:
+    """An identifier that a person has typed: text, or bytes as 0x and hex digits. Raises InvalidArgument."""
+    if not text.startswith("0x"):
+        return text
+    try:
+        return bytes.fromhex(text[2:])
+    except ValueError:
+        raise InvalidArgument(f"{text!r:.60} is not 0x and an even number of hex digits") from None
+
+
 def names(value: Identifier | None) -> bool:
     """Whether this identifier names anything. None, an empty identifier and one of zero bytes only do not: they are
     IBM MQ's none value, which counts as not given."""

@@ -41,6 +41,13 @@ def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distribut
         names = set(archive.namelist())
     assert {f"mqredis/lua/{name}" for name in lua_sources(CHECKOUT / "lua")} <= names
     assert "mqredis/py.typed" in names
+    console = CHECKOUT / "mqredis" / "console"
+    files = [
+        *(console / "templates").iterdir(),
+        *(path for path in (console / "static").rglob("*") if path.is_file()),
+    ]
+    assert len(files) > 10
+    assert {path.relative_to(CHECKOUT).as_posix() for path in files} <= names
     tops = {name.partition("/")[0] for name in names}
     info = next(top for top in tops if top.endswith(".dist-info"))
     assert tops == {"mqredis", "pyspark_mqredis", "pytest_mqredis.py", info}  # how PySpark and pytest find it
@@ -54,7 +61,7 @@ def test_a_plain_install_brings_little(distributions):
     needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)[^\n]*$", metadata, re.MULTILINE)
     assert sorted(needed) == ["hiredis", "lark", "pydantic", "redis"]
     extras = set(re.findall(r"^Provides-Extra: (\S+)$", metadata, re.MULTILINE))
-    assert {"cli", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker"} <= extras
+    assert {"cli", "console", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker"} <= extras
 
 
 def test_the_readme_on_pypi_has_only_absolute_links(distributions):

@@ -1,0 +1,34 @@
+"""Who may see the console, and which actions each visitor may carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A person in front of the console, as ``access=`` describes them.
+
+    ``name`` is written to the log of actions. ``actions``: names of the actions that the visitor may carry out, such as
+    "send", "redrive" or "purge" (the last part of the address of their form); "all", or none, which leaves reading.
+    """
+
+    name: str
+    actions: Collection[str] | Literal["all"] = ()
+
+    def may(self, action: str) -> bool:
+        """Whether the visitor may carry out an action."""
+        return self.actions == "all" or action in self.actions
+
+
+#: Finds the visitor of a request; None refuses the request.
+Access = Callable[[Request], Visitor | Awaitable[Visitor | None] | None]
+
+
+def everyone(request: Request) -> Visitor:
+    """An ``access=`` that lets every visitor do everything. The visitor's name is the address of the client."""
+    return Visitor(request.client.host if request.client else "unknown", "all")

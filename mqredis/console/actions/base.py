@@ -1,0 +1,98 @@
+"""What an action of the console is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mqredis.asyncio import QueueManager
+from mqredis.errors import InvalidArgument
+from mqredis.keys import SYSTEM
+
+#: The fields of the form, by name.
+Values = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the form of an action."""
+
+    name: str
+    label: str
+    kind: Literal["text", "area", "number", "check", "hidden"] = "text"
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an action would touch, as the broker counts it now."""
+
+    text: str
+    #: Values of fields that were not given, such as the present limits of a queue.
+    values: Values | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that a visitor can do to a queue or a queue manager.
+
+    ``preview`` says what would be touched and raises an MqError for arguments with which the action cannot be carried
+    out; ``run`` carries it out and says what was done. Both get the fields of the form.
+    """
+
+    name: str
+    title: str
+    fields: tuple[Field, ...]
+    preview: Callable[[QueueManager, Values], Awaitable[Preview]]
+    run: Callable[[QueueManager, Values], Awaitable[str]]
+    #: Path of the page to go to afterwards, under the queue manager, and its arguments.
+    then: Callable[[Values], tuple[str, dict[str, str]]]
+    #: Messages or settings are lost: the name of the queue has to be typed.
+    destroys: bool = False
+    #: Makes room, so it is carried out even if the log of actions cannot take an entry.
+    relieves: bool = False
+
+
+def to_queue(values: Values) -> tuple[str, dict[str, str]]:
+    """After most actions: the page of the queue. A subqueue may be gone with its last message: that of its queue."""
+    name = values.get("queue", "").partition(";")[0]
+    return ("/failures", {}) if name == SYSTEM else ("/queue", {"name": name})
+
+
+def needed(values: Values, name: str) -> str:
+    """A field that may not be empty. Raises InvalidArgument."""
+    if not values.get(name):
+        raise InvalidArgument(f"{name.replace('_', ' ')} is missing")
+    return values[name]
+
+
+def whole(values: Values, name: str) -> int | None:
+    """A whole number; None for an empty field. Raises InvalidArgument."""
+    text = values.get(name, "").replace(",", "").strip()
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a whole number") from None
+
+
+def seconds(values: Values, name: str) -> float | None:
+    """A number of seconds; None for an empty field. Raises InvalidArgument."""
+    text = values.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number of seconds") from None
+
+
+def lookup_id(values: Values, name: str = "id") -> int:
+    """A lookup id, decimal or with 0x in front. Raises InvalidArgument."""
+    text = needed(values, name)
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise InvalidArgument(f"{text!r:.40} is not a lookup id") from None

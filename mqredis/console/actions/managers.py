@@ -1,0 +1,71 @@
+"""Actions on the whole queue manager: flow control, quota, repair."""
+
+from __future__ import annotations
+
+from mqredis.asyncio import QueueManager
+from mqredis.console import formats
+from mqredis.console.actions.base import Action, Field, Preview, Values, whole
+
+
+def _to_server(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
+    return "/server", {}
+
+
+async def _preview(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001
+    info = await manager.info()
+    text = f"{info.name} holds {formats.plural(info.messages, 'message')} in {formats.plural(info.queues, 'queue')}."
+    now = {
+        "throttled": "on" if info.throttled else "",
+        "messages": "" if info.quota_messages is None else str(info.quota_messages),
+        "bytes": "" if info.quota_bytes is None else str(info.quota_bytes),
+    }
+    return Preview(text, now)
+
+
+async def _throttle(manager: QueueManager, values: Values) -> str:
+    on = values.get("throttled") == "on"
+    await manager.throttle(on)
+    return f"Sends to all queues are {'refused' if on else 'accepted'}."
+
+
+async def _quota(manager: QueueManager, values: Values) -> str:
+    await manager.set_quota(whole(values, "messages"), whole(values, "bytes"))
+    return "The quota over all queues was changed."
+
+
+async def _preview_repair(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001
+    report = await manager.doctor()
+    mends = sum(finding.repairable for finding in report.everything)
+    return Preview(f"The doctor would repair {formats.plural(mends, 'finding')}. A repair loses no message.")
+
+
+async def _repair(manager: QueueManager, values: Values) -> str:  # noqa: ARG001
+    report = await manager.doctor(repair=True)
+    done = sum(finding.repaired for finding in report.everything)
+    return f"{formats.plural(done, 'finding')} repaired."
+
+
+ACTIONS = (
+    Action(
+        "throttle",
+        "Flow control",
+        (Field("throttled", "Refuse every send to this queue manager (ManagerQuotaExceeded)", "check"),),
+        _preview,
+        _throttle,
+        _to_server,
+        relieves=True,
+    ),
+    Action(
+        "quota",
+        "Quota of the queue manager",
+        (
+            Field("messages", "Messages in all queues", "number", "Empty: no limit."),
+            Field("bytes", "Bytes in all queues", "number", "Empty: no limit."),
+        ),
+        _preview,
+        _quota,
+        _to_server,
+        relieves=True,
+    ),
+    Action("repair", "Repair", (), _preview_repair, _repair, lambda _: ("/doctor", {})),
+)

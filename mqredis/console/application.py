@@ -1,0 +1,114 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from mqredis.console import pages
+from mqredis.console.access import Access
+from mqredis.console.failure import HANDLERS
+from mqredis.console.managers import Managers, Where
+from mqredis.console.pages import entry
+from mqredis.console.security import SecurityHeaders, Signer
+from mqredis.console.visit import Console, Endpoint, admitted
+from mqredis.errors import InvalidArgument
+
+#: Shorter tokens are refused: they could be guessed.
+MIN_TOKEN = 16
+
+
+def app(
+    managers: Where | Mapping[str, Where] | None = None,
+    *,
+    access: Access | None = None,
+    token: str | None = None,
+    read_only: bool = False,
+    hide_bodies: bool = False,
+    secret: bytes | None = None,
+    interval: float = 2.0,
+) -> Starlette:
+    """The console as an ASGI application, to be mounted under any prefix or served by itself.
+
+    ``managers``: an asyncio ``QueueManager`` that is open, a URL, ``Settings``, or a mapping from names to these; None:
+    what ``MQREDIS_URL`` and the other variables name. The console connects to a URL or to settings at their first use.
+
+    Exactly one of ``access`` and ``token`` says who may use it. ``access`` is called with each request and returns a
+    ``Visitor`` or None; it may be a coroutine function. ``token`` (at least 16 characters) is asked for once in each
+    browser, and a signed cookie remembers it for 12 hours.
+
+    ``read_only``: no visitor may act. ``hide_bodies``: a body is shown when a visitor with the right "bodies" asks.
+    ``secret``: the key for cookies and forms, which several processes behind one address have to share; None: derived
+    from the token, else random. ``interval``: seconds between two readings of a queue manager that is being looked at.
+
+    Raises InvalidArgument.
+    """
+    if (access is None) == (token is None):
+        raise InvalidArgument(
+            "say who may use the console: give access= (mqredis.console.everyone lets every visitor in) or token="
+        )
+    if token is not None and len(token) < MIN_TOKEN:
+        raise InvalidArgument(f"the token has {len(token)} characters; at least {MIN_TOKEN} are needed")
+    if interval < 0.1:
+        raise InvalidArgument("interval must be at least 0.1 seconds")
+    if secret is None:
+        secret = (
+            hashlib.sha256(b"mqredis console " + token.encode()).digest()
+            if token
+            else secrets.token_bytes(32)
+        )
+    console = Console(
+        Managers(managers),
+        Signer(secret),
+        access,
+        token or "",
+        read_only,
+        hide_bodies,
+        interval,
+        pages.NAVIGATION,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await console.managers.close()
+
+    made = Starlette(
+        routes=_routes(console),
+        middleware=[Middleware(SecurityHeaders)],
+        exception_handlers=HANDLERS,
+        lifespan=lifespan,
+    )
+    made.state.console = console
+    return made
+
+
+def _routes(console: Console) -> list[Route | Mount]:
+    def get(path: str, endpoint: Endpoint) -> Route:
+        return Route(path, admitted(console, endpoint), methods=["GET"])
+
+    def post(path: str, endpoint: Endpoint) -> Route:
+        return Route(path, admitted(console, endpoint), methods=["POST"])
+
+    login: Callable[[Request], Awaitable[Response]] = partial(entry.login, console)
+    return [
+        get("/", entry.start),
+        Route("/login", login, methods=["POST"]),
+        post("/logout", entry.logout),
+        post("/theme", entry.theme),
+        *(get("/m/{manager}" + path, endpoint) for path, endpoint in pages.PAGES.items()),
+        get("/m/{manager}/act/{action}", pages.CONFIRM),
+        post("/m/{manager}/act/{action}", pages.CARRY_OUT),
+        Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
+    ]

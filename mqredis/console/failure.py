@@ -1,0 +1,110 @@
+"""Errors as pages that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from mqredis.console.security import Forbidden
+from mqredis.console.visit import TEMPLATES
+from mqredis.errors import (
+    BrokerFull,
+    BrokerRefused,
+    BrokerUnavailable,
+    EnqueueRefused,
+    GetInhibited,
+    InvalidArgument,
+    ManagerNotFound,
+    MessageNotFound,
+    MqError,
+    OutcomeUnknown,
+    QueueNotFound,
+    SealBroken,
+    SessionExpired,
+    TransactionUsage,
+)
+
+#: What a visitor can do about an error, and the status of its page; the first class that fits.
+ADVICE: tuple[tuple[type[MqError], int, str], ...] = (
+    (QueueNotFound, 404, "It may have been deleted. The overview shows the queues that exist."),
+    (MessageNotFound, 404, "It was received, moved, deleted, or has expired since the page was made."),
+    (
+        TransactionUsage,
+        409,
+        "The message is locked: a reader has it, or a transaction. Wait until that ends.",
+    ),
+    (GetInhibited, 409, "Reads of this queue are switched off. An operator can switch them on on its page."),
+    (SealBroken, 409, "The body is sealed. Give the console a manager that was opened with the sealer."),
+    (OutcomeUnknown, 503, "Look whether the change was made before you repeat it."),
+    (
+        BrokerUnavailable,
+        503,
+        "Check that Redis runs and can be reached. The next request tries again.",
+    ),
+    (BrokerFull, 507, "Redis is at its memory limit. Purge a queue that is not needed, or raise maxmemory."),
+    (
+        BrokerRefused,
+        403,
+        "The user of the console lacks a right on the server: mqredis acl prints what each role needs.",
+    ),
+    (
+        ManagerNotFound,
+        404,
+        "The data of the queue manager are gone from the server. Check the database in the URL.",
+    ),
+    (SessionExpired, 409, "The console was idle for long. Repeat the request."),
+    (
+        EnqueueRefused,
+        507,
+        "Nothing was done. Make room: purge a queue, raise the quota, or end the flow control.",
+    ),
+    (InvalidArgument, 400, "Correct the address or the form."),
+    (MqError, 409, "The broker refused. The documentation of errors says more."),
+)
+
+
+def _page(status: int, title: str, text: str, advice: str, request: Request) -> Response:
+    """A page that needs nothing of the broker and nothing of the visitor."""
+    root = request.scope.get("root_path", "")
+    theme = request.cookies.get("mqredis_theme", "")
+    page = TEMPLATES.get_template("error.html").render(
+        title=title, text=text, advice=advice, root=root, theme=theme if theme in ("light", "dark") else ""
+    )
+    return HTMLResponse(page, status, {"cache-control": "no-store"})
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """The page for an error of the broker."""
+    for kind, status, advice in ADVICE:
+        if isinstance(error, kind):
+            return _page(
+                status,
+                kind.__name__ if kind is MqError else type(error).__name__,
+                str(error),
+                advice,
+                request,
+            )
+    raise error
+
+
+async def forbidden(request: Request, error: Exception) -> Response:
+    """The page for a request that the console refuses."""
+    return _page(403, "Refused", str(error), "Nothing was done.", request)
+
+
+async def other(request: Request, error: Exception) -> Response:
+    """The page for an address that does not exist, or a wrong method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    text = "There is no such page." if status == 404 else "The request cannot be answered."
+    return _page(status, str(status), text, "The overview leads to every page.", request)
+
+
+HANDLERS: Mapping[Any, Callable[[Request, Exception], Any]] = {
+    MqError: refused,
+    Forbidden: forbidden,
+    HTTPException: other,
+}

@@ -1,0 +1,94 @@
+"""How values look on a page: numbers, sizes, times, and text that may come from anybody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+#: Control characters, and the characters that change the direction of the text around them.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+#: Stands for a value that there is not.
+DASH = "\u2013"
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def visible(value: Any) -> Any:
+    """Text with its invisible characters written as escapes; everything else as it is. Applied to every value."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value
+
+
+def number(value: int | float | None) -> str:
+    """A number with separators between thousands; a dash for None."""
+    if value is None:
+        return DASH
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def size(value: int | None) -> str:
+    """Bytes in a unit that leaves few digits."""
+    if value is None:
+        return DASH
+    amount, unit = float(value), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":
+            break
+        amount /= 1000
+    return f"{value:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as the largest fitting unit."""
+    if seconds is None:
+        return DASH
+    if seconds < 1:
+        return "0 s" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return "0 s"
+
+
+def when(moment: datetime | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Markup:
+    """A time as its distance from now; the exact time is in the title."""
+    if moment is None:
+        return Markup("{}").format(DASH)
+    seconds = (now() - moment).total_seconds()
+    text = f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+    exact = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), exact, text)
+
+
+def hex_id(lookup_id: int) -> str:
+    """A lookup id as the command line prints it."""
+    return f"{lookup_id:#018x}"
+
+
+def identifier(value: str | bytes | None) -> str:
+    """An identifier of a message: text, or bytes as 0x and hex digits."""
+    return "0x" + value.hex() if isinstance(value, bytes) else value or ""
+
+
+def plural(count: int, thing: str) -> str:
+    """So many of a thing: "1 message", "2,000 messages"."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "number": number,
+    "size": size,
+    "duration": duration,
+    "when": when,
+    "hex_id": hex_id,
+    "identifier": identifier,
+    "plural": plural,
+}

@@ -1,0 +1,71 @@
+"""The queue managers that one console shows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+from mqredis.asyncio import QueueManager, connect
+from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.settings import Settings
+
+#: An open queue manager, or what is needed to connect to it when it is first asked for.
+Where = QueueManager | Settings | str
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
+
+
+class Managers:
+    """Queue managers by the name in their addresses. Those given as a URL or settings are connected to at first use."""
+
+    def __init__(self, given: Where | Mapping[str, Where] | None) -> None:
+        if given is None:
+            given = Settings.from_env()
+        self._given = dict(given) if isinstance(given, Mapping) else {_name_of(given): given}
+        if not self._given:
+            raise InvalidArgument("managers: name at least one queue manager")
+        for name in self._given:
+            if not _NAME.fullmatch(name):
+                raise InvalidArgument(
+                    f"managers: {name!r:.80} is not 1 to 60 letters, digits, '.', '_' or '-'"
+                )
+        self._open: dict[str, QueueManager] = {}
+        self._lock = asyncio.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in the order in which they were given."""
+        return list(self._given)
+
+    async def get(self, name: str) -> QueueManager:
+        """The open queue manager of this name. Raises QueueNotFound, and what ``connect`` raises."""
+        if name not in self._given:
+            raise QueueNotFound(f"this console shows no queue manager {name!r:.60}")
+        given = self._given[name]
+        if isinstance(given, QueueManager):
+            return given
+        async with self._lock:
+            if name not in self._open:
+                settings = given if isinstance(given, Settings) else Settings.from_env(url=given)
+                # The console also has to show a server that would lose messages: its doctor says so.
+                settings = settings.model_copy(update={"allow_eviction": True})
+                self._open[name] = await connect(settings=settings)
+            return self._open[name]
+
+    async def close(self) -> None:
+        """Close what was connected to here."""
+        while self._open:
+            await self._open.popitem()[1].close()
+
+
+def _name_of(given: Where) -> str:
+    """The name of a manager that was given without one."""
+    name = (
+        "default"
+        if isinstance(given, str)
+        else given.name
+        if isinstance(given, QueueManager)
+        else given.manager
+    )
+    return name if _NAME.fullmatch(name) else "manager"

@@ -1,0 +1,58 @@
+"""Giving the token, leaving, and the choice of colours: the pages outside a queue manager."""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mqredis.console.access import Visitor
+from mqredis.console.security import COOKIE_SECONDS, check_origin, read_form, set_cookie
+from mqredis.console.visit import THEMES, Console, Visit
+
+_YEAR = 365 * 86_400
+
+
+async def login(console: Console, request: Request) -> Response:
+    """Take the token, and remember in a signed cookie that it was right."""
+    check_origin(request)
+    form = await read_form(request)
+    given = form.get("token", "")
+    right = bool(console.token) and hmac.compare_digest(given.encode(), console.token.encode())
+    value = console.signer.new_cookie(admitted=right)
+    cookie = console.signer.read_cookie(value)
+    assert cookie is not None  # noqa: S101 - it was made just now
+    visit = Visit(console, request, Visitor("unknown"), cookie)
+    if not right:
+        return visit.page("login.html", 401, wrong=True)
+    response = visit.redirect(visit.root("/"))
+    set_cookie(response, request, console.signer.cookie, value, COOKIE_SECONDS)
+    return response
+
+
+async def logout(visit: Visit) -> Response:
+    """Forget that the token was given."""
+    response = visit.redirect(visit.root("/"))
+    set_cookie(response, visit.request, visit.console.signer.cookie, "", 0)
+    return response
+
+
+async def theme(visit: Visit) -> Response:
+    """Remember the colours that the visitor chose; none: those of the system."""
+    form = await visit.form()
+    chosen = form.get("theme", "")
+    response: Response = RedirectResponse(_same_site(visit, form.get("back", "")), 303)
+    set_cookie(response, visit.request, "mqredis_theme", chosen if chosen in THEMES else "", _YEAR)
+    return response
+
+
+def _same_site(visit: Visit, address: str) -> str:
+    """The address if it is a page of this console, else its first page."""
+    root = visit.root("/")
+    return address if address.startswith(root) and not address.startswith(("//", "/\\")) else root
+
+
+async def start(visit: Visit) -> Response:
+    """The first queue manager."""
+    return visit.redirect(visit.link("/"))

@@ -1,0 +1,49 @@
+"""Serves the console by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import uvicorn
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp
+
+from mqredis.console.access import everyone
+from mqredis.console.application import app
+from mqredis.console.managers import Where
+
+
+def local(managers: Mapping[str, Where], **options: Any) -> ASGIApp:
+    """The console for the people of this machine, without a token.
+
+    A page of another site could let its own name lead to 127.0.0.1, so requests have to name this machine.
+    """
+    console = app(managers, access=everyone, **options)
+    console.add_middleware(
+        TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]"], www_redirect=False
+    )
+    return console
+
+
+def run(
+    managers: Mapping[str, Where],
+    host: str,
+    port: int,
+    token: str | None,
+    ready: Callable[[str], None],
+    **options: Any,
+) -> None:
+    """Serve until SIGINT or SIGTERM. ``ready`` gets the URL. Raises OSError if the port is taken."""
+    application = local(managers, **options) if token is None else app(managers, token=token, **options)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listener:
+        name = f"[{host}]" if family == socket.AF_INET6 else host
+        ready(f"http://{name}:{listener.getsockname()[1]}/")
+        config = uvicorn.Config(
+            application, log_level="warning", timeout_graceful_shutdown=1, server_header=False
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])

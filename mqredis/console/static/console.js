@@ -1,0 +1,47 @@
+// Live updates: while the page is visible, each event of the server lets htmx fetch the part with id "live" again.
+"use strict";
+
+(() => {
+  const root = document.querySelector("[data-events]");
+  const down = document.getElementById("down");
+  let source = null;
+
+  const open = () => {
+    if (source) return;
+    source = new EventSource(root.dataset.events);
+    source.addEventListener("tick", () => {
+      down.hidden = true;
+      const live = document.getElementById("live");
+      // A text that is being selected would lose its selection.
+      if (live && !String(document.getSelection())) htmx.trigger(live, "tick");
+    });
+    source.addEventListener("down", () => { down.hidden = false; });
+    source.addEventListener("error", () => { down.hidden = false; });
+  };
+  const close = () => {
+    if (source) source.close();
+    source = null;
+  };
+
+  if (root) {
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+    window.addEventListener("pagehide", close);
+    if (!document.hidden) open();
+  }
+
+  // A form is sent once; the broker would refuse the second time, too.
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; });
+  });
+
+  // "/" leads to the search field.
+  document.addEventListener("keydown", (event) => {
+    const field = document.querySelector("[role=search] input:not([type=hidden])");
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+    if (event.key === "/" && field && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      field.focus();
+    }
+  });
+})();

@@ -1,0 +1,219 @@
+"""Every page, over ASGI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from mqredis import Access, Outgoing, RetryPolicy
+from mqredis.asyncio import Queue, QueueManager
+from mqredis.console import app, everyone
+from mqredis.console.formats import hex_id
+from tests.console.browser import HOST, Browser, mounted
+
+EVIL = "<script>alert(1)</script>'\"&\u202e"
+
+
+async def fill(
+    manager: QueueManager, bodies: Sequence[str | bytes | Outgoing], name: str = "orders"
+) -> list[int]:
+    async with await manager.open(name, Access.SEND) as queue:
+        return [sent.lookup_id for sent in await queue.send_many(bodies)]
+
+
+async def fail(manager: QueueManager, name: str) -> None:
+    """Receive a message and give it back, which makes it poison."""
+    queue: Queue
+    async with await manager.open(name) as queue:
+        lock = await queue.lock(timeout=0)
+        await lock.abort()
+
+
+async def test_the_overview_sorts_and_filters(browser: Browser, manager: QueueManager) -> None:
+    await manager.create_queue("invoices")
+    await fill(manager, [b"x"] * 1200)
+    page = await browser.get("/")
+    assert re.search(r"invoices 0.*orders New orders 1,200", page.text)
+    page = await browser.get("/m/main/", sort="ready", order="desc")
+    assert page.html.index("q-orders") < page.html.index("q-invoices")
+    assert 'aria-sort="descending"' in page.html
+    page = await browser.get("/m/main/", q="NEW")
+    assert "q-orders" in page.html
+    assert "q-invoices" not in page.html
+    assert "No queue matches" in (await browser.get("/m/main/", q="absent")).text
+
+
+async def test_a_queue_shows_counts_limits_and_subqueues(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue(
+        "orders", retry=RetryPolicy(immediate=0), quota_messages=5000, put_inhibited=False
+    )
+    await fill(manager, ["a", "b", Outgoing("later", delay=60)])
+    await fail(manager, "orders")
+    page = await browser.get("/m/main/queue", name="orders")
+    assert "Ready 1 Delayed 1 Locked 0" in page.text
+    assert "orders;poison 1" in page.text
+    assert "Quota in messages 5,000" in page.text
+    assert "1 attempt, then poison" in page.text
+    page = await browser.get("/m/main/queue", name="orders;poison")
+    assert "Ready 1" in page.text
+    assert "there is no queue 'absent'" in (await browser.get("/m/main/queue", 404, name="absent")).text
+
+
+async def test_a_page_of_messages_begins_where_the_page_before_ended(
+    browser: Browser, manager: QueueManager
+) -> None:
+    ids = await fill(manager, [f"body {n}" for n in range(120)])
+    page = await browser.get("/m/main/messages", queue="orders")
+    seen = re.findall(r"body \d+", page.html)
+    async with await manager.open("orders") as queue:
+        await queue.receive_many(30)
+    following = next(a for a in page.addresses if "after=" in a)
+    assert hex_id(ids[49]) in following
+    page = await browser.get(following)
+    seen += re.findall(r"body \d+", page.html)
+    page = await browser.get(next(a for a in page.addresses if f"after={hex_id(ids[99])}" in a))
+    seen += re.findall(r"body \d+", page.html)
+    assert seen == [f"body {n}" for n in range(120)]
+    assert "20 messages on this page" in page.text
+    back = await browser.get(next(a for a in page.addresses if f"after={hex_id(ids[49])}" in a))
+    assert re.findall(r"body \d+", back.html) == [f"body {n}" for n in range(50, 100)]
+
+
+async def test_messages_are_found_by_selector_and_identifier(browser: Browser, manager: QueueManager) -> None:
+    await fill(
+        manager, [Outgoing("eu", properties={"region": "EU"}), Outgoing("other", correlation_id=b"\x00\xff")]
+    )
+    page = await browser.get("/m/main/messages", queue="orders", selector="region = 'EU'")
+    assert "1 message on this page" in page.text
+    page = await browser.get("/m/main/messages", queue="orders", correlation_id="0x00ff")
+    assert "0x00ff" in page.text
+    assert "1 message on this page" in page.text
+    page = await browser.get("/m/main/messages", queue="orders", selector="region = 'US'")
+    assert "No available message matches" in page.text
+
+
+@pytest.mark.parametrize(
+    "query, text",
+    [
+        ({"selector": "region = AND"}, "unexpected AND"),
+        ({"message_id": "0xzz"}, "is not 0x and an even number of hex digits"),
+        ({"after": "x"}, "is not a lookup id"),
+        ({"queue": "absent"}, "there is no queue"),
+    ],
+)
+async def test_a_wrong_search_says_what_is_wrong(browser: Browser, query: dict[str, str], text: str) -> None:
+    status = 404 if "queue" in query else 400
+    assert text in (await browser.get("/m/main/messages", status, **{"queue": "orders", **query})).text
+
+
+async def test_a_subqueue_is_not_created_by_looking_at_it(browser: Browser, manager: QueueManager) -> None:
+    await browser.get("/m/main/messages", 404, queue="orders;later")
+    assert [info.name for info in await manager.queues()] == ["orders"]
+
+
+async def test_a_message_shows_body_header_and_properties(browser: Browser, manager: QueueManager) -> None:
+    body = '{"order": 7, "name": "caf\u00e9"}'
+    message = Outgoing(
+        body, label="invoice", correlation_id="c-1", priority=5, properties={"amount": 12.5, "raw": b"\x01"}
+    )
+    (number,) = await fill(manager, [message])
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(number))
+    assert '"order": 7' in page.text
+    assert "Label invoice" in page.text
+    assert "Correlation id c-1" in page.text
+    assert "amount 12.5 raw 0x01" in page.text
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(number), view="hex")
+    assert "00000000 7b 22 6f" in page.text
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(number), view="text")
+    assert body in page.text
+    response = (await browser.get("/m/main/body", queue="orders", id=hex_id(number))).response
+    assert response.content == body.encode()
+    assert response.headers["content-disposition"].startswith("attachment")
+
+
+async def test_a_locked_or_missing_message_is_explained(browser: Browser, manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["a"])
+    async with await manager.open("orders") as queue:
+        lock = await queue.lock(timeout=0)
+        page = await browser.get("/m/main/message", 409, queue="orders", id=hex_id(number))
+        assert "The message is locked" in page.text
+        await lock.commit()
+    page = await browser.get("/m/main/message", 404, queue="orders", id=hex_id(number))
+    assert "MessageNotFound" in page.text
+
+
+async def test_failures_are_grouped_and_each_group_can_be_looked_at(
+    browser: Browser, manager: QueueManager
+) -> None:
+    assert "Nothing has failed" in (await browser.get("/m/main/failures")).text
+    await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
+    await fill(manager, ["a", "b"])
+    await fail(manager, "orders")
+    await fail(manager, "orders")
+    page = await browser.get("/m/main/failures")
+    assert "orders;poison 2 messages" in page.text
+    look = next(a for a in page.addresses if "/messages?" in a)
+    assert "2 messages on this page" in (await browser.get(look)).text
+
+
+async def test_topics_doctor_server_and_actions_have_pages(browser: Browser, manager: QueueManager) -> None:
+    await manager.create_queue("news", topic=True)
+    await manager.subscribe("news", "orders", "region = 'EU'")
+    assert "news" in (await browser.get("/m/main/topics")).text
+    assert "orders region = 'EU'" in (await browser.get("/m/main/topics")).text
+    assert "looks at every message" in (await browser.get("/m/main/doctor")).text
+    assert "The store is sound" in (await browser.get("/m/main/doctor", run="1")).text
+    assert "Queues and subqueues 2" in (await browser.get("/m/main/server")).text
+    assert "Nothing was done yet" in (await browser.get("/m/main/actions")).text
+
+
+async def test_everything_that_comes_from_outside_is_escaped(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", label=EVIL)
+    message = Outgoing(EVIL, label=EVIL, properties={EVIL: EVIL}, correlation_id=EVIL, content_type=EVIL)
+    (number,) = await fill(manager, [message])
+    name = "<img src=x>"
+    await manager.create_queue(name)
+    for path in (
+        "/m/main/",
+        "/m/main/queue?name=orders",
+        "/m/main/messages?queue=orders",
+        f"/m/main/message?queue=orders&id={number}",
+        "/m/main/queue?name=%3Cimg+src%3Dx%3E",
+        "/m/main/act/send?queue=%3Cimg+src%3Dx%3E",
+    ):
+        page = await browser.get(path)
+        assert "<script>alert" not in page.html
+        assert name not in page.html
+        assert "\u202e" not in page.html
+    page = await browser.get("/m/main/queue", 404, name=EVIL)
+    assert "<script>alert" not in page.html
+
+
+@pytest.mark.parametrize("prefix", ["", "/ops/mq"])
+async def test_every_address_is_under_the_prefix(manager: QueueManager, prefix: str) -> None:
+    console = app({"main": manager}, access=everyone)
+    browser = Browser(mounted(console, prefix) if prefix else console, prefix)
+    (number,) = await fill(manager, ["a"])
+    for path in (
+        "/",
+        "/m/main/queue?name=orders",
+        f"/m/main/message?queue=orders&id={number}",
+        "/m/main/act/purge?queue=orders",
+    ):
+        page = await browser.get(path)
+        assert str(page.response.url).startswith(f"{HOST}{prefix}/m/main")
+        outside = [a for a in page.addresses if not a.startswith(f"{prefix}/") and not a.startswith("#")]
+        assert outside == []
+    await browser.get("/static/console.css")
+    await browser.close()
+
+
+async def test_several_managers_are_shown_by_name(url: str, manager: QueueManager) -> None:
+    browser = Browser(app({"main": manager, "second": url}, access=everyone))
+    page = await browser.get("/m/second/")
+    assert "main" in page.text
+    assert "q-orders" in page.html  # it is the same manager under another name
+    assert "shows no queue manager" in (await browser.get("/m/third/", 404)).text
+    await browser.close()

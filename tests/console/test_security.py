@@ -1,0 +1,197 @@
+"""Who gets in, what is refused, and what browsers are told."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import pytest
+from starlette.requests import Request
+
+from mqredis import InvalidArgument
+from mqredis.asyncio import QueueManager
+from mqredis.console import Visitor, app, everyone
+from mqredis.console.formats import hex_id
+from mqredis.console.security import MAX_FORM_BYTES, Signer
+from mqredis.console.serve import local
+from tests.console.browser import HOST, Browser, Page
+from tests.console.test_pages import fill
+
+TOKEN = "a token of many characters"
+
+
+def known(visitor: Visitor, _: Request) -> Visitor:
+    """An ``access=`` that always finds this visitor."""
+    return visitor
+
+
+@pytest.fixture
+def server_kind() -> str:
+    """The checks of this file stand in front of the broker: one kind of server is enough."""
+    return "fake"
+
+
+async def test_the_token_is_asked_for_once(manager: QueueManager) -> None:
+    browser = Browser(app({"main": manager}, token=TOKEN))
+    assert "Token" in (await browser.get("/m/main/", 401)).text
+    assert "This is not the token" in (await browser.post("/login", {"token": TOKEN + "x"}, 401)).text
+    await browser.get("/m/main/", 401)
+    page = await browser.post("/login", {"token": TOKEN})
+    assert "q-orders" in page.html
+    await browser.act("send", queue="orders", body="x")
+    await browser.post("/logout", page.fields, 401)
+    await browser.get("/m/main/", 401)
+    await browser.close()
+
+
+async def test_the_cookie_is_signed_strict_and_hidden_from_scripts(manager: QueueManager) -> None:
+    browser = Browser(app({"main": manager}, token=TOKEN))
+    response = await browser.client.post(
+        "/login", data={"token": TOKEN}, headers={"origin": HOST}, follow_redirects=False
+    )
+    cookie = response.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    name, _, value = cookie.partition(";")[0].partition("=")
+    nonce, until, admitted, signature = value.split(".")
+    for forged in (
+        f"{nonce}.{until}.{admitted}.{signature[:-1]}0x",
+        f"{nonce}.{int(until) + 9}.1.{signature}",
+        "x",
+        "",
+    ):
+        browser.client.cookies.clear()
+        browser.client.cookies.set(name, forged)
+        await browser.get("/m/main/", 401)
+    await browser.close()
+
+
+def test_a_cookie_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    signer = Signer(b"key")
+    value = signer.new_cookie(admitted=True)
+    assert signer.read_cookie(value) is not None
+    assert Signer(b"other").read_cookie(value) is None
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 13 * 3600)
+    assert signer.read_cookie(value) is None
+
+
+async def test_a_form_of_another_site_is_refused(browser: Browser, manager: QueueManager) -> None:
+    form = await browser.get("/m/main/act/send", queue="orders")
+    fields = {**form.fields, "body": "x"}
+    path = "/m/main/act/send"
+    for origin in (None, "http://evil.test", "null", f"{HOST}.evil.test"):
+        page = await browser.post(path, fields, 403, origin=origin)
+        assert "does not come from a page of this console" in page.text
+    for wrong in ("", "x", form.fields["csrf"][::-1]):
+        page = await browser.post(path, {**fields, "csrf": wrong}, 403)
+        assert "not from this console" in page.text
+    other = Browser(app({"main": manager}, access=everyone, secret=b"another key"))
+    await other.post(path, fields, 403)
+    await other.close()
+    assert (await manager.queue_info("orders")).messages == 0
+
+
+async def test_every_answer_forbids_scripts_frames_and_other_hosts(browser: Browser) -> None:
+    for path, status in (
+        ("/m/main/", 200),
+        ("/m/main/queue?name=x", 404),
+        ("/nothing", 404),
+        ("/static/console.css", 200),
+    ):
+        page = await browser.get(path, status)
+        policy = page.response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert page.response.headers["x-frame-options"] == "DENY"
+        assert page.response.headers["x-content-type-options"] == "nosniff"
+        assert " style=" not in page.html
+        assert "<script>" not in page.html
+
+
+@pytest.mark.parametrize("access", [lambda _: Visitor("bob"), everyone])
+async def test_a_reader_sees_no_buttons_and_cannot_act(manager: QueueManager, access) -> None:
+    browser = Browser(app({"main": manager}, access=access, read_only=access is everyone))
+    page = await browser.get("/m/main/queue", name="orders")
+    assert not [address for address in page.addresses if "/act/" in address]
+    assert "reads only" in page.text
+    await browser.get("/m/main/act/purge", 403, queue="orders")
+    fields = {**page.fields, "token": "t", "queue": "orders", "confirm": "orders"}
+    assert "not carry out this action" in (await browser.post("/m/main/act/purge", fields, 403)).text
+    await browser.close()
+
+
+async def test_a_visitor_has_the_actions_that_were_granted(manager: QueueManager) -> None:
+    async def access(request: Request) -> Visitor | None:
+        return Visitor("ann", {"send"}) if request.headers.get("x-user") == "ann" else None
+
+    browser = Browser(app({"main": manager}, access=access))
+    assert "You have no access" in (await browser.get("/m/main/", 403)).text
+    browser.client.headers["x-user"] = "ann"
+    await browser.act("send", queue="orders", body="x")
+    await browser.get("/m/main/act/purge", 403, queue="orders")
+    await browser.close()
+
+
+async def test_bodies_are_hidden_until_they_are_asked_for(manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["secret"])
+    where = {"queue": "orders", "id": hex_id(number)}
+    for actions in (("bodies",), ()):
+        visitor = Visitor("ann", actions)
+        browser = Browser(app({"main": manager}, access=partial(known, visitor), hide_bodies=True))
+        assert "secret" not in (await browser.get("/m/main/messages", queue="orders")).text
+        assert "secret" not in (await browser.get("/m/main/message", 200, **where)).text
+        assert ("secret" in (await browser.get("/m/main/message", 200, **where, body="show")).text) is bool(
+            actions
+        )
+        await browser.get("/m/main/body", 200 if actions else 403, **where)
+        await browser.close()
+
+
+async def test_forms_are_bounded(browser: Browser) -> None:
+    form = await browser.get("/m/main/act/send", queue="orders")
+    page = await browser.post("/m/main/act/send", {**form.fields, "body": "x" * MAX_FORM_BYTES}, 400)
+    assert "the form is larger than" in page.text
+    headers = {"origin": HOST, "content-type": "application/json"}
+    page = Page(await browser.client.post("/m/main/act/send", content="{}", headers=headers))
+    assert (page.status, "a form is expected" in page.text) == (400, True)
+
+
+async def test_the_colours_are_remembered_and_lead_back_to_the_console(browser: Browser) -> None:
+    page = await browser.get("/m/main/topics")
+    assert "data-theme" not in page.html
+    page = await browser.post("/theme", {**page.fields, "theme": "dark"})
+    assert 'data-theme="dark"' in page.html
+    assert str(page.response.url) == f"{HOST}/m/main/topics"
+    for back in ("//evil.test/", "http://evil.test/", "/\\evil.test"):
+        page = await browser.post("/theme", {**page.fields, "theme": '"><script>', "back": back})
+        assert str(page.response.url) == f"{HOST}/m/main/"
+    assert "data-theme" not in page.html
+
+
+async def test_a_console_without_a_token_answers_to_the_name_of_this_machine_alone(
+    manager: QueueManager,
+) -> None:
+    browser = Browser(local({"main": manager}))
+    for host, status in (("localhost:8650", 200), ("127.0.0.1:8650", 200), ("evil.test", 400)):
+        browser.client.headers["host"] = host
+        assert (await browser.client.get("/m/main/")).status_code == status
+    await browser.client.aclose()
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        ({}, "say who may use the console"),
+        ({"access": everyone, "token": TOKEN}, "say who may use the console"),
+        ({"token": "short"}, "at least 16 are needed"),
+        ({"access": everyone, "interval": 0}, "interval"),
+        ({"access": everyone, "managers": {}}, "at least one queue manager"),
+        ({"access": everyone, "managers": {"a/b": "redis://"}}, "letters, digits"),
+    ],
+)
+def test_a_console_that_cannot_be_right_is_not_made(wrong, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        app(**wrong)
