@@ -10,7 +10,7 @@
 --- require "claims/claim"
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0, context.now }
 for _, owner in ipairs(claim.owners(q)) do

@@ -8,6 +8,7 @@
 -- ARGV[6] test  "1": a new manager may have its clock moved by hand
 -- ARGV[7] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
 -- ARGV[8] session  number of a session to touch, "" to open one
+-- ARGV[9] client  client text (core/session)
 -- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see core/session)
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SCHEMA_TOO_OLD
@@ -50,6 +51,6 @@ else
   highest = string.match(text, "^%d+(.*)$")
 end
 context.mark_changed()
-redis.call("HSET", KEYS[1], number, ARGV[4] .. highest)
+redis.call("HSET", KEYS[1], number, ARGV[4] .. highest, "client:" .. number, ARGV[9])
 redis.call("ZADD", KEYS[5], context.now + tonumber(ARGV[4]), number)
 return context.close({ status.OK, "", 0, number, context.now, kept[2], kept[4] or "" })

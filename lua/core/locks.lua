@@ -17,7 +17,8 @@
 --
 -- texts: so many of them. room: with fewer bytes of locks a header takes one more; to read and write more costs as much as
 -- a text beside it.
-local locks = { texts = 32, room = 512 }
+-- claimed: scores in q.l from this one on are those of claims (claims/claim), which never lapse.
+local locks = { texts = 32, room = 512, claimed = 4503599627370496 }
 
 -- Locks messages that are in no list, of `bytes` bytes in all, `size` each (0 if they differ). False if there is no room
 -- for that: then they need states.
@@ -123,4 +124,49 @@ function locks.unpack(q, fence, text)
   chunked.fields(q.s, states)
   redis.call("HDEL", KEYS[1], "lock:" .. fence)
   return true
+end
+
+-- Of what one call locked together each entry as {fence, deadline, slot, text}, with the deadline as a number and the ids one
+-- behind the other in the text. Nothing is expanded.
+function locks.list(q)
+  local list = { nil }
+  for entry in string.gmatch(q.locks, "[^ ]+") do
+    local fence, deadline, slot, text = string.match(entry, "^(%d+),%d+,(%d+),([^,]+),(%x+)$")
+    if not fence then
+      fence = entry
+      deadline, slot, text = string.match(redis.call("HGET", KEYS[1], "lock:" .. entry) or "",
+        "^(%d+) %d+ %d+ (%S+) (%x+)$")
+    end
+    if text then list[#list + 1] = { fence = fence, deadline = deadline + 0, slot = slot, text = text } end
+  end
+  return list
+end
+
+-- Up to `count` or a few more messages of such entries, by deadline and id, behind this deadline and id ("" from the front):
+-- a list of {id, deadline, fence, slot}.
+function locks.page(q, deadline, id, count)
+  local list, found, last = locks.list(q), { nil }, nil
+  local from = tonumber(deadline) or -1
+  table.sort(list, function(left, right) return left.deadline < right.deadline end)
+  for n = 1, #list do
+    local entry, left = list[n], count
+    if #found >= count and entry.deadline > last then break end
+    local at = entry.deadline < from and #entry.text + 1 or 1
+    while at <= #entry.text and left > 0 do
+      local own = string.sub(entry.text, at, at + 15)
+      if entry.deadline > from or own > id then
+        found[#found + 1] = { id = own, deadline = entry.deadline, fence = entry.fence, slot = entry.slot }
+        left, last = left - 1, entry.deadline
+      end
+      at = at + 16
+    end
+  end
+  return found
+end
+
+-- How many messages the entries of the header hold.
+function locks.count(q)
+  local list, count = locks.list(q), 0
+  for n = 1, #list do count = count + #list[n].text / 16 end
+  return count
 end

@@ -1,7 +1,13 @@
 --- require "core/context"
 --- require "transactions/tx"
 -- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
-local session = { chunk = 256, terms = 64 }
+--
+-- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
+-- do not read it; mqredis/codec/clients.py does.
+--
+-- slots, some: how many slots of a session are asked when it was used last, and how many slots one page of sessions asks.
+-- largest: the bytes of a kept reply that is read for that.
+local session = { chunk = 256, terms = 64, slots = 32, some = 1024, largest = 16384 }
 
 -- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. Whoever knew
 -- more in an earlier term has lost something, however much has been done since: new changes take the numbers of lost ones.
@@ -32,7 +38,7 @@ function session.drop(number)
     end
     redis.call("HDEL", KEYS[1], unpack(fields))
   end
-  redis.call("HDEL", KEYS[1], number)
+  redis.call("HDEL", KEYS[1], number, "client:" .. number)
   redis.call("ZREM", KEYS[5], number)
   context.mark_changed()
 end
@@ -49,6 +55,21 @@ function session.used(number)
     end
   end
   return last, ttl
+end
+
+-- When one of its first slots was last used, in ms, 0 if none of them says; its time to live; and how many slots were asked.
+-- A client takes the slot that it used last, so the first ones are those that are used.
+function session.last_used(number)
+  local last, ttl, highest = 0, session.read(number)
+  local upto = math.min(highest, session.slots - 1)
+  for n = 0, upto do
+    local slot = number .. "." .. n
+    if redis.call("HSTRLEN", KEYS[1], slot) <= session.largest then
+      local time = string.match(redis.call("HGET", KEYS[1], slot) or "", "^%d+ (%d+)")
+      last = math.max(last, tonumber(time or 0))
+    end
+  end
+  return last, ttl, upto + 2
 end
 
 -- Takes away the handles of sessions that are gone (a set of their numbers).

@@ -6,8 +6,8 @@
 -- Two texts are stored, each written and read by one pair of functions here (the doctor reads them with
 -- mqredis/codec/transactions.py):
 --
---   field "<id>"      "<deadline ms> <fence> <number of operations> <session>"
---                     example: 1764000000000 4711 2 12
+--   field "<id>"      "<deadline ms> <fence> <number of operations> <session> <since ms>"
+--                     example: 1764000030000 4711 2 12 1764000000000
 --   field "<id>:<k>"  the k-th operation: "<kind> <queue> <lookup id>", then " <target>" of a move, or "  <reason>" of a
 --                     rejection if the application gave one. Queue names are encoded as in keys.
 --                     kind: S sent, R received, X received and rejected, M moved to the target
@@ -15,18 +15,19 @@
 --
 -- The messages of a transaction are Locked with its id as owner and its fence, so each queue can undo its own part
 -- without the log (core/lapse). A transaction whose deadline has passed counts as ended, whether its fields are still
--- there or not. In this module `transaction` is a table {id, deadline, fence, count, session, stale}: `count` is the
--- number of operations; `stale` is how many fields an ended transaction with this id has left behind, nil if none.
+-- there or not. In this module `transaction` is a table {id, deadline, fence, count, session, since, stale}: `count` is the
+-- number of operations; `since` is when it began, in ms; `stale` is how many fields an ended transaction with this id has
+-- left behind, nil if none.
 local tx = { most = 1000 }
 
-function tx.format(deadline, fence, count, session)
-  return deadline .. " " .. fence .. " " .. count .. " " .. session
+function tx.format(deadline, fence, count, session, since)
+  return deadline .. " " .. fence .. " " .. count .. " " .. session .. " " .. since
 end
 
--- Deadline, fence, number of operations and session, as texts; nothing if the text is not the record of a transaction
--- (an operation is not).
+-- Deadline, fence, number of operations, session and beginning, as texts; nothing if the text is not the record of a
+-- transaction (an operation is not).
 function tx.parse(text)
-  return string.match(text, "^(%d+) (%d+) (%d+) (%S+)$")
+  return string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+)$")
 end
 
 -- Everything of an operation's text that comes in front of the lookup id, so that it is put together once for many ids.
@@ -56,17 +57,18 @@ end
 -- the form "+<lease ms>" begins a transaction: nothing is written before tx.save or tx.add is called.
 function tx.open(id, fence)
   local text = redis.call("HGET", KEYS[2], id)
-  local deadline, granted, count, session
-  if text then deadline, granted, count, session = tx.parse(text) end
+  local deadline, granted, count, session, since
+  if text then deadline, granted, count, session, since = tx.parse(text) end
   local open = deadline and deadline + 0 > context.now
   if string.byte(fence) == 43 then -- "+"
     if open then return nil, status.TRANSACTION_SEQUENCE end
     local until_ms, next_fence = string.format("%d", context.now + fence), string.format("%d", context.history + 1)
     return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
-      stale = count and count + 0 or nil }
+      since = context.now_text, stale = count and count + 0 or nil }
   end
   if not open or granted ~= fence then return nil, status.TRANSACTION_SEQUENCE end
-  return { id = id, deadline = deadline, fence = granted, count = count + 0, session = session, stale = nil }
+  return { id = id, deadline = deadline, fence = granted, count = count + 0, session = session, since = since,
+    stale = nil }
 end
 
 -- Writes the record of the transaction, and with it more pairs of fields and values of the log. What an ended
@@ -78,7 +80,7 @@ function tx.save(transaction, ...)
   end
   local count = string.format("%d", transaction.count)
   redis.call("HSET", KEYS[2], transaction.id,
-    tx.format(transaction.deadline, transaction.fence, count, transaction.session), ...)
+    tx.format(transaction.deadline, transaction.fence, count, transaction.session, transaction.since), ...)
 end
 
 -- Appends an operation for each of these ids. The caller has checked that there is room. `target`: of a move.
@@ -171,4 +173,22 @@ function tx.moves_to(name)
     if tx.target(fields[n]) == name then return true end
   end
   return false
+end
+
+-- Open transactions in one page of a scan of the log, as tables {id, count, session}, and the cursor of the next page.
+function tx.page(cursor)
+  local page, found = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256), { nil }
+  local fields = page[2]
+  for n = 1, #fields, 2 do
+    local deadline, _, count, session = tx.parse(fields[n + 1])
+    if deadline and deadline + 0 > context.now then
+      found[#found + 1] = { id = fields[n], count = count + 0, session = session }
+    end
+  end
+  return found, page[1]
+end
+
+-- The record of a transaction and its first `most` operations.
+function tx.read_some(id, most)
+  return redis.call("HMGET", KEYS[2], unpack(tx.fields(id, most)))
 end

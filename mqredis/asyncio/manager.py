@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+from mqredis.asyncio.inspection import Inspection
 from mqredis.asyncio.pending import opening
 from mqredis.asyncio.queue import Queue
 from mqredis.asyncio.transaction import Transaction
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class QueueManager:
+class QueueManager(Inspection):
     """A client of one queue manager (MS-MQDMPR 3.1.1.1) for one event loop. ``mqredis.asyncio.connect`` makes one."""
 
     def __init__(self, driver: AsyncDriver, context: Context) -> None:

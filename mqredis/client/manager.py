@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+from mqredis.client.inspection import Inspection
 from mqredis.client.queue import Queue
 from mqredis.client.transaction import Transaction
 from mqredis.commands.manager import Resolution
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class QueueManager:
+class QueueManager(Inspection):
     """A client of one queue manager (MS-MQDMPR 3.1.1.1); thread-safe. ``mqredis.connect`` makes one."""
 
     def __init__(self, driver: Driver, context: Context) -> None:

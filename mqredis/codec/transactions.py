@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_TRANSACTION = re.compile(r"(\d+) (\d+) (\d+) (\S+)")
+_TRANSACTION = re.compile(r"(\d+) (\d+) (\d+) (\S+) (\d+)")
 _OPERATION = re.compile(r"([SRXM]) (\S+) ([0-9a-f]{16})(?: (\S+)|  (.*))?", re.DOTALL)
 
 
@@ -20,16 +20,17 @@ class TransactionRecord:
     fence: int
     operations: int  # how many
     session: str
+    since_ms: int  # when it began
 
     @classmethod
     def parse(cls, text: str) -> TransactionRecord | None:
         """None: the text is not the record of a transaction."""
         match = _TRANSACTION.fullmatch(text)
-        return cls(int(match[1]), int(match[2]), int(match[3]), match[4]) if match else None
+        return cls(int(match[1]), int(match[2]), int(match[3]), match[4], int(match[5])) if match else None
 
     def format(self) -> str:
         """The text as it is stored."""
-        return f"{self.deadline_ms} {self.fence} {self.operations} {self.session}"
+        return f"{self.deadline_ms} {self.fence} {self.operations} {self.session} {self.since_ms}"
 
 
 @dataclass(frozen=True, slots=True)

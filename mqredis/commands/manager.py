@@ -153,7 +153,7 @@ def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:
 
 
 def session_arguments(
-    ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = ""
+    ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = "", client: str = ""
 ) -> Sequence[Arg]:
     """ARGV of session_open behind the token."""
-    return [SCHEMA, ttl_ms, run_id, "1" if test else "0", incarnation, session]
+    return [SCHEMA, ttl_ms, run_id, "1" if test else "0", incarnation, session, client]

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from mqredis import scripts
+from mqredis.codec import clients
 from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
 from mqredis.drivers.net.wire import SIZES, as_text, bulk
@@ -236,6 +237,7 @@ class Core:
             # Who knows an incarnation must never make another one: the data are gone, and that is to be said.
             "" if self.incarnation else secrets.token_hex(8),
             self.session.number if self.session else "",
+            clients.describe(settings.client_name),
         )
 
     def adopt(self, reply: Any, run_id: str) -> bool:

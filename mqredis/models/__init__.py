@@ -17,6 +17,16 @@ from mqredis.models.enums import (
     Seek,
     Share,
 )
+from mqredis.models.inspection import (
+    ClaimInfo,
+    ClientInfo,
+    HeldMessage,
+    LockInfo,
+    Page,
+    QueueDepth,
+    SessionInfo,
+    TransactionInfo,
+)
 from mqredis.models.match import Match
 from mqredis.models.message import Message
 from mqredis.models.outgoing import Outgoing, Sent
@@ -32,6 +42,14 @@ from mqredis.models.queue import (
 from mqredis.models.text import Identifier
 
 __all__ = [
+    "TransactionInfo",
+    "SessionInfo",
+    "QueueDepth",
+    "Page",
+    "LockInfo",
+    "HeldMessage",
+    "ClientInfo",
+    "ClaimInfo",
     "Access",
     "Acknowledge",
     "Durability",

@@ -175,6 +175,10 @@ def sessions(store: Store) -> Faults:
             yield Fault("slot.orphan", name, "its session does not exist", edits)
         elif not re.match(r"\d+ \d+ \S", value):
             yield Fault("slot.malformed", name, "its last sequence and reply cannot be read")
+    for name in store.hashes.get("meta", {}):
+        if name.startswith("client:") and name.removeprefix("client:") not in kept:
+            edits = (Edit("hdel", key, name),)
+            yield Fault("session.client", name, "tells of a session that is gone", edits, "notice")
     for number in idle.keys() - kept.keys():
         edits = (Edit("zrem", store.key("idle"), number),)
         yield Fault("session.idle", number, "is to be looked at but does not exist", edits)

@@ -37,6 +37,7 @@ KINDS: dict[str, list[Any]] = {
     "rate": [NAN, INF, True, "1", 0, -1],
     "count": [0, -1, 257, HUGE, True, 1.5, "2", None, NAN],
     "limit": [-1, True, 1.5, "2", NAN],
+    "after": [5, b"1-1", ["1"], True, "", "nonsense", "1:2:3", "\ud800", "x" * 10_000],
     "quota": [-1, True, 1.5, "5", NAN, HUGE],
     "size": [0, -1, True, 1.5, "5"],
     "lookup_id": [-1, 2**64, HUGE, True, 1.5, "1", b"1", None, NAN],
@@ -127,6 +128,11 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.advance_clock": ({}, {"seconds": "seconds"}),
     "QueueManager.doctor": ({}, {"repair": "flag"}),
     "QueueManager.maintain": ({}, {}),
+    "QueueManager.locks": ({"queue": "q"}, {"queue": "name", "after": "after", "limit": "count"}),
+    "QueueManager.transactions": ({}, {"after": "after"}),
+    "QueueManager.sessions": ({}, {"after": "after", "limit": "count"}),
+    "QueueManager.claims": ({}, {"queue": "name"}),
+    "QueueManager.overview": ({}, {"pattern": "pattern"}),
     "QueueManager.close": ({}, {}),
     "Queue.send": ({"body": b""}, {"body": "body", **_SENT, "fields": "fields"}),
     "Queue.send_many": ({"items": [b"x"]}, {"items": "items", **_SENT}),
@@ -209,8 +215,8 @@ def public() -> dict[str, list[str]]:
     """Every public method of both interfaces for users, and its arguments."""
     found = {}
     for name in CLASSES:
-        for method, function in vars(getattr(mqredis.client, name)).items():
-            if not method.startswith("_") and inspect.isfunction(function):
+        for method, function in inspect.getmembers(getattr(mqredis.client, name), inspect.isfunction):
+            if not method.startswith("_"):
                 found[f"{name}.{method}"] = [p for p in inspect.signature(function).parameters if p != "self"]
     return {name: arguments for name, arguments in found.items() if name not in FOR_INTEGRATIONS}
 

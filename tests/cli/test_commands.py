@@ -234,6 +234,20 @@ def test_help_names_every_exit_code(run: Run) -> None:
         assert f"{int(code):>3}  {EXITS[code]}" in text
 
 
+def test_what_operators_are_shown(orders: Run) -> None:
+    orders("send", "orders", "a", "--label", "first")
+    (row,) = orders("show", "overview", "ord*", "--json").rows
+    assert (row["name"], row["ready"], row["total_in"]) == ("orders", 1, 1)
+    assert orders("show", "overview").out.split()[:2] == ["name", "ready"]
+    for what in ("locks", "claims"):
+        assert orders("show", what, "orders", "--json").rows == []
+        assert "ghost" in orders("show", what, "ghost", code=Exit.REFUSED).err
+    assert orders("show", "transactions", "--json").rows == []
+    rows = orders("show", "sessions", "--json").rows
+    assert rows[-1]["version"]
+    assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
+
+
 def test_every_command_takes_the_common_options() -> None:
     def walk(parser: object) -> None:
         for action in parser._actions:  # type: ignore[attr-defined]
@@ -241,7 +255,8 @@ def test_every_command_takes_the_common_options() -> None:
                 for inner in action.choices.values():
                     walk(inner)
         options = {option for action in parser._actions for option in action.option_strings}  # type: ignore[attr-defined]
-        if parser.prog not in ("mqredis queue", "mqredis topic", "mqredis scripts", "mqredis completion"):  # type: ignore[attr-defined]
+        words = ("queue", "topic", "scripts", "show", "completion")
+        if parser.prog not in {f"mqredis {word}" for word in words}:  # type: ignore[attr-defined]
             assert {"--url", "--manager", "--json"} <= options, parser
 
     walk(build())

@@ -38,6 +38,7 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.resolve("1.1:1")
     qm.info()
     qm.queues()
+    _shown(qm)
     set_count(raw, f"mq:{{{qm.name}}}:q:orders:q", "messages", 5)
     qm.doctor(repair=True)
     qm.advance_clock(100_000)
@@ -49,6 +50,24 @@ def everything(qm: QueueManager, raw: Any) -> None:
     orders.lock(0)
     orders.purge()
     qm.delete_queue("orders")
+
+
+def _shown(qm: QueueManager) -> None:
+    """What operators are shown, with something of each kind to show."""
+    tx, orders = qm.open("tx"), qm.open("orders")
+    held = qm.transaction()
+    tx.send(b"x", transaction=held)
+    orders.send_many([b"x"] * 11)
+    locks = [*orders.lock_many(3, 0), orders.lock(0)]
+    qm.overview()
+    qm.locks("orders", limit=2)
+    qm.locks("orders", limit=2, after=qm.locks("orders", limit=2).next)
+    qm.locks("tx")
+    qm.transactions()
+    qm.sessions()
+    orders.commit_many(locks)
+    held.abort()
+    tx.close()
 
 
 def _plain(qm: QueueManager) -> None:

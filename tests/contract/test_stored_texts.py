@@ -46,12 +46,10 @@ def number(dice: random.Random) -> int:
 def test_the_record_of_a_transaction(dice: random.Random) -> None:
     tx = module("transactions/tx")
     for _ in range(200):
-        record = TransactionRecord(number(dice), number(dice), dice.randrange(1001), word(dice))
+        record = TransactionRecord(number(dice), number(dice), dice.randrange(1001), word(dice), number(dice))
         text = record.format()
-        assert (
-            tx.format(*map(str, (record.deadline_ms, record.fence, record.operations)), record.session)
-            == text
-        )
+        numbers = map(str, (record.deadline_ms, record.fence, record.operations))
+        assert tx.format(*numbers, record.session, str(record.since_ms)) == text
         assert list(tx.parse(text)) == text.split(" ")
         assert TransactionRecord.parse(text) == record
 

@@ -23,6 +23,7 @@ PROGRAMS = [
     "README.md",
     "docs/index.md",
     "docs/howto.md",
+    "docs/operating.md",
     "docs/settings.md",
     *(f"docs/learn/{name}.md" for name in ("first-queue", "worker", "asyncio", "transactions")),
     *(str(page.relative_to(ROOT)) for page in PAGES if page.parent.name == "guides" and page.stem != "index"),

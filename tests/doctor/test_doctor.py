@@ -79,8 +79,9 @@ def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
     full.raw.hset(full.key("orders.q"), "tickets", 5)
     set_count(full.raw, full.key("orders.q"), "waiting", 1)
     full.raw.hset(full.key("meta"), "98.1!", "h 0400000000000001")
+    full.raw.hset(full.key("meta"), "client:98", "{}")
     report = full.qm.doctor()
-    left = {"handle.left", "waiter.left", "slot.left"}
+    left = {"handle.left", "waiter.left", "slot.left", "session.client"}
     assert report.findings == ()
     assert {item.code for item in report.advice if item.severity == "notice"} >= left
     full.qm.doctor(repair=True)

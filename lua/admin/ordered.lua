@@ -1,0 +1,21 @@
+-- Pages of a sorted set in its own order, by score and then by member. The next page begins behind a pair of score and
+-- member, whether that pair is still in the set or not, so that elements which come and go move no others to another page.
+local ordered = {}
+
+-- The rank of the first element behind this score and member; both are "" for the first page. O(log n) reads.
+function ordered.rank(key, score, member)
+  if score == "" then return 0 end
+  local low = redis.call("ZCOUNT", key, "-inf", "(" .. score)
+  local high = low + redis.call("ZCOUNT", key, score, score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if redis.call("ZRANGE", key, middle, middle)[1] > member then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- Members and scores, one after the other, of up to `count` elements behind this score and member.
+function ordered.page(key, score, member, count)
+  local rank = ordered.rank(key, score, member)
+  return redis.call("ZRANGE", key, rank, rank + count - 1, "WITHSCORES")
+end

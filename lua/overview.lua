@@ -1,0 +1,74 @@
+-- What is in each of these queues and passes through them, from counters alone. Changes nothing and serves no timers.
+-- MS-MQDMPR 3.1.1.2 Queue
+--
+-- KEYS message
+-- QUEUE[1+] the queues
+-- RETURNS OK now in ms, how many of the queues this reply tells of (the others are for the next call), then of each of these: "" if
+--   there is none, else a text of numbers and its flags: messages, bytes, gone, ready, locked, claimed, waiters, "1" if timers are
+--   due, arrival of its oldest available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the counters
+--   dead, n_poison, n_receive_rejected, n_receive_timeout; "-" and the flags
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "core/queue"
+--- require "core/queue_header"
+--- require "core/locks"
+--- require "claims/claim_pages"
+-- A call ends when it has run so many commands; a text of locks beside a header counts as many.
+local budget, text_cost = 1500, 8
+local reply = context.open()
+if reply then return reply end
+
+-- Arrival of the oldest available message: the ids of one priority ascend, so it is the first one of some priority.
+local function oldest(q)
+  local from, time, cost = "-", -1, 0
+  repeat
+    local id = redis.call("ZRANGEBYLEX", q.a, from, "+", "LIMIT", 0, 1)[1]
+    local rec = id and redis.call("HGET", q.m, id)
+    local arrival = rec and tonumber(string.sub(rec, 1, 13))
+    if arrival and (time < 0 or arrival < time) then time = arrival end
+    if id then from = "[" .. string.format("%02x", tonumber(string.sub(id, 1, 2), 16) + 1) end
+    cost = cost + 2
+  until not id
+  return time >= 0 and context.shown(time) or -1, cost
+end
+
+-- Messages in the subqueues that the broker fills: their headers are fields of meta, too.
+local function beside(q)
+  local stem, counts = string.sub(q.q, 1, -3) .. "%3B", { nil }
+  local headers = redis.call("HMGET", KEYS[1], stem .. "retry:q", stem .. "lapsed:q", stem .. "poison:q",
+    stem .. "journal:q")
+  for n = 1, 4 do
+    local _, messages = queue_header.parse(headers[n])
+    counts[n] = messages or "0"
+  end
+  return table.concat(counts, " ")
+end
+
+reply = { status.OK, "", 0, context.now - context.lead, 0 }
+local queues = (#KEYS - 2) / 8
+for n = 1, queues do
+  if budget <= 0 then break end
+  reply[5] = n
+  local q = queue.read(n, 2)
+  if not q or not q.messages then
+    reply[#reply + 1] = ""
+    budget = budget - 1
+  else
+    local ready, locked, claimed = redis.call("ZCARD", q.a), locks.count(q), 0
+    if redis.call("ZCARD", q.l) > 0 then
+      local loose = redis.call("ZCOUNT", q.l, locks.claimed, "+inf")
+      locked, claimed = locked + redis.call("ZCOUNT", q.l, "-inf", "(" .. locks.claimed), loose
+    end
+    claimed = claimed + claim_pages.packed(q)
+    local first, cost = -1, 0
+    if ready > 0 then first, cost = oldest(q) end
+    local counters = redis.call("HMGET", q.q, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
+    for k = 1, #counters do counters[k] = counters[k] or "0" end
+    local due = q.due and q.due <= context.now and 1 or 0
+    reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
+      locked + claimed, claimed, redis.call("ZCARD", q.w), due, first)
+      .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
+    budget = budget - 8 - cost - text_cost * q.lock_texts
+  end
+end
+return context.close(reply)

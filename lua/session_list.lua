@@ -1,0 +1,31 @@
+-- Sessions, a page at a time.
+-- MS-MQDMPR 3.1.1.1 QueueManager
+--
+-- KEYS admin
+-- ARGV[3] count  sessions at most; a page ends early if its sessions use many slots
+-- ARGV[4] score  in `idle`, and ARGV[5] the number, of the last session of the page before; "" for the first page
+-- ARGV[5] number  of a session
+-- RETURNS OK now in ms, "1" if there are more sessions, then of each: number, score in `idle`, when it was used last in ms (0 if
+--   none of its first slots says), time to live in ms, client text (core/session)
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "core/session"
+--- require "admin/ordered"
+local count, score, number = ARGV[3] + 0, ARGV[4], ARGV[5]
+local reply = context.open()
+if reply then return reply end
+local rows, left = ordered.page(KEYS[5], score, number, count + 1), session.some
+reply = { status.OK, "", 0, context.now - context.lead, "0" }
+for n = 1, #rows, 2 do
+  if left <= 0 or n > count * 2 then
+    reply[5] = "1"
+    break
+  end
+  local used, ttl, slots = session.last_used(rows[n])
+  left = left - slots
+  local at = #reply
+  reply[at + 1], reply[at + 2] = rows[n], string.format("%.0f", rows[n + 1])
+  reply[at + 3], reply[at + 4] = used > 0 and context.shown(used) or 0, ttl
+  reply[at + 5] = redis.call("HGET", KEYS[1], "client:" .. rows[n]) or ""
+end
+return context.close(reply)

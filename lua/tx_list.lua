@@ -1,0 +1,27 @@
+-- Open transactions, a page at a time: a few steps of a scan of the log, so a page may be shorter or longer than was asked for.
+-- MS-MQDMPR 3.1.1.14 Transaction
+--
+-- KEYS message
+-- ARGV[3] cursor  of the scan, "0" for the first page
+-- ARGV[4] operations  how many of each transaction are told
+-- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), the next cursor ("0": this was the last page), then of
+--   each transaction: number of elements that follow, id, its record, the client text of its session (core/session), its first
+--   operations (transactions/tx)
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "transactions/tx"
+local cursor, operations = ARGV[3], ARGV[4] + 0
+local reply = context.open()
+if reply then return reply end
+local found, next_cursor = tx.page(cursor)
+reply = { status.OK, "", 0, context.now, context.lead, next_cursor }
+for n = 1, #found do
+  local id, session = found[n].id, found[n].session
+  local texts = tx.read_some(id, math.min(operations, found[n].count))
+  reply[#reply + 1] = #texts + 2
+  reply[#reply + 1] = id
+  reply[#reply + 1] = texts[1] or ""
+  reply[#reply + 1] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
+  for k = 2, #texts do reply[#reply + 1] = texts[k] or "" end
+end
+return context.close(reply)

@@ -1,0 +1,120 @@
+"""``mqredis show ...``: who holds messages, and what is in each queue. Nothing is changed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.exits import Exit
+from mqredis.cli.form import hex_id
+from mqredis.models import Page
+
+DEPTHS = (
+    "name",
+    "ready",
+    "delayed",
+    "locked",
+    "poison",
+    "dead",
+    "total_in",
+    "total_out",
+    "oldest_seconds",
+    "waiters",
+)
+LOCKS = (
+    "lookup_id",
+    "message_id",
+    "kind",
+    "client",
+    "host",
+    "process",
+    "since",
+    "lease_until",
+    "attempts",
+    "label",
+)
+TRANSACTIONS = ("id", "client", "host", "process", "since", "lease_until", "operations")
+SESSIONS = ("number", "client", "host", "process", "version", "last_seen")
+CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    show = subparsers.add_parser("show", help="show who holds messages, and what is in each queue")
+    inner = show.add_subparsers(metavar="WHAT", required=True, dest="what")
+    overview = command(inner, "overview", "show the figures of all queues", _overview)
+    overview.add_argument("pattern", nargs="?", help="only queues whose name matches this glob")
+    locks = command(inner, "locks", "show who has locked messages of a queue", _locks)
+    locks.add_argument("queue")
+    _limit(locks)
+    _limit(command(inner, "transactions", "show open transactions and what they hold", _transactions))
+    _limit(command(inner, "sessions", "show the sessions of clients", _sessions))
+    claims = command(inner, "claims", "show what data pipelines have claimed in a queue", _claims)
+    claims.add_argument("queue")
+
+
+def _limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", type=int, default=1000, metavar="NUMBER", help="rows at most (default: 1000)"
+    )
+
+
+def _pages(read: Callable[..., Page[Any]], limit: int) -> Iterator[Any]:
+    """Up to ``limit`` items of all pages."""
+    after = None
+    while limit > 0:
+        page = read(after=after)
+        yield from page.items[:limit]
+        limit -= len(page)
+        after = page.next
+        if after is None:
+            return
+
+
+def _row(item: Any) -> dict[str, Any]:
+    """The fields of an item; those of its client stand among them."""
+    row: dict[str, Any] = item.model_dump()
+    client = row.pop("client", None)
+    if client is not None:
+        row.update(
+            client=client["name"], host=client["host"], process=client["process"], version=client["version"]
+        )
+    for each in (row, *row.get("holds", ())):
+        if "lookup_id" in each:
+            each["lookup_id"] = hex_id(each["lookup_id"])
+    if isinstance(row.get("message_id"), bytes):
+        row["message_id"] = f"0x{row['message_id'].hex()}"
+    return row
+
+
+def _show(output: Output, items: Iterator[Any] | Sequence[Any], columns: Sequence[str]) -> Exit:
+    output.rows([_row(item) for item in items], columns)
+    return Exit.DONE
+
+
+def _overview(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        return _show(output, qm.overview(arguments.pattern), DEPTHS)
+
+
+def _locks(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        found = _pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit)
+        return _show(output, found, LOCKS)
+
+
+def _transactions(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        return _show(output, _pages(qm.transactions, arguments.limit), TRANSACTIONS)
+
+
+def _sessions(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        return _show(output, _pages(qm.sessions, arguments.limit), SESSIONS)
+
+
+def _claims(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        return _show(output, qm.claims(arguments.queue), CLAIMS)

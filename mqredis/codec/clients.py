@@ -1,0 +1,39 @@
+"""What a client tells of itself when it opens a session: the field ``client:<session>`` of ``meta``, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import PurePath
+
+from pydantic import ValidationError
+
+from mqredis.models.inspection import ClientInfo
+
+#: Longest name of a client or a host that is kept, in characters.
+MAX_NAME = 64
+
+
+def describe(name: str) -> str:
+    """The text of this process. ``name``: "" for the name of the program."""
+    program = PurePath(sys.argv[0] if sys.argv else "")
+    program = program.parent if program.name == "__main__.py" else program
+    known = {
+        "name": (name or program.name)[:MAX_NAME],
+        "host": platform.node()[:MAX_NAME],
+        "process": os.getpid(),
+        # The package is imported by then. An import of it here would make every layer depend on the topmost one.
+        "version": getattr(sys.modules.get("mqredis"), "__version__", ""),
+    }
+    return json.dumps(known, separators=(",", ":"))
+
+
+def read(text: str) -> ClientInfo:
+    """What such a text says; nothing if it cannot be read, as one that a later release has written."""
+    try:
+        values = json.loads(text)
+        return ClientInfo(**{name: values[name] for name in ClientInfo.model_fields if name in values})
+    except (TypeError, ValueError, ValidationError):
+        return ClientInfo()

@@ -1,0 +1,225 @@
+"""lock_list.lua, tx_list.lua, session_list.lua, overview.lua: who holds messages, and what is in each queue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from mqredis import keys
+from mqredis.codec import clients, generated_id, time_at, unescape
+from mqredis.codec.transactions import OperationRecord, TransactionRecord
+from mqredis.commands.common import check, number, text
+from mqredis.errors import InvalidArgument
+from mqredis.keys import ManagerKeys
+from mqredis.models.inspection import (
+    ClientInfo,
+    HeldMessage,
+    LockInfo,
+    Page,
+    QueueDepth,
+    SessionInfo,
+    TransactionInfo,
+)
+from mqredis.models.text import read_identifier
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+#: Locks, or sessions, of one page at most.
+MAX_PAGE = 256
+#: Operations of each transaction that are told.
+MAX_HELD = 100
+#: Queues that one call of the overview names.
+QUEUES = 128
+
+_KINDS: dict[str, Literal["lock", "received", "sent", "moved"]] = {
+    "L": "lock", "R": "received", "S": "sent", "M": "moved",
+}  # fmt: skip
+_OPERATIONS: dict[str, Literal["sent", "received", "rejected", "moved"]] = {
+    "S": "sent", "R": "received", "X": "rejected", "M": "moved",
+}  # fmt: skip
+_LOCK_PLACE = re.compile(r"(\d{1,16})-([0-9a-f]{16})")
+_SESSION_PLACE = re.compile(r"(\d{1,16})-(\d{1,16})")
+_SCAN_PLACE = re.compile(r"\d{1,20}")
+
+
+def place(pattern: re.Pattern[str], after: object, what: str) -> tuple[str, ...]:
+    """The groups of a place where a page ended; empty texts for the first page. Raises InvalidArgument."""
+    if after is None:
+        return ("",) * pattern.groups
+    match = pattern.fullmatch(after) if isinstance(after, str) and after.isascii() else None
+    if match is None:
+        raise InvalidArgument(f"after must be `next` of a page of {what}, not {after!r:.60}")
+    return match.groups()
+
+
+def locks(manager: ManagerKeys, path: str, after: str | None, limit: int) -> Call[Page[LockInfo]]:
+    """A page of the locks of one queue."""
+
+    def parse(status: int, payload: Payload) -> Page[LockInfo]:
+        check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        now, size = number(payload[0]), number(payload[1])
+        stop = 2 + size * 10
+        rest = [text(item) for item in payload[stop:]]
+        bar = rest.index("-")
+        known = {name: clients.read(told) for name, told in _pairs(rest[:bar])}
+        units = dict(_pairs(rest[bar + 1 :]))
+        rows = [payload[at : at + 10] for at in range(2, stop, 10)]
+        items = tuple(_lock(path, row, now, known, units) for row in rows)
+        last = f"{text(rows[-1][1])}-{text(rows[-1][0])}" if size >= limit else None
+        return Page(items, last)
+
+    args: list[Arg] = [limit, *place(_LOCK_PLACE, after, "locks")]
+    return Call("lock_list", manager.call(path), args, parse, changes=False)
+
+
+def _pairs(items: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def _lock(path: str, row: Payload, now: int, known: dict[str, ClientInfo], units: dict[str, str]) -> LockInfo:
+    lookup_id, deadline, since, kind, owner, fence = (text(item) for item in row[:6])
+    deliveries, uncounted, message_id, label = number(row[6]), number(row[7]), text(row[8]), text(row[9])
+    locked = kind[0] == "L"
+    session = owner.partition(".")[0] if locked else units.get(owner, "")
+    return LockInfo(
+        queue=path,
+        lookup_id=int(lookup_id, 16),
+        message_id=read_identifier(message_id) if message_id else generated_id(lookup_id),
+        label=unescape(label),
+        kind=_KINDS[kind[0]],
+        purged="P" in kind,
+        transaction=None if locked else owner,
+        session=session,
+        client=known.get(session, ClientInfo()),
+        since=_time(since),
+        lease_until=time_at(int(deadline)),
+        overdue=int(deadline) <= now,
+        deliveries=deliveries,
+        attempts=deliveries - uncounted,
+        fence=fence,
+    )
+
+
+def _time(ms: str) -> datetime | None:
+    return time_at(int(ms)) if ms else None
+
+
+def transactions(manager: ManagerKeys, after: str | None) -> Call[Page[TransactionInfo]]:
+    """A page of the open transactions."""
+
+    def parse(status: int, payload: Payload) -> Page[TransactionInfo]:
+        check(status)
+        lead, following = number(payload[1]), text(payload[2])
+        items, at = [], 3
+        while at < len(payload):
+            stop = at + 1 + number(payload[at])
+            items.append(_transaction(lead, [text(item) for item in payload[at + 1 : stop]]))
+            at = stop
+        return Page(tuple(items), None if following == "0" else following)
+
+    place(_SCAN_PLACE, after, "transactions")
+    return Call("tx_list", manager.call(), [after or "0", MAX_HELD], parse, changes=False)
+
+
+def _transaction(lead: int, row: list[str]) -> TransactionInfo:
+    record = TransactionRecord.parse(row[1])
+    if record is None:
+        raise ValueError(f"{row[1]!r:.80} is not the record of a transaction")
+    operations = [OperationRecord.parse(item) for item in row[3:]]
+    return TransactionInfo(
+        id=row[0],
+        session=record.session,
+        client=clients.read(row[2]),
+        since=time_at(record.since_ms - lead),
+        lease_until=time_at(record.deadline_ms - lead),
+        operations=record.operations,
+        holds=tuple(_held(each) for each in operations if each),
+        fence=str(record.fence),
+    )
+
+
+def _held(record: OperationRecord) -> HeldMessage:
+    return HeldMessage(
+        kind=_OPERATIONS[record.kind],
+        queue=keys.decode(record.queue),
+        lookup_id=int(record.lookup_id, 16),
+        target=keys.decode(record.target) if record.target else None,
+    )
+
+
+def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[SessionInfo]]:
+    """A page of the sessions."""
+
+    def parse(status: int, payload: Payload) -> Page[SessionInfo]:
+        check(status)
+        rows = [[text(item) for item in payload[at : at + 5]] for at in range(2, len(payload), 5)]
+        items = tuple(
+            SessionInfo(
+                number=name,
+                client=clients.read(told),
+                last_seen=time_at(int(used)) if used != "0" else None,
+                ttl_seconds=int(ttl) / 1000,
+                waiting={},
+            )
+            for name, _, used, ttl, told in rows
+        )
+        return Page(items, f"{rows[-1][1]}-{rows[-1][0]}" if payload[1] == b"1" else None)
+
+    args: list[Arg] = [limit, *place(_SESSION_PLACE, after, "sessions")]
+    return Call("session_list", manager.admin(), args, parse, changes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What one call of the overview tells."""
+
+    #: How many of the queues that the call names it tells of.
+    done: int
+    queues: list[QueueDepth]
+
+
+def overview(manager: ManagerKeys, paths: Sequence[str]) -> Call[Overview]:
+    """What is in these queues, as far as one call tells."""
+
+    def parse(status: int, payload: Payload) -> Overview:
+        check(status)
+        now, done = number(payload[0]), number(payload[1])
+        rows = zip(paths, payload[2:], strict=False)
+        return Overview(done, [_depth(path, text(row), now) for path, row in rows if row])
+
+    return Call("overview", manager.call(*paths), [], parse, changes=False)
+
+
+def _depth(path: str, row: str, now: int) -> QueueDepth:
+    numbers, _, flags = row.rpartition(" -")
+    (
+        messages, size, gone, ready, locked, claimed, waiters, overdue, oldest, retry, lapsed, poison, journal,
+        dead, poisoned, rejected, expired,
+    ) = map(int, numbers.split(" "))  # fmt: skip
+    return QueueDepth(
+        name=path,
+        ready=ready,
+        delayed=messages - ready - locked + retry + lapsed,
+        locked=locked,
+        claimed=claimed,
+        poison=poison,
+        journal=journal,
+        messages=messages + retry + lapsed,
+        bytes=size,
+        waiters=waiters,
+        total_in=messages + gone,
+        total_out=gone,
+        dead=dead,
+        poisoned=poisoned,
+        rejected=rejected,
+        expired=expired,
+        oldest_seconds=max(0, now - oldest) / 1000 if oldest >= 0 else None,
+        overdue=overdue == 1,
+        transactional="t" in flags,
+        topic="f" in flags,
+        put_inhibited="p" in flags,
+        get_inhibited="g" in flags,
+    )

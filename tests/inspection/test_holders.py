@@ -1,0 +1,189 @@
+"""Who holds messages: locks, transactions, sessions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.errors import InvalidArgument, QueueNotFound
+
+pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
+
+
+def pages(call: Any, **how: Any) -> list[Any]:
+    """All items of a list, and at most 50 pages of it."""
+    found: list[Any] = []
+    after = None
+    for _ in range(50):
+        page = call(after=after, **how)
+        found += page.items
+        after = page.next
+        if after is None:
+            return found
+    raise AssertionError("the pages do not end")
+
+
+def made(qm: Any, name: str = "q", **properties: Any) -> Any:
+    qm.create_queue(name, **properties)
+    return qm.open(name)
+
+
+def test_a_lock_tells_its_message_and_its_holder(qm: Any, connect: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a", message_id="m-1", label="first")
+    other = connect(client_name="reader").open("q")
+    held = other.lock(0, lease=20)
+    (lock,) = qm.locks("q").items
+    assert (lock.queue, lock.lookup_id, lock.message_id, lock.label) == ("q", sent.lookup_id, "m-1", "first")
+    assert (lock.kind, lock.transaction, lock.purged, lock.overdue) == ("lock", None, False, False)
+    assert (lock.client.name, lock.client.process) == ("reader", os.getpid())
+    assert lock.client.version == mqredis.__version__
+    assert lock.client.host
+    assert lock.session in {session.number for session in pages(qm.sessions)}
+    assert (lock.deliveries, lock.attempts, lock.fence) == (1, 1, held.fence)
+    assert (lock.lease_until - lock.since).total_seconds() == 20
+    held.commit()
+    assert not qm.locks("q").items
+
+
+def test_a_message_without_an_id_has_the_generated_one(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"a")
+    message = queue.lock(0).message
+    (lock,) = qm.locks("q").items
+    assert lock.message_id == message.message_id
+
+
+def test_when_a_lock_was_made_is_unknown_once_its_reader_has_called_again(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"a")
+    queue.lock(0)
+    queue.send(b"b")
+    assert [lock.since for lock in qm.locks("q").items] == [None]
+
+
+def test_deliveries_and_attempts(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"a")
+    queue.lock(0).abort()
+    queue.lock(0).abort()
+    queue.lock(0)
+    (lock,) = qm.locks("q").items
+    assert (lock.deliveries, lock.attempts) == (3, 3)
+
+
+def test_a_lease_that_is_over_is_told_until_a_call_serves_it(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"a")
+    queue.lock(0, lease=5)
+    qm.advance_clock(6)
+    (lock,) = qm.locks("q").items
+    assert lock.overdue
+    qm.maintain()
+    assert not qm.locks("q").items
+
+
+@pytest.mark.parametrize("limit", [7, 256])
+def test_pages_have_every_lock_once_in_the_order_of_their_ends(qm: Any, limit: int) -> None:
+    queue = made(qm)
+    ids = [queue.send(b"x").lookup_id for _ in range(60)]
+    locked = []
+    for lease in (30, 10, 20):  # one of many, singles, and locks of one moment
+        locked += queue.lock_many(8, 0, lease=lease)
+        locked += [queue.lock(0, lease=lease) for _ in range(4)]
+    locked[3].extend(15)  # a renewed lock is stored apart from those that were locked with it
+    found = pages(lambda **how: qm.locks("q", **how), limit=limit)
+    assert sorted(lock.lookup_id for lock in found) == ids[:36]
+    assert [lock.lease_until for lock in found] == sorted(lock.lease_until for lock in found)
+
+
+def test_a_page_is_right_while_locks_come_and_go(qm: Any) -> None:
+    queue = made(qm)
+    for _ in range(9):
+        queue.send(b"x")
+    locks = [queue.lock(0, lease=10 + n) for n in range(9)]
+    first = qm.locks("q", limit=4)
+    locks[3].commit()  # the last one of the page
+    locks[0].commit()
+    second = qm.locks("q", limit=10, after=first.next)
+    assert [lock.lookup_id for lock in second.items] == [lock.message.lookup_id for lock in locks[4:]]
+    assert second.next is None
+
+
+def test_what_a_transaction_holds(qm: Any, connect: Any) -> None:
+    queue, target = made(qm, transactional=True), made(qm, "out", transactional=True)
+    with qm.transaction() as tx:
+        received = [queue.send(b"a", transaction=tx), queue.send(b"b", transaction=tx)]
+    client = connect(client_name="worker-7")
+    tx = client.transaction(lease=25)
+    client.open("q").receive(0, transaction=tx)
+    sent = client.open("out").send(b"c", transaction=tx)
+    (one,) = pages(qm.transactions)
+    assert (one.id, one.client.name, one.operations) == (tx.id, "worker-7", 2)
+    assert (one.lease_until - one.since).total_seconds() == 25
+    held = [(each.kind, each.queue, each.lookup_id) for each in one.holds]
+    assert held == [("received", "q", received[0].lookup_id), ("sent", "out", sent.lookup_id)]
+    (lock,) = qm.locks("q").items
+    assert (lock.kind, lock.transaction, lock.client.name) == ("received", tx.id, "worker-7")
+    assert [lock.kind for lock in qm.locks("out").items] == ["sent"]
+    tx.abort()
+    assert not pages(qm.transactions)
+    assert target.name == "out"
+
+
+def test_pages_have_every_transaction(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    open_ones = []
+    for _ in range(180):
+        tx = qm.transaction()
+        queue.send_many([b"x", b"y"], transaction=tx)
+        open_ones.append(tx)
+    found = pages(qm.transactions)
+    assert {one.id for one in found} == {tx.id for tx in open_ones}
+    assert {one.operations for one in found} == {2}
+    for tx in open_ones:
+        tx.abort()
+
+
+def test_a_transaction_whose_lease_is_over_is_not_open(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    queue.send(b"x", transaction=qm.transaction(lease=5))
+    qm.advance_clock(6)
+    assert not pages(qm.transactions)
+    qm.maintain()
+
+
+def test_sessions_come_and_go(qm: Any, connect: Any) -> None:
+    qm.info()
+    before = {session.number for session in pages(qm.sessions)}
+    client = connect(client_name="short", session_ttl_seconds=60)
+    made(client)
+    new = [session for session in pages(qm.sessions) if session.number not in before]
+    assert [(session.client.name, session.ttl_seconds) for session in new] == [("short", 60)]
+    assert new[0].last_seen is not None
+    client.close()
+    assert {session.number for session in pages(qm.sessions)} == before
+
+
+def test_pages_have_every_session(qm: Any, connect: Any) -> None:
+    for n in range(9):
+        connect(client_name=f"c{n}").info()
+    names = {session.client.name for session in pages(qm.sessions, limit=2)}
+    assert names >= {f"c{n}" for n in range(9)}
+
+
+@pytest.mark.parametrize("after", ["", "x", "1", "1-", "-1", "1-zz", "9" * 40, "٣-٣"])
+def test_a_place_that_no_page_named_is_refused(qm: Any, after: str) -> None:
+    made(qm)
+    for call in (lambda: qm.locks("q", after=after), lambda: qm.sessions(after=after)):
+        with pytest.raises(InvalidArgument, match="next"):
+            call()
+
+
+def test_a_queue_that_is_not_there(qm: Any) -> None:
+    for call in (qm.locks, qm.claims):
+        with pytest.raises(QueueNotFound, match="ghost"):
+            call("ghost")

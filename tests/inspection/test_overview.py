@@ -1,0 +1,70 @@
+"""The figures of all queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mqredis import RetryPolicy
+
+pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
+
+
+def test_the_figures_of_a_queue(qm: Any) -> None:
+    qm.create_queue("q", retry=RetryPolicy(immediate=0, cycles=0), journaling=True)
+    queue = qm.open("q")
+    for n in range(6):
+        queue.send(b"x" * 10, priority=n)
+    queue.send(b"later", delay=60)
+    qm.advance_clock(5)
+    queue.receive(0)
+    queue.lock(0)
+    queue.lock_many(2, 0)
+    queue.lock(0).abort()  # its only attempt: poison
+    (depth,) = qm.overview("q")
+    assert (depth.name, depth.ready, depth.delayed, depth.locked, depth.claimed) == ("q", 1, 1, 3, 0)
+    assert (depth.poison, depth.journal, depth.poisoned, depth.waiters) == (1, 1, 1, 0)
+    assert (depth.total_in, depth.total_out, depth.messages) == (7, 2, 5)
+    assert 5 <= depth.oldest_seconds < 60
+    assert not depth.overdue
+    qm.advance_clock(60)
+    assert qm.overview("q")[0].overdue
+    qm.maintain()
+    assert qm.overview("q")[0].delayed == 0
+
+
+def test_it_agrees_with_what_each_queue_says(qm: Any) -> None:
+    for name in ("a", "b", "c"):
+        qm.create_queue(name, quota_messages=100)
+        queue = qm.open(name)
+        queue.send_many([b"x"] * 9)
+        queue.receive_many(2, 0)
+        queue.lock_many(3, 0)
+        queue.lock(0)
+        queue.send(b"later", delay=9)
+    infos = {info.name: info for info in qm.queues()}
+    for depth in qm.overview():
+        info = infos[depth.name]
+        for figure in ("ready", "delayed", "locked", "messages", "bytes", "waiters"):
+            assert getattr(depth, figure) == getattr(info, figure), (depth.name, figure)
+
+
+def test_subqueues_that_the_broker_fills_are_told_with_their_queue(qm: Any) -> None:
+    qm.create_queue("q", journaling=True)
+    queue = qm.open("q")
+    queue.send(b"x")
+    queue.receive(0)
+    qm.open("q;own").close()
+    qm.open("q;mine")
+    names = [depth.name for depth in qm.overview()]
+    assert "q" in names
+    assert "q;mine" in names
+    assert "q;journal" not in names
+    assert [depth.name for depth in qm.overview("q")] == ["q"]
+
+
+def test_closed_queues_say_so(qm: Any) -> None:
+    qm.create_queue("q", put_inhibited=True, transactional=True)
+    (depth,) = qm.overview()
+    assert (depth.put_inhibited, depth.get_inhibited, depth.transactional) == (True, False, True)
