@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 P = ParamSpec("P")
@@ -18,6 +18,20 @@ class Pending(Generic[T]):
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
         self._opened: T | None = None
+        self._call = getattr(coroutine, "__qualname__", "the call")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{self._call}() was not awaited: write `(await ...).{name}`, or `async with ... as ...`",
+            name=name,
+            obj=self,
+        )
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"{self._call}() is asynchronous: write `async with` instead of `with`")
+
+    def __exit__(self, *_: object) -> None:
+        """Never called; Python looks for it before it calls ``__enter__``."""
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine.__await__()

@@ -231,6 +231,7 @@ class Attempt:
     def _in_time(self, error: BaseException, now: float) -> None:
         if now + self._pause() < self.deadline:
             return
+        self.core.unreachable = self.lost
         if self.maybe and self.call.changes:
             raise self._unknown(redact(error))
         raise self.unavailable(error)
@@ -290,9 +291,12 @@ def arrival(core: Core, now: float, deadline: float) -> Attempt:
 
 
 def parting(core: Core, now: float) -> Attempt | None:
-    """The call that closes the session, which is forgotten here; None if there is none."""
+    """The call that closes the session, which is forgotten here.
+
+    None if there is no session, or if the server did not answer the last call: then the session expires by itself.
+    """
     session, core.session = core.session, None
-    if session is None:
+    if session is None or core.unreachable:
         return None
     call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
     attempt = Attempt(core, call, None, now)

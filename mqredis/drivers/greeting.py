@@ -42,7 +42,7 @@ def greet(core: Core, memory: bool) -> Steps[str]:
     Raises:
         UnsafeServer: the server is too old.
     """
-    core.reached = True
+    core.reached, core.unreachable = True, False
     reply = yield Command(("INFO", "server"))
     run_id = "" if isinstance(reply, Refused) else run_id_of(reply)
     if core.unknown_server(run_id):

@@ -154,6 +154,8 @@ class Core:
         self.run_id = ""
         #: Has any connection ever worked? Until then a dead address fails at once.
         self.reached = False
+        #: The last call was given up after its connections were lost, and none has worked since.
+        self.unreachable = False
         #: Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
         self.unread: dict[str, Call[Any]] = {}

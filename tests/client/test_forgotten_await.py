@@ -1,0 +1,47 @@
+"""A forgotten ``await`` or ``async with`` is told as such."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import mqredis.asyncio
+from mqredis import Settings
+from tests.support.backend import Backend
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def qm(backend: Backend) -> AsyncIterator[Any]:
+    async with mqredis.asyncio.connect(backend.async_client(), settings=Settings(allow_volatile=True)) as qm:
+        await qm.create_queue("q")
+        yield qm
+
+
+async def test_a_call_of_what_was_not_awaited(qm: Any) -> None:
+    pending = qm.open("q")
+    expected = "QueueManager.open() was not awaited: write `(await ...).send`, or `async with ... as ...`"
+    with pytest.raises(AttributeError, match=re.escape(expected)):
+        pending.send(b"x")
+    async with pending as queue:  # nothing has been done before
+        await queue.send(b"x")
+        lock = queue.lock(0)
+        with pytest.raises(
+            AttributeError, match=re.escape("Queue.lock() was not awaited: write `(await ...).commit`")
+        ):
+            lock.commit()
+        async with lock:
+            pass
+
+
+async def test_with_instead_of_async_with(qm: Any) -> None:
+    pending = qm.open("q")
+    expected = "QueueManager.open() is asynchronous: write `async with` instead of `with`"
+    with pytest.raises(TypeError, match=re.escape(expected)), pending:
+        pass
+    await pending

@@ -1,0 +1,88 @@
+"""A server that accepts connections and does not answer: how long calls take, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import BrokerUnavailable, OutcomeUnknown, Settings
+from tests.support.server import RedisServer
+
+RETRY, REPLY = 0.3, 0.2
+SETTINGS = Settings(retry_seconds=RETRY, reply_timeout_seconds=REPLY, allow_volatile=True)
+#: What a busy machine may add to the bound.
+SLACK = 1.5
+TIMEOUT = 0.2
+
+
+@pytest.fixture
+def server(start_server: Callable[..., RedisServer]) -> Iterator[RedisServer]:
+    server = start_server()
+    yield server
+    os.kill(server.pid, signal.SIGCONT)
+
+
+#: A call on a queue whose only message is locked, and the seconds that it may wait for a message.
+CALLS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
+    "receive": (lambda queue, _: queue.receive(0), 0),
+    "receive and wait": (lambda queue, _: queue.receive(TIMEOUT), TIMEOUT),
+    "peek": (lambda queue, _: queue.peek(0), 0),
+    "lock": (lambda queue, _: queue.lock(0), 0),
+    "lock_many": (lambda queue, _: queue.lock_many(5, TIMEOUT), TIMEOUT),
+    "commit": (lambda _, lock: lock.commit(), 0),
+    "send": (lambda queue, _: queue.send(b"x"), 0),
+}
+
+
+@contextmanager
+def unanswered(server: RedisServer, timeout: float) -> Iterator[None]:
+    """The call in the block is given no reply; it ends in time."""
+    os.kill(server.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises((BrokerUnavailable, OutcomeUnknown), match="no reply came in time"):
+        yield
+    assert time.monotonic() - began < timeout + RETRY + REPLY + SLACK
+    os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_ends_in_time(server: RedisServer, name: str) -> None:
+    call, timeout = CALLS[name]
+    with mqredis.connect(server.url, settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        queue = qm.open("q")
+        queue.send(b"x")
+        lock = queue.lock(0)
+        with unanswered(server, timeout):
+            call(queue, lock)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_of_asyncio_ends_in_time(server: RedisServer, name: str) -> None:
+    call, timeout = CALLS[name]
+    async with mqredis.asyncio.connect(server.url, settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        queue = await qm.open("q")
+        await queue.send(b"x")
+        lock = await queue.lock(0)
+        with unanswered(server, timeout):
+            await call(queue, lock)
+
+
+def test_a_close_does_not_wait_for_a_server_that_did_not_answer(server: RedisServer) -> None:
+    qm = mqredis.connect(server.url, settings=SETTINGS.model_copy(update={"reply_timeout_seconds": 1.0}))
+    qm.create_queue("q")
+    os.kill(server.pid, signal.SIGSTOP)
+    with pytest.raises(OutcomeUnknown):
+        qm.open("q").send(b"x")
+    began = time.monotonic()
+    qm.close()
+    assert time.monotonic() - began < 0.9
