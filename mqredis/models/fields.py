@@ -16,7 +16,16 @@ from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.keys import check_name
 from mqredis.models.enums import Acknowledge, Journal
 from mqredis.models.properties import PropertyValue, read_properties, write_properties
-from mqredis.models.text import Identifier, escape, identifier, milliseconds, names, read_identifier, unescape
+from mqredis.models.text import (
+    PLACE_REASONS,
+    Identifier,
+    escape,
+    identifier,
+    milliseconds,
+    names,
+    read_identifier,
+    unescape,
+)
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
@@ -306,7 +315,7 @@ def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
         meant = did_you_mean(name, FIELDS)
         raise InvalidArgument(f"a message has no field {name!r:.60}{meant}") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{name}: {error}") from None
+        raise InvalidArgument(f"{name}: {error}", mqrc=PLACE_REASONS.get(name)) from None
     if about & GROUPED:
         text = _join_flags(text)
     if about & WINDOW and given.get("dedup_key") is None:

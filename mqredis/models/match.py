@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from mqredis.errors import MatchOptionsError, complaint
 from mqredis.models.queue import Model
-from mqredis.models.text import Identifier
+from mqredis.models.text import PLACE_REASONS, Identifier
 
 
 class Match(Model):
@@ -31,6 +31,6 @@ class Match(Model):
         except ValidationError as error:
             first = error.errors()[0]
             where = str(first["loc"][0]) if first["loc"] else ""
-            mqrc = {"sequence": 2250, "offset": 2251}.get(where, 2247)
+            mqrc = PLACE_REASONS.get(where, 2247)
             text = complaint(error, type(self).model_fields)
             raise MatchOptionsError(f"match option {text}", mqrc=mqrc) from None

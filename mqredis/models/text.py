@@ -11,6 +11,8 @@ from mqredis.errors import InvalidArgument
 Identifier = str | bytes
 
 MAX_IDENTIFIER_BYTES = 255
+#: The reason code with which IBM MQ refuses a place in a group that is out of range, by field.
+PLACE_REASONS = {"sequence": 2250, "offset": 2251}
 
 _ESCAPE = re.compile(r"[\x00-\x04]")
 _UNESCAPE = re.compile(r"\x04([@-D])")

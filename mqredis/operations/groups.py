@@ -166,7 +166,16 @@ def send_group(
 ) -> Steps[list[Sent]]:
     """Send a whole group: numbered from 1, the last one flagged."""
     physical = members(checks.several(items, "items"), group_id, check_size(segment_bytes))
+    if unit is None and len({message.recoverable for message in physical}) > 1:
+        raise _mixed_persistence()
     return (yield from send.send_many(handle, physical, unit))
+
+
+def _mixed_persistence() -> GroupInconsistent:
+    """IBM's reason 2185. In a transaction each message is recoverable, whatever its field says."""
+    return GroupInconsistent(
+        "the messages of a group are all recoverable or all not: give each the same recoverable=", mqrc=2185
+    )
 
 
 @dataclass(slots=True)
@@ -180,6 +189,8 @@ class Writing:
     segmenting: bool = False
     complete: bool = False
     in_unit: bool | None = None
+    #: Of the messages that were sent outside of a transaction.
+    recoverable: bool | None = None
 
     def state(self) -> tuple[int, int, bool, bool, bool | None]:
         """What an abort brings back."""
@@ -236,6 +247,8 @@ def write(
             "a group is sent in a unit of work as a whole, or outside as a whole", mqrc=2245
         )
     message = send.outgoing(body, fields)
+    if unit is None and writing.recoverable not in (None, message.recoverable):
+        raise _mixed_persistence()
     if segment and not message.body:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
     place = {"group_id": writing.group_id, "sequence": writing.sequence, "offset": writing.offset}
@@ -244,6 +257,8 @@ def write(
     before = writing.state()
     sent = yield from send.Send(writing.handle, message.replace(**place, **flags), {}, unit)
     writing.in_unit = unit is not None
+    if unit is None:
+        writing.recoverable = message.recoverable
     if segment:
         writing.segmenting, writing.offset = True, writing.offset + len(message.body)
     else:

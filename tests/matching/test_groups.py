@@ -98,6 +98,48 @@ def test_leaving_a_group_open(broker):
         q.group("h").send("", segment=True)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_one_persistence_for_a_group(broker, first):
+    q = broker.queue()
+    group = q.group("g")
+    group.send("1", recoverable=first)
+    with pytest.raises(GroupInconsistent, match="all recoverable or all not") as caught:
+        group.send("2", recoverable=not first)
+    assert caught.value.mqrc == 2185
+    group.send("2", last=True, recoverable=first)  # the group is still open, at its second place
+    with pytest.raises(GroupInconsistent) as caught:
+        q.send_group([Outgoing(b"1", recoverable=first), Outgoing(b"2", recoverable=not first)])
+    assert caught.value.mqrc == 2185
+    assert [(m.body, m.sequence) for m in q.browse()] == [(b"1", 1), (b"2", 2)]
+
+
+def test_in_a_transaction_every_member_is_recoverable(broker):
+    t = broker.queue("t", transactional=True)
+    with broker.qm.transaction() as tx, t.group("g") as group:
+        group.send("1", transaction=tx, recoverable=False)
+        group.send("2", transaction=tx, last=True)
+        t.send_group([Outgoing(b"1", recoverable=False), "2"], transaction=tx)
+    assert [m.recoverable for m in t.browse()] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "field, value, mqrc",
+    [
+        ("sequence", 0, 2250),
+        ("sequence", 1_000_000_000, 2250),
+        ("offset", -1, 2251),
+        ("offset", 1_000_000_000, 2251),
+        ("priority", 8, None),
+    ],
+)
+def test_a_place_that_is_out_of_range(broker, field, value, mqrc):
+    q = broker.queue()
+    with pytest.raises(InvalidArgument, match=f"{field}: must be from") as caught:
+        q.send("x", group_id="g", **{field: value})
+    assert caught.value.mqrc == mqrc
+    assert bodies(q.browse()) == []
+
+
 @ibm("H8", "H15")
 def test_a_group_and_its_unit_of_work(broker):
     t = broker.queue("t", transactional=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import IoTimeout, MessageClass, Outgoing, QueueNotFound, Seek
+from mqredis import IoTimeout, Match, MessageClass, Outgoing, QueueNotFound, Seek
 from tests.msmq.kit import FULL_RECEIVE, drain, make
 
 
@@ -143,6 +143,25 @@ def seen_and_held(qm):
     unit = qm.transaction(lease=60)
     t.receive_by_lookup_id(sent[0].lookup_id, transaction=unit, allow_peek=True)
     return t, unit, [one.lookup_id for one in sent]
+
+
+def test_which_reads_show_it(qm):
+    """Row 8 of the table in docs/semantics.md."""
+    t, unit, sent = seen_and_held(qm)
+    anything = "Root.MQMD.Priority >= 0"
+    token = t.peek(0).token
+    shown = [t.peek(0), t.peek_by_lookup_id(sent[0]), t.cursor().peek(0), t.browser().first(0)]
+    assert [message.lookup_id for message in shown] == [sent[0]] * 4
+    others = [
+        t.peek(0, selector=anything),
+        t.cursor(selector=anything).peek(0),
+        t.browser(selector=anything).first(0),
+    ]
+    assert [message.lookup_id for message in others] == [sent[1]] * 3
+    assert [message.lookup_id for message in t.browse()] == sent[1:]
+    with pytest.raises(IoTimeout):
+        t.peek(0, match=Match(token=token))
+    unit.abort()
 
 
 def test_purge_leaves_what_peeks_see(qm):
