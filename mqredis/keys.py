@@ -100,6 +100,11 @@ def kept(path: str) -> bool:
     return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT
 
 
+def of_system(path: str) -> bool:
+    """Is this a queue of the system? Each manager has them, and they are made at their first use."""
+    return path in _SYSTEM_QUEUES
+
+
 def own_quota(path: str) -> bool:
     """Is this a journal or a queue of the system, which counts in no other queue and takes no message but copies?"""
     name, _, sub = path.partition(";")

@@ -61,6 +61,8 @@ class Settings(BaseModel):
     """Largest number of connections of one client."""
     max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864)
     """Largest message in bytes, headers included. A queue may allow less."""
+    failed_messages_warning: int = Field(default=100, ge=0, le=1_000_000_000)
+    """Messages in a ``;poison``, or in a queue of dead letters, above which doctor, statistics and metrics warn."""
     durability: Durability = Durability.MEMORY
     """How far each change must have got before its call returns. ``durability=`` of a call wins."""
     durability_replicas: int = Field(default=1, ge=1, le=100)

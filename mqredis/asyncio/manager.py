@@ -16,6 +16,7 @@ from mqredis.errors import InvalidArgument, MqError
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import (
     Access,
+    FailedMessages,
     ManagerInfo,
     Match,
     Message,
@@ -28,7 +29,7 @@ from mqredis.models import (
 )
 from mqredis.models.fields import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import doctor, manager, queue, redrive, request, shutdown, topics, transaction
+from mqredis.operations import doctor, failed, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.reports import Report
@@ -125,8 +126,12 @@ class QueueManager(Inspection):
     # ---- beyond single queues --------------------------------------------------------------------
 
     async def statistics(self, name: str) -> QueueStatistics:
-        """What is in a queue and passes through it: counts, ages, rates. Raises QueueNotFound."""
+        """What is in a queue and passes through it: counts, ages, rates, warnings. Raises QueueNotFound."""
         return await self._run(redrive.statistics(self._context, name))
+
+    async def failed_messages(self) -> list[FailedMessages]:
+        """How many messages each ``;poison`` and each queue of dead letters holds, with a warning if there are many."""
+        return await self._run(failed.failed_messages(self._context))
 
     async def redrive(
         self,

@@ -138,12 +138,15 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
         return Exit.DONE
     with open_manager(arguments) as qm:
         manager, rows = qm.info().model_dump(), [info.model_dump() for info in qm.queues()]
+        warnings = [each.warning for each in qm.failed_messages() if each.warning]
     if output.json_lines:
-        output.line("", manager=manager, queues=rows)
+        output.line("", manager=manager, queues=rows, warnings=warnings)
     else:
         output.fields(manager)
         print()
         output.rows(rows, COLUMNS)
+        for text in warnings:
+            output.line(f"warning: {text}")
     return Exit.DONE
 
 

@@ -62,7 +62,8 @@ def _policy(policy: RetryPolicy | None) -> str:
     )
 
 
-def _parse_policy(text_: str) -> RetryPolicy | None:
+def parse_policy(text_: str) -> RetryPolicy | None:
+    """The inverse of :func:`_policy`. Raises ValueError for a text that no release has written."""
     if not text_:
         return None
     immediate, cycles, delay, factor, most, final, *rest = text_.split()
@@ -211,7 +212,7 @@ def _info(path: str, row: list[bytes]) -> QueueInfo:
             values[name] = int(value)
         elif name not in _NUMBER_FIELDS:
             values[name] = None
-    values["retry"] = _parse_policy(fields.get("retry", ""))
+    values["retry"] = parse_policy(fields.get("retry", ""))
     return QueueInfo(
         name=path,
         created_at=time_at(int(fields["created"])),

@@ -32,6 +32,7 @@ from mqredis.models.message import Message
 from mqredis.models.outgoing import Outgoing, Sent
 from mqredis.models.properties import PropertyValue
 from mqredis.models.queue import (
+    FailedMessages,
     ManagerInfo,
     QueueInfo,
     QueueProperties,
@@ -66,6 +67,7 @@ __all__ = [
     "QueueInfo",
     "QueueProperties",
     "QueueStatistics",
+    "FailedMessages",
     "RetryPolicy",
     "Seek",
     "Sent",

@@ -161,6 +161,18 @@ class QueueStatistics(Model):
     rate_in: float
     rate_out: float
     rate_seconds: float
+    #: What an operator should look at: more failed messages than ``Settings.failed_messages_warning``.
+    warnings: tuple[str, ...] = ()
+
+
+class FailedMessages(Model):
+    """Messages in a queue that holds what has failed: a ``;poison``, or a queue of dead letters."""
+
+    queue: str
+    messages: int
+    bytes: int
+    #: What to do if there are more than ``Settings.failed_messages_warning``; None: there are not.
+    warning: str | None = None
 
 
 class Subscription(Model):

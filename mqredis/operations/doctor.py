@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from mqredis import keys
 from mqredis.commands import doctor as commands
+from mqredis.commands import queues
 from mqredis.commands.doctor import Edit
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations import checks, invariants, libraries, serverlint, snapshot
+from mqredis.operations import checks, failed, invariants, libraries, serverlint, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.durability.levels import levels
 from mqredis.operations.faults import Fault
@@ -61,10 +62,11 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
     still = {(fault.code, fault.where) for fault in faults}
     gone = [fault for key, fault in mended.items() if key not in still]
     findings = [_finding(fault, True) for fault in gone] + [_finding(fault, False) for fault in faults]
+    advice = [*_clock(store), *_failed(store, settings.failed_messages_warning)]
     return Report(
         manager=context.keys.manager,
         findings=tuple(item for item in findings if item.severity == "error"),
-        advice=(*lint, *_clock(store), *(item for item in findings if item.severity != "error")),
+        advice=(*lint, *advice, *(item for item in findings if item.severity != "error")),
         queues=len(store.queues),
         messages=sum(len(view.records) for view in store.queues.values()),
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
@@ -90,6 +92,22 @@ def _clock(store: Store) -> list[Finding]:
         text = f"was set back, {lead / 1000:.0f} s in all; deadlines are not affected, nothing has to be done"
         found.append(Finding(code="manager.clock", severity="notice", where="the server's clock", text=text))
     return found
+
+
+def _failed(store: Store, bound: int) -> list[Finding]:
+    """Queues with more failed messages than ``bound``."""
+    policies = (queues.parse_policy(view.fields.get("retry", "")) for view in store.queues.values())
+    dead_letters = failed.dead_letter_queues(policies)
+    return [
+        Finding(
+            code="queue.failed",
+            severity="warning",
+            where=path,
+            text=failed.warning(path, len(view.records), bound),
+        )
+        for path, view in store.queues.items()
+        if len(view.records) > bound and failed.holds_failed(path, dead_letters)
+    ]
 
 
 def find(store: Store) -> list[Fault]:

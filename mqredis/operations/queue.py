@@ -69,6 +69,9 @@ def info(context: Context, name: object) -> Steps[QueueInfo]:
     """Properties and state of a queue."""
     path = path_of(name)
     found = (yield from _infos(context, (path,)))[0]
+    if found is None and keys.of_system(path):
+        yield from perform(commands.ensure(context.keys, (path,)))
+        found = (yield from _infos(context, (path,)))[0]
     if found is None:
         raise QueueNotFound(f"there is no queue {path!r}")
     return found

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from mqredis import keys
 from mqredis.commands import features
+from mqredis.commands import queues as queue_commands
 from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
 from mqredis.models import Access, Match, Message, QueueStatistics, Share
-from mqredis.operations import checks, matching, peek
+from mqredis.operations import checks, failed, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import close_handle, open_handle, serve
@@ -24,11 +25,13 @@ SEQUENCE = (1 << 56) - 1
 def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
     """What is in a queue and passes through it."""
     path = path_of(name)
+    if keys.of_system(path):
+        yield from perform(queue_commands.ensure(context.keys, (path,)))
     found, overdue = yield from perform(features.statistics(context.keys, path))
     if overdue:
         yield from serve(context, path)
         found, _ = yield from perform(features.statistics(context.keys, path))
-    return found
+    return failed.with_warning(found, context.settings.failed_messages_warning)
 
 
 @procedure

@@ -10,9 +10,10 @@ from __future__ import annotations
 from mqredis.errors import MissingDependency
 
 try:
+    from mqredis.otel.gauges import observe
     from mqredis.otel.patches import instrument, uninstrument
     from mqredis.otel.recorder import context_of, process
 except ImportError as error:
     raise MissingDependency.of("mqredis.otel", "otel", error) from None
 
-__all__ = ["context_of", "instrument", "process", "uninstrument"]
+__all__ = ["context_of", "instrument", "observe", "process", "uninstrument"]

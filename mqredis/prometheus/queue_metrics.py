@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 
 from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
-from mqredis.models import QueueStatistics
+from mqredis.models import QueueInfo, QueueStatistics
+from mqredis.operations import failed
 from mqredis.prometheus.text import Labels, Sample, metric
 from mqredis.steps import Command, Refused, Steps, procedure
 
@@ -59,7 +60,8 @@ def render(manager: QueueManager, pattern: str | None = None) -> str:
     """All figures as text; ``pattern``: only queues that match this glob. Raises BrokerUnavailable."""
     start = time.monotonic()
     info = manager.info()
-    statistics = list(_statistics(manager, pattern))
+    queues = manager.queues(pattern)
+    statistics = list(_statistics(manager, queues))
     own = {"manager": manager.name}
     lines: list[str] = []
     for name, kind, text, samples in _QUEUE:
@@ -69,6 +71,7 @@ def render(manager: QueueManager, pattern: str | None = None) -> str:
             for labels, value in samples(each)
         ]
         metric(lines, name, kind, text, found)
+    _failed(lines, manager, queues)
     for name, text, figure in (
         ("mqredis_manager_messages", "Messages of all queues.", info.messages),
         ("mqredis_manager_bytes", "Size of the messages of all queues.", info.bytes),
@@ -86,8 +89,21 @@ def render(manager: QueueManager, pattern: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _statistics(manager: QueueManager, pattern: str | None) -> Iterable[QueueStatistics]:
-    for queue in manager.queues(pattern):
+def _failed(lines: list[str], manager: QueueManager, queues: Iterable[QueueInfo]) -> None:
+    """Messages that failed, and from which number on the broker's own tools warn of them."""
+    bound = manager.context.settings.failed_messages_warning
+    found = [
+        ({"manager": manager.name, "queue": each.queue}, each.messages)
+        for each in failed.select(queues, bound)
+    ]
+    text = "Messages in a ;poison, or in a queue of dead letters."
+    metric(lines, "mqredis_failed_messages", "gauge", text, found)
+    text = "The setting failed_messages_warning of this exporter."
+    metric(lines, "mqredis_failed_messages_warning", "gauge", text, [({"manager": manager.name}, bound)])
+
+
+def _statistics(manager: QueueManager, queues: Iterable[QueueInfo]) -> Iterable[QueueStatistics]:
+    for queue in queues:
         if ";" in queue.name:
             continue  # subqueues are counted with their queue
         try:

@@ -103,6 +103,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.transaction": ({}, {"id": "id", "lease": "lease"}),
     "QueueManager.resolve": ({}, {"token": "token"}),
     "QueueManager.statistics": ({}, {"name": "name"}),
+    "QueueManager.failed_messages": ({}, {}),
     "QueueManager.redrive": (
         {},
         {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 import mqredis
 from mqredis.cli.exits import Exit
 from tests.cli.conftest import Run
@@ -37,6 +39,22 @@ def test_statistics_of_a_queue(run: Run) -> None:
     assert list(row["oldest_seconds"]) == ["6"]
     assert "journal messages" in run("stats", "orders").out
     run("stats", "nowhere", code=Exit.REFUSED)
+
+
+def test_statistics_warn_of_failed_messages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("queue", "create", "orders", "--retry", '{"immediate": 0}')
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        for _ in range(2):
+            queue.send("x")
+            queue.lock(0).abort()
+    assert "warning" not in run("stats").out
+    monkeypatch.setenv("MQREDIS_FAILED_MESSAGES_WARNING", "1")
+    assert "warning: 2 failed messages are in orders;poison, more than" in run("stats").out
+    (row,) = run("stats", "--json").rows
+    (text,) = row["warnings"]
+    assert run("stats", "orders", "--json").rows[0]["warnings"] == [text]
+    assert "failed messages" in run("stats", "orders").out
+    assert "queue.failed" in run("doctor").out
 
 
 def test_inhibits(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqredis.models import QueueStatistics
 from tests.model.adm import Queue, Reason, State
@@ -19,6 +19,8 @@ def statistics(store: Store, queue: Queue) -> QueueStatistics:
     name = queue.name.partition(";")[0]
     beside = {part: store.queues.get(f"{name};{part}") for part in ("journal", "retry", "poison")}
     held = {part: [p.stored.size for p in q.positions.values()] if q else [] for part, q in beside.items()}
+    sizes_beside: dict[str, Any] = {f"{part}_messages": len(sizes) for part, sizes in held.items()}
+    sizes_beside |= {f"{part}_bytes": sum(sizes) for part, sizes in held.items()}
     return QueueStatistics(
         name=queue.name,
         ready=len(ready),
@@ -27,8 +29,7 @@ def statistics(store: Store, queue: Queue) -> QueueStatistics:
         messages=len(positions),
         bytes=sum(p.stored.size for p in positions),
         waiters=len(queue.waiters),
-        **{f"{part}_messages": len(sizes) for part, sizes in held.items()},
-        **{f"{part}_bytes": sum(sizes) for part, sizes in held.items()},
+        **sizes_beside,
         total_in=queue.left + len(positions),
         total_out=queue.left,
         expired=queue.reasons[Reason.EXPIRED],

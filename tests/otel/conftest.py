@@ -43,13 +43,13 @@ class Recorded:
         return found
 
     def metric(self, name: str) -> dict[tuple[str, ...], Any]:
-        """Data points by operation and queue."""
+        """Data points by operation and queue, each "" where the metric has none."""
         data = self.reader.get_metrics_data()
         assert data is not None
         return {
             (
-                str((point.attributes or {})["messaging.operation.name"]),
-                str((point.attributes or {})["messaging.destination.name"]),
+                str((point.attributes or {}).get("messaging.operation.name", "")),
+                str((point.attributes or {}).get("messaging.destination.name", "")),
             ): point
             for resource in data.resource_metrics
             for scope in resource.scope_metrics

@@ -274,6 +274,17 @@ async def test_sends_that_go_together_have_a_span_each(backend, recorded):
     assert sorted(links(span) for span in receives) == sorted([context(span)] for span in sends)
 
 
+def test_gauges_of_failed_messages(qm, recorded):
+    qm.create_queue("f", retry=mqredis.RetryPolicy(immediate=0))
+    otel.observe(qm, recorded.meters)
+    with qm.open("f") as failing:
+        for _ in range(2):
+            failing.send(b"a")
+            failing.lock(0).abort()
+    assert recorded.metric("mqredis.failed_messages")["", "f;poison"].value == 2
+    assert recorded.metric("mqredis.failed_messages.warning")["", ""].value == 100
+
+
 def test_metrics(qm, queue, recorded, worker_of):
     worker = Worker()
 

@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from mqredis import RetryPolicy
 from mqredis.prometheus import CONTENT_TYPE, Exporter, render
 
 LINE = re.compile(r'^[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.e+-]+$')
@@ -38,6 +39,22 @@ def test_figures(qm):
     assert value(text, "mqredis_manager_messages", manager="w") == 4
     for line in text.splitlines():
         assert line.startswith("# ") or LINE.match(line), line
+
+
+def test_failed_messages_and_from_which_number_on_to_warn(qm):
+    qm.create_queue("dead")
+    for name, policy in (
+        ("q", RetryPolicy(immediate=0)),
+        ("r", RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")),
+    ):
+        qm.create_queue(name, retry=policy)
+        with qm.open(name) as queue:
+            queue.send(b"a")
+            queue.lock(0).abort()
+    text = render(qm)
+    assert value(text, "mqredis_failed_messages", manager="w", queue="q;poison") == 1
+    assert value(text, "mqredis_failed_messages", manager="w", queue="dead") == 1
+    assert value(text, "mqredis_failed_messages_warning", manager="w") == 100
 
 
 def test_labels_are_escaped(qm):
