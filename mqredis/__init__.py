@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from mqredis.client import (
-    Browser,
-    Cursor,
-    GroupWriter,
-    LockedMessage,
-    Queue,
-    QueueManager,
-    Transaction,
-    connect,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mqredis.client import LockedMessage, Queue, QueueManager, Transaction, connect
 from mqredis.commands.manager import Resolution
 from mqredis.errors import (
     AccessDenied,
@@ -88,9 +82,12 @@ from mqredis.models import (
     Share,
     Subscription,
 )
-from mqredis.reports import Finding, Report
 from mqredis.settings import Settings
 from mqredis.status import Status
+
+if TYPE_CHECKING:
+    from mqredis.client import Browser, Cursor, GroupWriter
+    from mqredis.reports import Finding, Report
 
 __version__ = "0.1.0"
 
@@ -183,3 +180,18 @@ __all__ = [
     "TRANSACTIONAL_DEAD_LETTER",
     "__version__",
 ]
+
+#: Classes that few programs use, and their modules, which are imported at the first use.
+_LAZY = {
+    "Browser": "mqredis.client.browser",
+    "Cursor": "mqredis.client.cursor",
+    "Finding": "mqredis.reports",
+    "GroupWriter": "mqredis.client.group",
+    "Report": "mqredis.reports",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -12,7 +12,7 @@ Severity = Literal["error", "warning", "notice"]
 class Finding(BaseModel):
     """One thing the doctor found."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     #: Short and stable, for machines: ``position.lost``, ``counter.queue``, ``server.eviction``...
     code: str
@@ -31,7 +31,7 @@ class Finding(BaseModel):
 class Level(BaseModel):
     """A level of ``durability=``, and whether this server gives it now."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     #: memory, fsync, replica or replica-fsync.
     name: str
@@ -43,7 +43,7 @@ class Level(BaseModel):
 class Report(BaseModel):
     """What the doctor found. ``healthy`` if no invariant of the store is broken."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     manager: str
     #: Broken invariants of the store, those that were repaired included.

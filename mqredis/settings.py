@@ -23,7 +23,7 @@ class Settings(BaseModel):
     Raises InvalidArgument for a value out of range and for a name that is no setting.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     url: str | None = Field(default=None, repr=False)  # its password must not be logged
     """URL of the server. None: a private server of this machine that keeps its data."""

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from mqredis.client.browser import Browser
-from mqredis.client.cursor import Cursor
-from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
 from mqredis.client.manager import QueueManager
 from mqredis.client.queue import Queue
@@ -20,6 +18,11 @@ from mqredis.operations.context import Context, prepared
 from mqredis.sealing import Sealer
 from mqredis.settings import Settings
 
+if TYPE_CHECKING:
+    from mqredis.client.browser import Browser
+    from mqredis.client.cursor import Cursor
+    from mqredis.client.group import GroupWriter
+
 __all__ = [
     "Browser",
     "Cursor",
@@ -30,6 +33,15 @@ __all__ = [
     "Transaction",
     "connect",
 ]
+
+#: Classes that few programs use, and their modules, which are imported at the first use.
+_LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
 def connect(

@@ -29,14 +29,15 @@ from mqredis.models import (
 )
 from mqredis.models.fields import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import doctor, failed, manager, queue, redrive, request, shutdown, topics, transaction
+from mqredis.operations import failed, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
-from mqredis.reports import Report
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from mqredis.reports import Report
 
 R = TypeVar("R")
 
@@ -213,6 +214,8 @@ class QueueManager(Inspection):
 
         ``findings`` are broken invariants, ``advice`` the rest. Looks at every message: some seconds for a million.
         """
+        from mqredis.operations import doctor
+
         return self._run(doctor.examine(self._context, repair))
 
     def maintain(self) -> int:

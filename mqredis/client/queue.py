@@ -7,14 +7,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from mqredis.client.browser import Browser
-from mqredis.client.cursor import Cursor
-from mqredis.client.group import GroupWriter
 from mqredis.client.locked import LockedMessage
 from mqredis.errors import IoTimeout, LockLost, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.fields import MessageFields
-from mqredis.operations import browser, cursor, groups, lookup, peek, queue, receive, send
+from mqredis.operations import groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import lost_of
@@ -25,6 +22,9 @@ from mqredis.steps import Operation
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from mqredis.client.browser import Browser
+    from mqredis.client.cursor import Cursor
+    from mqredis.client.group import GroupWriter
     from mqredis.client.manager import QueueManager
     from mqredis.client.transaction import Transaction
 
@@ -106,6 +106,8 @@ class Queue:
 
     def group(self, group_id: Identifier | None = None) -> GroupWriter:
         """Send a group message by message: ``with queue.group() as group: group.send(...)``."""
+        from mqredis.client.group import GroupWriter
+
         return GroupWriter(self, groups.begin(self._handle, group_id))
 
     # ---- reading ---------------------------------------------------------------------------------
@@ -222,6 +224,9 @@ class Queue:
         Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
         session = self._manager._driver.session
+        from mqredis.client.browser import Browser
+        from mqredis.operations import browser
+
         return Browser(
             self, self._run(browser.start(self._handle, session, match, selector, grouping, co_op))
         )
@@ -339,6 +344,9 @@ class Queue:
 
         Raises QueueNotAvailable if the queue is gone, MatchOptionsError, SelectorSyntaxError.
         """
+        from mqredis.client.cursor import Cursor
+        from mqredis.operations import cursor
+
         return Cursor(self, self._run(cursor.start(self._handle, match, selector)))
 
     # ---- the rest --------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from mqredis.codec.decode import (
     made_each,
     rows,
     sound,
-    sound_alone,
 )
 from mqredis.codec.encode import Batch, encode, encode_each
 from mqredis.models.fields import DEFAULT_CONTENT_TYPE
@@ -55,7 +54,6 @@ __all__ = [
     "names",
     "rows",
     "sound",
-    "sound_alone",
     "time_at",
     "token_of",
     "unescape",

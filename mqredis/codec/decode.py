@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import struct
 from binascii import unhexlify
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import overload
 
 from mqredis.errors import InvariantBroken
@@ -41,13 +42,7 @@ _RECORD = (
     + rb")*+\0"
 )
 _SOUND = re.compile(_RECORD).match
-#: The same behind fence, end of the lease, lookup id and state.
-_READ = re.compile(
-    rb"\d{0,19}+ \d{0,19}+ [\da-f]{16} (?:\d++ \d++ \d++ \d{1,15}+(?: \d++)?+)?+ " + _RECORD
-).match
 _MARK = b"\0"
-#: The same of many, one after the other without their bodies.
-_ALL_SOUND = re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
 Counts = tuple[int, ...]
@@ -141,16 +136,10 @@ def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
         raise InvariantBroken(f"message {where} of queue {queue!r} is damaged: {error}") from None
 
 
-def sound_alone(fence: bytes, deadline: bytes, lookup_id: bytes, state: bytes, record: bytes) -> Sound | None:
-    """The same with the fence and the end of the lease under which it was read; None: any of it is damaged. Raises
-    TypeError if it is no text."""
-    if _READ(b" ".join((fence, deadline, lookup_id, state, record))) is None:
-        return None
-    head, _, body = record.partition(_MARK)
-    try:
-        return int(lookup_id, 16), state, head.decode(), body
-    except UnicodeDecodeError:
-        return None
+@cache
+def _all_sound() -> Callable[[bytes], re.Match[bytes] | None]:
+    """Matches many records, one after the other without their bodies. Compiled for the first batch."""
+    return re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 
 
 def rows(raw: Sequence[Raw]) -> Rows:
@@ -166,7 +155,7 @@ def _together(raw: Rows) -> Sequence[Sound]:
     heads, marks, bodies = zip(*[record.partition(_MARK) for record in raw.records], strict=True)
     # No head has a NUL in it, so each is matched as it would be alone.
     joint = _MARK.join(heads) + _MARK
-    if _ALL_SOUND(joint) is None or marks.count(_MARK) != len(marks):
+    if _all_sound()(joint) is None or marks.count(_MARK) != len(marks):
         raise ValueError("a record")
     joint.decode()  # as sound as each of them, since no character goes on behind a NUL
     if None in map(_read, {*raw.states}.difference(_counts)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
 import redis.asyncio as aredis
@@ -13,10 +13,12 @@ from redis.retry import Retry
 
 from mqredis.drivers.net.discovery import Plan, check_options, prepare
 from mqredis.drivers.net.pool import Backend
-from mqredis.drivers.net.pool_aio import AsyncBackend
 from mqredis.drivers.net.urls import Target, parse
 from mqredis.errors import InvalidArgument, MissingDependency
 from mqredis.settings import Settings
+
+if TYPE_CHECKING:
+    from mqredis.drivers.net.pool_aio import AsyncBackend
 
 _stores: dict[str, Any] = {}
 _stores_lock = threading.Lock()
@@ -41,7 +43,9 @@ def open_backend(where: Any, settings: Settings, key: str = "") -> Backend:
 
 
 def open_async_backend(where: Any, settings: Settings, key: str = "") -> AsyncBackend:
-    """The same for asyncio: a URL or an existing ``redis.asyncio`` client."""
+    """An asyncio backend for a URL or an existing ``redis.asyncio`` client. Arguments and errors: ``open_backend``."""
+    from mqredis.drivers.net.pool_aio import AsyncBackend  # a blocking client never needs it
+
     if isinstance(where, str):
         plan, release = _plan_url(where, settings, key, asyncio=True)
         return AsyncBackend(plan, release)

@@ -13,7 +13,7 @@ from mqredis import renamed
 class Model(BaseModel):
     """A frozen model that refuses unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class RetryPolicy(Model):

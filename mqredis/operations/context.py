@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from mqredis import codec
@@ -25,8 +25,10 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
-from mqredis.selector import Selector
 from mqredis.settings import LONGEST_LEASE, Settings
+
+if TYPE_CHECKING:
+    from mqredis.selector import Selector
 
 #: So many dropped objects are kept until the client is closed; of more the oldest are left to their leases.
 MAX_DROPPED = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import (
@@ -21,8 +22,10 @@ from mqredis.operations.peek import peeking
 from mqredis.operations.queue import still_there
 from mqredis.operations.receive import Locks, fetching, noted
 from mqredis.operations.wait import Reader, until_found
-from mqredis.selector import Selector
 from mqredis.steps import Steps, procedure
+
+if TYPE_CHECKING:
+    from mqredis.selector import Selector
 
 
 @dataclass(slots=True, eq=False)

@@ -11,10 +11,11 @@ from mqredis.commands import queues
 from mqredis.commands.doctor import Edit
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
 from mqredis.keys import ManagerKeys
-from mqredis.operations import checks, failed, invariants, libraries, serverlint, snapshot
+from mqredis.operations import checks, failed, invariants, libraries, server_advice, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.durability.levels import levels
 from mqredis.operations.faults import Fault
+from mqredis.operations.server_facts import read_facts
 from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Steps, perform, procedure
@@ -29,9 +30,9 @@ CLOCK_SECONDS = 5
 def examine(context: Context, repair: bool) -> Steps[Report]:
     """Look, and with ``repair`` mend."""
     checks.flag(repair, "repair")
-    facts = yield from serverlint.look()
-    lint, server = serverlint.lint(facts), facts.summary()
-    lint = [*lint, *(yield from libraries.examine(repair))]
+    facts = yield from read_facts()
+    advice, server = server_advice.advise(facts), facts.summary()
+    advice = [*advice, *(yield from libraries.examine(repair))]
     settings = context.settings
     reached = yield from levels(facts, settings.durability_replicas, settings.appendfsync_always)
     try:
@@ -45,7 +46,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
         return Report(
             manager=context.keys.manager,
             findings=(broken,),
-            advice=tuple(lint),
+            advice=tuple(advice),
             levels=reached,
             server=server,
         )
@@ -62,11 +63,11 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
     still = {(fault.code, fault.where) for fault in faults}
     gone = [fault for key, fault in mended.items() if key not in still]
     findings = [_finding(fault, True) for fault in gone] + [_finding(fault, False) for fault in faults]
-    advice = [*_clock(store), *_failed(store, settings.failed_messages_warning)]
+    advice += [*_clock(store), *_failed(store, settings.failed_messages_warning)]
     return Report(
         manager=context.keys.manager,
         findings=tuple(item for item in findings if item.severity == "error"),
-        advice=(*lint, *advice, *(item for item in findings if item.severity != "error")),
+        advice=(*advice, *(item for item in findings if item.severity != "error")),
         queues=len(store.queues),
         messages=sum(len(view.records) for view in store.queues.values()),
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),

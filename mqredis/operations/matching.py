@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from mqredis import selector as selectors
 from mqredis.commands.filters import Filter, Member, matched, only, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, Logical, UnitOfWork
-from mqredis.selector import Selector
 
-Selection = str | Selector | None
+if TYPE_CHECKING:
+    from mqredis.selector import Selector
+
+#: A selector as callers give it: its text, or parsed.
+Selection: TypeAlias = "str | Selector | None"
 
 
 def selection(given: object) -> Selector | None:
-    """A selector from what a caller gave; None if it selects everything. Raises SelectorSyntaxError."""
-    if given is None or isinstance(given, Selector):
-        return given if given is None or not given.always else None
-    if not isinstance(given, str):
+    """Parse a selector that a caller gave. None: it selects every message. Raises SelectorSyntaxError."""
+    if given is None:
+        return None
+    from mqredis.selector import Selector, parse  # with the whole language: most programs use no selector
+
+    if not isinstance(given, str | Selector):
         raise SelectorSyntaxError(f"a selector must be a str, not {type(given).__name__}")
-    parsed = selectors.parse(given, refuse_never=True)
+    parsed = parse(given, refuse_never=True) if isinstance(given, str) else given
     return None if parsed.always else parsed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mqredis.commands import manager as commands
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.keys import ManagerKeys
-from mqredis.operations.serverlint import ServerFacts, config_of, facts_of
+from mqredis.operations.server_facts import ServerFacts, config_of, facts_of
 from mqredis.settings import Settings
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 

@@ -1,6 +1,6 @@
 """Selectors: conditions on header fields and properties, as Jakarta Messaging and IBM MQ have them.
 
-``parse`` imports the lark package on its first call; importing this package does not.
+mqredis imports this package when the first selector is used, and ``parse`` imports lark when it is first called.
 """
 
 from mqredis.selector.lexer import MAX_BYTES, MAX_DEPTH, MAX_NODES

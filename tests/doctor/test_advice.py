@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis.operations.serverlint import ServerFacts, lint
+from mqredis.operations.server_advice import advise
+from mqredis.operations.server_facts import ServerFacts
 
 LUA, EVICTED, FORGED = "CVE-2025-49844", "CVE-2026-23479", "CVE-2025-67733"
 OUTPUT, OLD_LUA, FREED = "CVE-2025-21605", "CVE-2024-46981", "GHSA-fq2f-crmw-q97r"
@@ -12,7 +13,7 @@ LATE = "redis#13793"
 
 
 def advisories(info: dict[str, str]) -> dict[str, str]:
-    return {item.where: item.text for item in lint(ServerFacts(info)) if item.code == "server.advisory"}
+    return {item.where: item.text for item in advise(ServerFacts(info)) if item.code == "server.advisory"}
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,11 @@ def test_valkey_has_numbers_of_its_own(release: str, names: set[str]) -> None:
 
 def test_a_late_disk_is_none_where_each_write_is_synced() -> None:
     assert LATE not in {
-        item.where for item in lint(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
+        item.where for item in advise(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
     }
 
 
 @pytest.mark.parametrize("release, said", [("6.0.16", True), ("6.2.0", False), ("", False)])
 def test_a_release_that_is_not_supported(release: str, said: bool) -> None:
-    found = {item.code for item in lint(ServerFacts({"redis_version": release}))}
+    found = {item.code for item in advise(ServerFacts({"redis_version": release}))}
     assert ("server.version" in found) == said

@@ -9,9 +9,10 @@ import pytest
 
 import mqredis
 from mqredis import Settings
+from mqredis.drivers.connect import forget_store
 from mqredis.models import Durability
 from mqredis.operations.durability.levels import WaitCommand, find_wait_command
-from mqredis.operations.serverlint import ServerFacts, facts_of
+from mqredis.operations.server_facts import ServerFacts, facts_of
 from mqredis.reports import Level
 from mqredis.steps import Operation, Refused
 from tests.support.replication import has_waitaof, syncs_on_demand, with_replica
@@ -130,4 +131,4 @@ def syncs_unseen(server: RedisServer) -> bool:
 def test_a_fake_gives_memory_alone() -> None:
     found = levels("memory://levels")
     assert [name for name, level in found.items() if level.reachable] == ["memory"]
-    mqredis.drivers.forget_store("levels")
+    forget_store("levels")

@@ -10,6 +10,7 @@ import mqredis
 import mqredis.asyncio
 import mqredis.drivers
 from mqredis import Outgoing, Settings, UnsafeServer
+from mqredis.drivers.connect import forget_store
 from tests.support.server import RedisServer, server_version
 
 Start = Callable[..., RedisServer]
@@ -151,4 +152,4 @@ def test_nobody_expects_a_fake_to_keep_anything() -> None:
         with qm.open("q") as q:
             q.send(b"x")
         assert qm.queue_info("q").messages == 1
-    mqredis.drivers.forget_store("volatile")
+    forget_store("volatile")

@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 
 from mqredis import scripts
-from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.connect import open_async_backend, open_backend
+from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
 from tests.drivers.kit import BODIES, FAST, TinyScript

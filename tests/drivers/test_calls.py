@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.pool_aio import AsyncConnection
+from mqredis.drivers.sync import Driver
 from tests.drivers.kit import add, read
 from tests.drivers.test_interrupts import Interrupt
 

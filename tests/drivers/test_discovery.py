@@ -13,7 +13,8 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
 from tests.drivers.kit import FAST, add, put, read, take, until
 from tests.support.cluster import Cluster

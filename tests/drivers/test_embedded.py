@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from mqredis import embedded
-from mqredis.drivers import Driver
+from mqredis.drivers.sync import Driver
 from mqredis.errors import InvalidArgument
 from tests.drivers.kit import add, read, until
 

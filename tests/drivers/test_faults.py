@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.net.pool_aio import hang_up
+from mqredis.drivers.sync import Driver
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mqredis.drivers import Driver
+from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, perform
 from tests.drivers.kit import FAST, add, read
 from tests.support.faults import Hold

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mqredis import scripts
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.sync import Driver
 from mqredis.errors import AccessDenied, InvariantBroken, ManagerNotFound
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status

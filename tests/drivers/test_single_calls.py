@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.session import Slot
+from mqredis.drivers.sync import Driver
 from mqredis.errors import HistoryRolledBack, InvalidHandle, ManagerNotFound, OutcomeUnknown
 from tests.drivers.kit import FAST, add
 from tests.drivers.proxy import Proxy

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from redis import exceptions as rx
 
-from mqredis.drivers import Driver
 from mqredis.drivers.net.blocking import SocketConnection
+from mqredis.drivers.sync import Driver
 from mqredis.drivers.waiting.reader import SubscriptionReader, WakeFlag
 from tests.drivers.kit import FAST, put, take, until
 from tests.support.server import RedisServer

@@ -13,9 +13,11 @@ import pytest
 import redis
 import redis.asyncio
 
-from mqredis.drivers import AsyncDriver, Driver, open_async_backend, open_backend
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.connect import open_async_backend, open_backend
 from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.urls import parse, redact
+from mqredis.drivers.sync import Driver
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 from tests.drivers.kit import FAST, add, read

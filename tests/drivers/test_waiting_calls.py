@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from mqredis.drivers import Driver
+from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, Listen, Steps, Wait, Woken, procedure
 from tests.drivers.kit import FAST, add, first, put, read, until
 from tests.drivers.proxy import Proxy

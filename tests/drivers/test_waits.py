@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mqredis.drivers import AsyncDriver, Driver
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.sync import Driver
 from mqredis.drivers.waiting import registry, registry_aio
 from mqredis.settings import Settings
 from mqredis.steps import Call, Procedure, Woken, perform

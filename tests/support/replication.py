@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import redis
 
-from mqredis.operations.serverlint import ServerFacts, facts_of
+from mqredis.operations.server_facts import ServerFacts, facts_of
 from tests.support.server import RedisServer
 
 

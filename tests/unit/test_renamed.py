@@ -10,7 +10,7 @@ import pytest
 import mqredis
 from mqredis import InvalidArgument, RetryPolicy, Settings, renamed
 from mqredis.cli import main
-from mqredis.drivers import forget_store
+from mqredis.drivers.connect import forget_store
 from mqredis.prometheus.text import metric
 
 Rename = Callable[[str, str, str], None]

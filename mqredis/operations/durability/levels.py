@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
-from mqredis.operations.serverlint import LATE, ServerFacts, config_of, facts_of
-from mqredis.reports import Level
+from mqredis.operations.server_facts import LATE, ServerFacts, config_of, facts_of
 from mqredis.steps import Command, Refused, Steps, procedure
+
+if TYPE_CHECKING:
+    from mqredis.reports import Level
 
 #: The reply of a script implies the level, so no command is sent.
 IMPLIED = "reply"
@@ -99,6 +102,8 @@ def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Steps[tupl
 
     ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`wait_command`.
     """
+    from mqredis.reports import Level  # only the doctor reports levels
+
     out = [Level(name=Durability.MEMORY, reachable=True, text="every call")]
     for level in (Durability.FSYNC, Durability.REPLICA, Durability.REPLICA_FSYNC):
         found = yield from find_wait_command(level, assured)

@@ -1,13 +1,12 @@
-"""What the server's settings mean for messages. Where INFO or CONFIG are forbidden: unknown, never a failure."""
+"""What a server tells about itself by INFO, ROLE and CONFIG GET. What it refuses to tell is unknown, no failure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqredis.reports import Finding, Severity
 from mqredis.steps import Command, Refused, Steps, procedure
 
 #: Settings that are read one by one: older servers answer only one name at a time.
@@ -194,7 +193,7 @@ def config_of(reply: Any) -> str | None:
 
 
 @procedure
-def look() -> Steps[ServerFacts]:
+def read_facts() -> Steps[ServerFacts]:
     """Read what the server tells about itself."""
     reply = yield Command(("INFO",))
     info = (yield from _role()) if isinstance(reply, Refused) else facts_of(reply)
@@ -219,105 +218,6 @@ def _role() -> Steps[dict[str, str]]:
         return {"role": role}
     replicas = {f"slave{n}": "state=online" for n in range(len(reply[2]))}
     return {"role": role, "connected_slaves": str(len(replicas)), **replicas}
-
-
-Advice = tuple[str, str, str, Severity]
-
-
-def lint(facts: ServerFacts) -> list[Finding]:
-    """What should be different about this server."""
-    checks: tuple[Callable[[ServerFacts], Iterator[Advice]], ...] = (
-        _memory,
-        _disk,
-        _replicas,
-        _waking,
-        _release,
-        _unchecked,
-    )
-    return [
-        Finding(code=f"server.{code}", severity=severity, where=where, text=text)
-        for check in checks
-        for code, where, text, severity in check(facts)
-    ]
-
-
-def _memory(facts: ServerFacts) -> Iterator[Advice]:
-    if facts.evicts:
-        text = f"{facts.policy} deletes messages when memory is short: set noeviction"
-        yield "eviction", "maxmemory-policy", text, "warning"
-    limit, used = facts.number("maxmemory"), facts.number("used_memory")
-    if limit and used > limit * 0.9:
-        yield "full", "maxmemory", f"{used * 100 // limit} % used: sends will be refused soon", "warning"
-    if facts.config.get("maxmemory") == "0":
-        text = "no limit: a full machine kills the server instead of refusing sends"
-        yield "unlimited", "maxmemory", text, "notice"
-
-
-def _disk(facts: ServerFacts) -> Iterator[Advice]:
-    if facts.append_only == "no":
-        snapshots = facts.config.get("save", "unknown")
-        text = "what was sent since the last snapshot is lost" if snapshots else "everything is lost"
-        yield "volatile", "appendonly", f"when the server dies, {text}: set appendonly yes", "warning"
-    elif facts.append_only == "yes":
-        if facts.config.get("appendfsync") == "no":
-            text = "the operating system decides when to write: use everysec or always"
-            yield "fsync", "appendfsync", text, "warning"
-        if facts.config.get("no-appendfsync-on-rewrite") == "yes":
-            text = "nothing is synced while the log is rewritten: set no"
-            yield "fsync", "no-appendfsync-on-rewrite", text, "warning"
-    for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"):
-        if facts.info.get(name, "ok") != "ok":
-            yield "disk", name, f"is {facts.info[name]}: look into the server's log", "warning"
-
-
-def _replicas(facts: ServerFacts) -> Iterator[Advice]:
-    if facts.info.get("role", "master") not in ("master", "primary"):
-        yield "role", "role", f"this is a {facts.info['role']}: connect to the primary", "warning"
-    if facts.number("connected_slaves") and facts.config.get("min-replicas-to-write") == "0":
-        text = "a primary that was cut off goes on accepting what will be lost: set 1 or more"
-        yield "split", "min-replicas-to-write", text, "notice"
-
-
-def _waking(facts: ServerFacts) -> Iterator[Advice]:
-    flags = facts.config.get("notify-keyspace-events")
-    if flags is not None and not ("K" in flags and ("s" in flags or "A" in flags)):
-        text = f"is {flags!r}: waiting readers are woken by PUBLISH instead; set Ks to save that"
-        yield "notify", "notify-keyspace-events", text, "notice"
-    limits = re.search(r"pubsub (\d+) (\d+) (\d+)", facts.config.get("client-output-buffer-limit", ""))
-    if limits and any(0 < int(limits[n]) < 1_048_576 for n in (1, 2)):
-        text = "the limit for pubsub is below 1 MiB: busy consumers will be disconnected"
-        yield "pubsub", "client-output-buffer-limit", text, "warning"
-
-
-def _release(facts: ServerFacts) -> Iterator[Advice]:
-    version = facts.version
-    if not version:
-        return
-    release = ".".join(map(str, version))
-    if version < (6, 2):
-        yield (
-            "version",
-            "redis_version",
-            f"{release} is older than 6.2, the oldest that mqredis supports",
-            "warning",
-        )
-        return
-    backports = "; a distribution may have repaired it without a new number"
-    for name, text in facts.advisories:
-        if name != LATE or facts.config.get("appendfsync") != "always":
-            yield "advisory", name, f"{facts.release}: {text}{backports}", "notice"
-
-
-def _unchecked(facts: ServerFacts) -> Iterator[Advice]:
-    hidden = [name for name, value in facts.summary().items() if name in SETTINGS and value == "unknown"]
-    if not facts.version:
-        hidden.append("INFO")
-    if hidden:
-        text = (
-            f"this user may not read {', '.join(hidden)}: what depends on them was not checked. Compare the server "
-            "with the checklist for production; no role may run CONFIG GET, which shows passwords, too"
-        )
-        yield "unchecked", "settings", text, "notice"
 
 
 def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:
