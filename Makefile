@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis pytest_mqredis.py tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test coverage test-servers test-spark test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
+.PHONY: help setup redis luacheck demo test coverage test-servers test-spark browser test-browser test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -65,6 +65,11 @@ $(VENV)/.spark: $(VENV)/.dev
 	@command -v java >/dev/null || { echo "Spark needs Java 17: none is on PATH (apt-get install openjdk-17-jre-headless)." >&2; exit 1; }
 	@echo "Installing PySpark, some 450 MB ..."
 	@$(INSTALL) --editable '.[spark]' --group spark
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev
+	@tools/ensure-tool chromium $(VENV)
+	@$(INSTALL) --group browser
 	@touch $@
 
 $(VENV)/.coverage: $(VENV)/.dev
@@ -113,6 +118,11 @@ test-servers: $(VENV)/.dev ## the same on other servers: make test-servers SERVE
 
 test-spark: $(VENV)/.spark redis ## the tests of the Spark data source: Java 17, PySpark, real sessions
 	$(PY) -m pytest -m spark tests/spark $(ARGS)
+
+browser: $(VENV)/.browser
+
+test-browser: $(VENV)/.browser redis ## the console in Chromium, which is installed if it can be had
+	$(PY) -m pytest -m browser tests/browser $(ARGS)
 
 # Outside CI: each needs an environment of its own, some 900 MB.
 SPARK_VERSIONS ?= 4.2.0 newest

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -94,6 +95,16 @@ def app(
     return made
 
 
+class Static(StaticFiles):
+    """The style sheet, the scripts and the icon. A browser keeps them for an hour."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        """The response for one file."""
+        response = super().file_response(*args, **options)
+        response.headers["cache-control"] = "max-age=3600"
+        return response
+
+
 def _routes(console: Console) -> list[Route | Mount]:
     def get(path: str, endpoint: Endpoint) -> Route:
         return Route(path, admitted(console, endpoint), methods=["GET"])
@@ -110,5 +121,5 @@ def _routes(console: Console) -> list[Route | Mount]:
         *(get("/m/{manager}" + path, endpoint) for path, endpoint in pages.PAGES.items()),
         get("/m/{manager}/act/{action}", pages.CONFIRM),
         post("/m/{manager}/act/{action}", pages.CARRY_OUT),
-        Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
+        Mount("/static", Static(directory=Path(__file__).with_name("static"))),
     ]

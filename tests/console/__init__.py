@@ -1,0 +1,1 @@
+"""The console over ASGI, without a browser."""

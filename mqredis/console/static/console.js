@@ -12,8 +12,9 @@
     source.addEventListener("tick", () => {
       down.hidden = true;
       const live = document.getElementById("live");
+      const selection = document.getSelection();
       // A text that is being selected would lose its selection.
-      if (live && !String(document.getSelection())) htmx.trigger(live, "tick");
+      if (selection.isCollapsed || !live.contains(selection.anchorNode)) htmx.trigger(live, "tick");
     });
     source.addEventListener("down", () => { down.hidden = false; });
     source.addEventListener("error", () => { down.hidden = false; });

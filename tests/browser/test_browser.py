@@ -1,0 +1,219 @@
+"""What only a browser can tell: live updates, scripts that must not run, keys, colours, narrow windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import mqredis
+from mqredis import Outgoing, RetryPolicy
+from mqredis.console import app, everyone
+from tests.browser.conftest import serving
+from tests.support.server import RedisServer
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"><svg onload=alert(3)>"
+
+
+def send(broker: mqredis.QueueManager, *bodies: Any, to: str = "orders") -> list[int]:
+    with broker.open(to) as queue:
+        return [sent.lookup_id for sent in queue.send_many(bodies)]
+
+
+def fail(broker: mqredis.QueueManager, name: str = "orders") -> None:
+    with broker.open(name) as queue:
+        queue.lock(timeout=0).abort()
+
+
+def test_the_overview_follows_the_queues(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    page = open_page(console)
+    row = page.locator("tr", has=page.get_by_role("link", name="orders"))
+    expect(row).to_contain_text("0")
+    send(broker, *["x"] * 1234)
+    expect(row).to_contain_text("1,234")
+    broker.create_queue("invoices")
+    expect(page.get_by_role("link", name="invoices")).to_be_visible()
+
+
+def test_the_page_of_a_queue_follows_it(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    page = open_page(f"{console}/m/main/queue?name=orders")
+    send(broker, "x", "y")
+    expect(page.locator(".figures")).to_contain_text("Ready2")
+
+
+def test_a_restart_of_the_server_is_told_and_survived(
+    start_server: Callable[..., RedisServer], open_page: Open
+) -> None:
+    server = start_server(aof=True)
+    with mqredis.connect(server.url) as broker:
+        broker.create_queue("orders")
+        send(broker, "x")
+        settings = mqredis.Settings(url=server.url, retry_seconds=0)
+        with serving(app({"main": settings}, access=everyone, interval=0.2)) as url:
+            page = open_page(url)
+            server.stop()
+            expect(page.get_by_text("The broker cannot be reached")).to_be_visible()
+            server.start()
+            expect(page.get_by_text("The broker cannot be reached")).to_be_hidden()
+            send(broker, "y")
+            expect(page.locator("tbody tr").first).to_contain_text("2")
+
+
+def test_a_hidden_console_asks_nothing(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    page = open_page(console)
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    with page.expect_event("requestfailed", lambda request: "/events" in request.url):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: false, configurable: true})")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    send(broker, "x", "y", "z")
+    expect(page.locator("tbody tr").first).to_contain_text("3")
+
+
+def test_no_script_from_a_message_runs(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    name = EVIL.replace("'", "").replace("*", "")[:100]
+    broker.create_queue(name, label=EVIL, retry=RetryPolicy(immediate=0))
+    message = Outgoing(
+        EVIL,
+        label=EVIL,
+        properties={EVIL: EVIL, "failure_error": EVIL},
+        correlation_id=EVIL,
+        content_type=EVIL,
+    )
+    (number,) = send(broker, message, to=name)
+    page = open_page(console)
+    page.get_by_role("link", name=name).first.click()
+    page.get_by_role("link", name="Messages").first.click()
+    page.get_by_role("link", name=f"{number:#018x}").click()
+    expect(page.locator("pre.body")).to_contain_text("<script>alert(2)</script>")
+    fail(broker, name)
+    page.get_by_role("link", name="Failures").click()
+    expect(page.locator("main")).to_contain_text("onerror")
+    assert page.locator("main img, main svg, main script").count() == 0
+
+
+def test_a_purge_asks_for_the_name(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    send(broker, "x", "y")
+    page = open_page(f"{console}/m/main/queue?name=orders")
+    page.get_by_role("link", name="Purge").click()
+    expect(page.locator("#preview")).to_have_text("This touches 2 messages of orders.")
+    page.get_by_label("Type orders to confirm").fill("order")
+    page.get_by_role("button", name="Purge").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was done")
+    page.get_by_label("Type orders to confirm").fill("orders")
+    page.get_by_role("button", name="Purge").click()
+    expect(page.locator(".notice")).to_have_text("2 messages of orders removed.")
+    assert broker.queue_info("orders").messages == 0
+
+
+def test_a_double_click_sends_one_message(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    page = open_page(f"{console}/m/main/act/send?queue=orders")
+    page.get_by_label("Body").fill("once")
+    page.get_by_role("button", name="Send a message").dblclick()
+    expect(page.locator(".notice")).to_contain_text("was sent to orders")
+    assert broker.queue_info("orders").messages == 1
+
+
+def test_everything_is_reached_by_keys(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    broker.create_queue("invoices")
+    page = open_page(console)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Filter queues")).to_be_focused()
+    page.keyboard.type("invo")
+    expect(page.get_by_role("link", name="orders")).to_be_hidden()
+    link = page.get_by_role("link", name="invoices")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if link.evaluate("element => element === document.activeElement"):
+            break
+    send(broker, *["x"] * 17, to="invoices")
+    expect(page.locator("tbody tr").first).to_contain_text("17")
+    expect(link).to_be_focused()  # after the live update, too
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
+
+
+def test_the_console_works_without_scripts(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    broker.create_queue("invoices")
+    page = open_page(console, java_script_enabled=False)
+    page.get_by_label("Filter queues").fill("invo")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("link", name="orders")).to_have_count(0)
+    page.get_by_role("link", name="invoices").click()
+    page.get_by_role("link", name="Send a message").click()
+    page.get_by_label("Body").fill("x")
+    page.get_by_role("button", name="Send a message").click()
+    expect(page.locator(".notice")).to_contain_text("was sent to invoices")
+    page.get_by_role("button", name="Dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_it_works_under_a_prefix(under_prefix: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    page = open_page(under_prefix + "/")
+    send(broker, "x", "y")
+    expect(page.locator("tbody tr").first).to_contain_text("2")
+    page.get_by_role("link", name="orders").click()
+    page.get_by_role("link", name="Messages").first.click()
+    assert page.url.startswith(under_prefix)
+    expect(page.locator(".messages tbody tr")).to_have_count(2)
+
+
+#: Text whose contrast is below WCAG AA: 4.5, or 3 for large text.
+CONTRAST = """() => {
+  const channel = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parse(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const wrong = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.matches(".unseen, .skip")) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [light(parse(style.color)), light(ground(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5)) wrong.push(`${element.className || element.tagName} ${ratio.toFixed(2)}`);
+  }
+  return wrong;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_readable(
+    console: str, broker: mqredis.QueueManager, open_page: Open, scheme: str
+) -> None:
+    broker.update_queue("orders", retry=RetryPolicy(immediate=0))
+    broker.create_queue("news", topic=True)
+    body = '{"order": "' + "x" * 200 + '"}'
+    first, _ = send(broker, body, Outgoing(body, properties={"a-long-name" * 8: "y" * 300}))
+    fail(broker)
+    page = open_page(console, color_scheme=scheme)
+    for width in (400, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in (
+            "/", "/queue?name=orders", "/messages?queue=orders", "/messages?queue=orders&selector=a+%3D",
+            f"/message?queue=orders%3Bpoison&id={first}", "/failures", "/topics", "/doctor?run=1", "/server",
+            "/actions", "/act/send?queue=orders", "/act/purge?queue=orders", "/queue?name=absent",
+        ):  # fmt: skip
+            page.goto(f"{console}/m/main{path}")
+            assert page.evaluate(CONTRAST) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
