@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 
 from mqredis.asyncio import QueueManager
 from mqredis.keys import SYSTEM
-from mqredis.models import ManagerInfo, QueueInfo
-
-#: Subqueues in which messages wait that could not be handled.
-POISON = ";poison"
+from mqredis.models import ManagerInfo, QueueDepth
 
 #: What the overview can be sorted by.
-COLUMNS = ("name", "ready", "delayed", "locked", "bytes", "waiters", "poison")
+COLUMNS = (
+    "name", "ready", "delayed", "locked", "poison", "bytes", "rate_in", "rate_out", "oldest_seconds", "waiters"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Row:
-    """A queue in the overview."""
+    """A queue, and how many messages a second came and left since the reading before; None: there was none."""
 
-    info: QueueInfo
-    #: Messages in ``;poison``.
-    poison: int
+    depth: QueueDepth
+    rate_in: float | None = None
+    rate_out: float | None = None
 
-    def value(self, column: str) -> str | int:
+    def value(self, column: str) -> str | float:
         """What the row is sorted by."""
-        found: str | int = self.poison if column == "poison" else getattr(self.info, column)
-        return found
+        found: str | float | None = getattr(self if column.startswith("rate") else self.depth, column)
+        return -1 if found is None else found
 
 
 @dataclass(frozen=True)
@@ -35,42 +35,45 @@ class Overview:
     """A queue manager and its queues."""
 
     manager: ManagerInfo
-    queues: dict[str, QueueInfo]
+    queues: dict[str, Row]
+    at: float = field(default_factory=monotonic)
 
     @classmethod
-    async def read(cls, manager: QueueManager, before: Overview | None) -> Overview:  # noqa: ARG003
-        """Read it from the broker."""
+    async def read(cls, manager: QueueManager, before: Overview | None) -> Overview:
+        """Read it from the broker, and compare it with the reading before."""
         info = await manager.info()
-        return cls(info, {queue.name: queue for queue in await manager.queues()})
+        now, known = monotonic(), before.queues if before is not None else {}
+        passed = now - before.at if before is not None else 0.0
+        rows = {
+            depth.name: _row(depth, known[depth.name].depth if depth.name in known else None, passed)
+            for depth in await manager.overview()
+        }
+        return cls(info, rows, now)
 
     @property
     def rows(self) -> list[Row]:
         """The queues of applications, without their subqueues and the queues of the system."""
-        return [
-            Row(queue, self.messages(queue.name + POISON))
-            for queue in self.queues.values()
-            if ";" not in queue.name
-        ]
+        return [row for name, row in self.queues.items() if ";" not in name]
 
     @property
-    def system(self) -> list[QueueInfo]:
-        """The queues of the system: dead letters and the journal."""
-        return [queue for queue in self.queues.values() if queue.name.startswith(f"{SYSTEM};")]
+    def system(self) -> list[Row]:
+        """The queues of the system, such as dead letters."""
+        return [row for name, row in self.queues.items() if name.startswith(f"{SYSTEM};")]
 
-    def subqueues(self, name: str) -> list[QueueInfo]:
-        """The subqueues of a queue."""
-        return [queue for queue in self.queues.values() if queue.name.startswith(f"{name};")]
 
-    def messages(self, name: str) -> int:
-        """Number of messages in a queue; 0 if it does not exist."""
-        return self.queues[name].messages if name in self.queues else 0
+def _row(depth: QueueDepth, before: QueueDepth | None, passed: float) -> Row:
+    # A queue that was deleted and made again counts from 0.
+    if before is None or passed <= 0 or depth.total_in < before.total_in:
+        return Row(depth)
+    came, left = depth.total_in - before.total_in, depth.total_out - before.total_out
+    return Row(depth, came / passed, max(left, 0) / passed)
 
 
 def arranged(rows: Iterable[Row], text: str, column: str, descending: bool) -> list[Row]:
-    """The rows whose name or label contains the text, sorted."""
+    """The rows whose name contains the text, sorted."""
     wanted = text.casefold()
-    found = [row for row in rows if wanted in row.info.name.casefold() or wanted in row.info.label.casefold()]
-    found.sort(key=lambda row: row.info.name)
+    found = [row for row in rows if wanted in row.depth.name.casefold()]
+    found.sort(key=lambda row: row.depth.name)
     if column in COLUMNS:
         found.sort(key=lambda row: row.value(column), reverse=descending)
     return found

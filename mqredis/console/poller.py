@@ -31,10 +31,10 @@ class Poller(Generic[S]):
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
-    async def state(self) -> S:
-        """The latest state, not older than the interval. Raises what ``read`` raises."""
+    async def state(self, *, fresh: bool = False) -> S:
+        """The latest state, not older than the interval; ``fresh``: read now. Raises what ``read`` raises."""
         async with self._reading:
-            if self._state is None or monotonic() - self._read_at >= self.interval:
+            if fresh or self._state is None or monotonic() - self._read_at >= self.interval:
                 self._state = await self._read(self._state)
                 self._read_at = monotonic()
             return self._state

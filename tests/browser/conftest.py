@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -72,7 +72,13 @@ def console(broker: mqredis.QueueManager, redis_server: RedisServer) -> Iterator
 def under_prefix(broker: mqredis.QueueManager, redis_server: RedisServer) -> Iterator[str]:
     """The same console, mounted in another application."""
     inner = app({"main": redis_server.url}, access=everyone, interval=0.2)
-    outer = Starlette(lifespan=lambda _: inner.router.lifespan_context(inner))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with inner.router.lifespan_context(inner):
+            yield
+
+    outer = Starlette(lifespan=lifespan)
     outer.mount("/ops/mq", inner)
     with serving(outer) as url:
         yield f"{url}/ops/mq"

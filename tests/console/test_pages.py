@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 
@@ -35,11 +36,11 @@ async def test_the_overview_sorts_and_filters(browser: Browser, manager: QueueMa
     await manager.create_queue("invoices")
     await fill(manager, [b"x"] * 1200)
     page = await browser.get("/")
-    assert re.search(r"invoices 0.*orders New orders 1,200", page.text)
+    assert re.search(r"invoices 0.*orders 1,200", page.text)
     page = await browser.get("/m/main/", sort="ready", order="desc")
     assert page.html.index("q-orders") < page.html.index("q-invoices")
     assert 'aria-sort="descending"' in page.html
-    page = await browser.get("/m/main/", q="NEW")
+    page = await browser.get("/m/main/", q="ORD")
     assert "q-orders" in page.html
     assert "q-invoices" not in page.html
     assert "No queue matches" in (await browser.get("/m/main/", q="absent")).text
@@ -156,6 +157,37 @@ async def test_failures_are_grouped_and_each_group_can_be_looked_at(
     assert "orders;poison 2 messages" in page.text
     look = next(a for a in page.addresses if "/messages?" in a)
     assert "2 messages on this page" in (await browser.get(look)).text
+
+
+async def test_holders_and_clients_are_told(browser: Browser, manager: QueueManager) -> None:
+    assert "No message is locked. Open transactions" in (await browser.get("/m/main/in-flight")).text
+    await manager.create_queue("ledger", transactional=True)
+    await fill(manager, [Outgoing("a", label="first")])
+    async with (
+        await manager.open("orders") as queue,
+        await manager.open("ledger") as ledger,
+        await manager.transaction() as unit,
+    ):
+        await ledger.send("b", transaction=unit)
+        locked = await queue.lock(timeout=0)
+        for page in (
+            await browser.get("/m/main/in-flight"),
+            await browser.get("/m/main/in-flight", queue="orders"),
+        ):
+            assert hex_id(locked.lookup_id) in page.text
+            assert "first" in page.text
+            assert re.search(r"sent \S+ ledger", page.text)
+        assert "orders 0 0 1" in (await browser.get("/m/main/")).text
+        assert "Time to live" in (await browser.get("/m/main/clients")).text
+        await locked.commit()
+    assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
+
+
+async def test_the_overview_tells_rates(browser: Browser, manager: QueueManager) -> None:
+    assert re.search(r"orders 0 0 0 0 \u2013 \u2013", (await browser.get("/m/main/")).text)
+    await fill(manager, ["x"] * 100)
+    await asyncio.sleep(0.11)  # noqa: TID251 - the console reads every 0.1 s
+    assert re.search(r"orders 100 0 0 0 [\d,.]+ 0.0", (await browser.get("/m/main/")).text)
 
 
 async def test_topics_doctor_server_and_actions_have_pages(browser: Browser, manager: QueueManager) -> None:

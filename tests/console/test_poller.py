@@ -81,4 +81,4 @@ async def test_the_overview_of_many_queues_takes_few_calls(redis_server: RedisSe
         before = calls()
         overview = await Overview.read(manager, None)
         assert len(overview.rows) == 100
-        assert calls() - before <= 8
+        assert calls() - before <= 6

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from mqredis.console.pages import action, failures, log, messages, overview, server, topics
+from mqredis.console.pages import action, failures, holders, log, messages, overview, server, topics
 from mqredis.console.visit import Endpoint
 
 #: Title and path of each page in the navigation, under the queue manager.
 NAVIGATION = (
     ("Overview", "/"),
     ("Failures", "/failures"),
+    ("In flight", "/in-flight"),
+    ("Clients", "/clients"),
     ("Topics", "/topics"),
     ("Doctor", "/doctor"),
     ("Server", "/server"),
@@ -24,6 +26,8 @@ PAGES: dict[str, Endpoint] = {
     "/message": messages.message,
     "/body": messages.body,
     "/failures": failures.failures,
+    "/in-flight": holders.in_flight,
+    "/clients": holders.clients,
     "/topics": topics.topics,
     "/doctor": server.doctor,
     "/server": server.server,

@@ -9,12 +9,13 @@ from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import search
-from mqredis.console.overview import POISON
 from mqredis.console.visit import Visit
 from mqredis.errors import QueueNotFound
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Access, Message
 
+#: The subqueue of messages that could not be handled.
+POISON = ";poison"
 #: Messages of one queue that are grouped; of more the first are.
 LOOKED_AT = 1000
 #: Groups shown of one queue.
@@ -56,19 +57,17 @@ def _quoted(text: str) -> str:
 
 async def failures(visit: Visit) -> Response:
     """Every queue of failed messages that has some."""
-    state = await visit.console.poller(visit.name).state()
+    state = await visit.console.poller(visit.name).state(fresh=True)
     manager = await visit.manager()
-    queues = [
-        queue
-        for queue in state.queues.values()
-        if queue.messages
-        and (queue.name.endswith(POISON) or queue.name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER))
-    ]
-    wanted = visit.query.get("queue", "")
+    queues = {row.depth.name + POISON: row.depth.poison for row in state.rows}
+    for name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):
+        if name in state.queues:
+            queues[name] = state.queues[name].depth.messages
+    wanted = visit.query.get("queue") or None
     found = [
-        await _grouped(manager, queue.name, queue.messages)
-        for queue in queues
-        if not wanted or queue.name == wanted
+        await _grouped(manager, name, messages)
+        for name, messages in queues.items()
+        if messages and wanted in (None, name)
     ]
     return visit.page("failures.html", queues=found, most=LOOKED_AT)
 

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mqredis.console.overview import COLUMNS, arranged
 from mqredis.console.visit import Visit
-from mqredis.errors import QueueNotFound
+from mqredis.keys import SYSTEM
 
 #: Rows on one page of the overview.
 ROWS = 200
@@ -17,7 +17,8 @@ ROWS = 200
 
 async def overview(visit: Visit) -> Response:
     """All queues, filtered by ``q`` and sorted by ``sort``."""
-    state = await visit.console.poller(visit.name).state()
+    # What an action has just changed has to be seen.
+    state = await visit.console.poller(visit.name).state(fresh="done" in visit.query)
     column = visit.query.get("sort", "name")
     descending = visit.query.get("order") == "desc"
     rows = arranged(state.rows, visit.query.get("q", ""), column, descending)
@@ -34,20 +35,17 @@ async def overview(visit: Visit) -> Response:
 async def queue(visit: Visit) -> Response:
     """One queue: what is in it, its subqueues, its properties."""
     name = visit.query.get("name", "")
-    state = await visit.console.poller(visit.name).state()
-    if name not in state.queues:
-        raise QueueNotFound(f"there is no queue {name!r:.140}")
     manager = await visit.manager()
-    statistics = await manager.statistics(name)
+    info = await manager.queue_info(name)
     parent = name.partition(";")[0]
+    whole = [await manager.queue_info(parent)] if parent != SYSTEM else []
     return visit.page(
         "queue.html",
-        state=state,
-        info=state.queues[name],
-        statistics=statistics,
+        info=info,
+        statistics=await manager.statistics(name),
         parent=parent,
-        family=[state.queues[parent]] * (parent in state.queues) + state.subqueues(parent),
-        subscriptions=await manager.subscriptions(name) if state.queues[name].topic else [],
+        family=whole + await manager.queues(f"{parent};*"),
+        subscriptions=await manager.subscriptions(name) if info.topic else [],
     )
 
 

@@ -9,7 +9,9 @@ from mqredis.console.visit import Visit
 
 async def topics(visit: Visit) -> Response:
     """Every topic with its subscriptions."""
-    state = await visit.console.poller(visit.name).state()
+    state = await visit.console.poller(visit.name).state(fresh=True)
     manager = await visit.manager()
-    found = [(row.info, await manager.subscriptions(row.info.name)) for row in state.rows if row.info.topic]
+    found = [
+        (row.depth, await manager.subscriptions(row.depth.name)) for row in state.rows if row.depth.topic
+    ]
     return visit.page("topics.html", topics=found)

@@ -1,0 +1,43 @@
+"""Who holds messages, and which clients are connected."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from mqredis.console.visit import Visit
+from mqredis.models import LockInfo
+
+#: Rows on one page; queues whose locks one page shows.
+ROWS, QUEUES = 100, 40
+
+
+async def in_flight(visit: Visit) -> Response:
+    """Locked messages of one queue page by page, or the first ones of each queue, and open transactions."""
+    state = await visit.console.poller(visit.name).state(fresh=True)
+    manager = await visit.manager()
+    name, following = visit.query.get("queue", ""), None
+    locks: list[LockInfo] = []
+    if name:
+        page = await manager.locks(name, after=visit.query.get("after") or None, limit=ROWS)
+        locks += page.items
+        following = page.next
+    else:
+        holding = [row.depth.name for row in state.queues.values() if row.depth.locked]
+        for each in holding[:QUEUES]:
+            locks += await manager.locks(each, limit=max(1, ROWS // len(holding)))
+        locks.sort(key=lambda lock: lock.lease_until)
+    return visit.page(
+        "in_flight.html",
+        locks=locks,
+        queue=name,
+        following=following and visit.here(after=following),
+        locked=sum(row.depth.locked for row in state.queues.values()),
+        transactions=await manager.transactions(),
+    )
+
+
+async def clients(visit: Visit) -> Response:
+    """The sessions of clients."""
+    manager = await visit.manager()
+    page = await manager.sessions(after=visit.query.get("after") or None, limit=ROWS)
+    return visit.page("clients.html", sessions=page, following=page.next and visit.here(after=page.next))
