@@ -9,6 +9,7 @@ timers, waiting readers, locks, counters, indexes, tokens. No product.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 SCHEMA = "id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
@@ -44,8 +45,24 @@ end
 redis.call("HSET", KEYS[2], "committed", ARGV[1])
 return 1
 """
-#: KEYS stage, ids, meta. Publishes a part of a stage; 1 once all is.
+#: KEYS stage, ids, meta. Publishes a part of a stage, which holds body, priority and correlation id of each message; 1
+#: once all is published.
 _PUBLISH = f"""
+local staged = redis.call("LPOP", KEYS[1], 3 * {PART})
+if not staged then return 1 end
+local count, places = #staged / 3, {{}}
+local last = redis.call("HINCRBY", KEYS[3], "last", count)
+for n = 1, count do
+  local id, at = last - count + n, 3 * n
+  redis.call("HSET", "plain:m:" .. id, "id", id, "queue", "orders", "label", "", "body", staged[at - 2], "priority",
+    staged[at - 1], "correlation_id", staged[at])
+  places[2 * n - 1], places[2 * n] = id, id
+end
+redis.call("ZADD", KEYS[2], unpack(places))
+return 0
+"""
+#: KEYS stage, ids, meta. Publishes a part of a stage that holds nothing but bodies; 1 once all is published.
+_PUBLISH_BODIES = f"""
 local bodies = redis.call("LPOP", KEYS[1], {PART})
 if not bodies then return 1 end
 local last, places = redis.call("HINCRBY", KEYS[3], "last", #bodies), {{}}
@@ -73,7 +90,9 @@ class Client:
         import redis
 
         self.redis: Any = redis.Redis.from_url(url)
-        self.scripts = {text: self.redis.register_script(text) for text in (_CLAIM, _RECEIVE, _PUBLISH)}
+        self.scripts = {
+            text: self.redis.register_script(text) for text in (_CLAIM, _RECEIVE, _PUBLISH, _PUBLISH_BODIES)
+        }
         self._connection: Any = self.redis.connection_pool.get_connection()
 
     def repeat(self, script: str, keys: Sequence[str], args: Sequence[int] = ()) -> None:
@@ -224,8 +243,8 @@ def source(url: str, trigger: int) -> Any:
                 client(url).repeat(_RECEIVE, (claimed(end["sequence"]), META), (end["sequence"],))
 
     class Staged(WriterCommitMessage):
-        def __init__(self, stage: str) -> None:
-            self.stage = stage
+        def __init__(self, stage: str, script: str) -> None:
+            self.stage, self.script = stage, script
 
     class Writer(DataSourceArrowWriter):
         def write(self, iterator: Any) -> Any:
@@ -233,15 +252,18 @@ def source(url: str, trigger: int) -> Any:
 
             stage, redis = f"plain:stage:{uuid.uuid4().hex}", client(url).redis
             redis.sadd("plain:stages", stage)
+            width = 1
             for each in iterator:
-                bodies = each.column(0).to_pylist()
-                for start in range(0, len(bodies), PART):
-                    redis.rpush(stage, *bodies[start : start + PART])
-            return Staged(stage)
+                columns = [column.to_pylist() for column in each.columns]
+                width = len(columns)
+                elements = columns[0] if width == 1 else [*chain.from_iterable(zip(*columns, strict=True))]
+                for start in range(0, len(elements), width * PART):
+                    redis.rpush(stage, *elements[start : start + width * PART])
+            return Staged(stage, _PUBLISH_BODIES if width == 1 else _PUBLISH)
 
         def commit(self, messages: Any) -> None:
             for message in messages:
-                client(url).repeat(_PUBLISH, (message.stage, IDS, META))
+                client(url).repeat(message.script, (message.stage, IDS, META))
                 client(url).redis.srem("plain:stages", message.stage)
 
     return data_source("plain", Reader, StreamReader, Writer)

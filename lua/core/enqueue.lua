@@ -60,15 +60,20 @@ end
 -- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID. `priorities`: a digit
 -- for each of `count` messages.
 function enqueue.ids(priorities, count, transactional)
-  local ids, seq, digits, byte, stem, of, from = { nil }, context.seq, enqueue.digits, string.byte, nil, nil, nil
+  local ids, seq, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
+  local stem, middle, of, from = nil, nil, nil, nil
   for n = 1, count do
     local priority = transactional and 55 or byte(priorities, n)
     seq = seq + 1
     local low = seq % 16
     -- All but the last digit is the same for most of a batch.
-    if priority ~= of or seq - low ~= from then
-      of, from = priority, seq - low
-      stem = string.format("%02x%013x", 55 - priority, from / 16)
+    if seq - low ~= from then
+      from, of = seq - low, nil
+      middle = string.format("%013x", from / 16)
+    end
+    if priority ~= of then
+      of = priority
+      stem = "0" .. digits[56 - priority] .. middle
     end
     ids[n] = stem .. digits[low + 1]
   end
@@ -125,11 +130,12 @@ end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.
 function enqueue.append(batch, rec, large, q)
-  local records, flag = batch.records, string.byte(rec, 14)
+  local records, kind = batch.records, record.free[string.byte(rec, 14)]
   local n = #records + 1
   batch.bytes = batch.bytes + #rec
-  if flag == 48 and not q.is.x then
+  if kind and not q.is.x then
     records[n] = rec
+    if kind == "named" then batch.special = true end
     return
   end
   if q.is.x then rec = record.set_flag(rec, 1) end
@@ -139,12 +145,7 @@ function enqueue.append(batch, rec, large, q)
     batch.larges = batch.larges or {}
     batch.larges[n] = large
   end
-  local kind = record.free[string.byte(rec, 14)]
-  if kind == "named" then
-    batch.special = true
-  elseif not kind and record.flag(rec, 1) then
-    enqueue.want(batch, n, rec)
-  end
+  if record.flag(rec, 1) then enqueue.want(batch, n, rec) end
 end
 
 -- Gives them their lookup ids.

@@ -21,6 +21,7 @@ from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
 from mqredis.drivers.session import Core, Run
+from mqredis.drivers.subscription import Subscription
 from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
@@ -194,6 +195,13 @@ class Driver(BaseDriver):
         """Run a plain command with thousands of fields, such as HMGET."""
         request = pack_fields(verb, key, fields)
         return self._plain(lambda link: link.exchange([request]))
+
+    def subscribe(self, channel: str) -> Subscription:
+        """Subscribe to a channel. Raises BrokerUnavailable."""
+        try:
+            return Subscription(self.backend.pubsub_connection(), channel)
+        except REDIS_ERRORS as error:
+            raise BrokerUnavailable(redact(error)) from None
 
     def _plain(self, ask: Callable[[Connection], Any]) -> Any:
         link = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)

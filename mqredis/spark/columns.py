@@ -35,8 +35,9 @@ ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager", "batch_id"})
 Head = dict[str, str]
 
 
-#: Flag digits of messages the broker has something to do for, and of those whose body is kept apart (lua/core/record).
-_SPECIAL, _LARGE = b"13579bdfhjlnprtv", b"89abcdefopqrstuv"
+#: Flag digits (lua/core/record) of messages that ask the broker for something, or may do so: special, and not only by a
+#: correlation id beside a body that is not large. And those of messages whose body is kept apart.
+_SPECIAL, _LARGE = b"13579bdfprtv", b"89abcdefopqrstuv"
 _FLAG = itemgetter(13)
 #: Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30

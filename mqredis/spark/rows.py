@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 from mqredis import codec
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing
+from mqredis.models.fields import FIELDS as MESSAGE_FIELDS
 from mqredis.models.outgoing import outgoing
 from mqredis.spark import headers
 from mqredis.spark.schema import FIELDS, HEADERS
@@ -83,8 +85,10 @@ _LENGTHS = {"label": 249, "content_type": 255}
 
 #: Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
 Encoded = tuple[str, list[bytes], dict[int, bytes]]
-#: Heads that are kept, so that messages of one kind are encoded once.
-_KINDS = 1024
+#: Stands for a body that is kept apart from its record.
+_LARGE = bytes(codec.INLINE_BODY_BYTES + 1)
+#: The text of a correlation id in a record, without its mark; None if the id names nothing.
+_write_id = MESSAGE_FIELDS["correlation_id"].write
 
 
 def check(schema: StructType, queue: str) -> None:
@@ -124,13 +128,27 @@ def _same(one: DataType, other: DataType) -> bool:
     return bool(one.simpleString() == other.simpleString())
 
 
+class _Heads(dict[tuple[Any, ...], bytes]):
+    """By the values of a row: what stands in its message before the correlation id."""
+
+    def __init__(self, make: Callable[[tuple[Any, ...]], bytes]) -> None:
+        self.make = make
+
+    def __missing__(self, row: tuple[Any, ...]) -> bytes:
+        self[row] = head = self.make(row)
+        return head
+
+
 class Encoder:
-    """Encodes record batches of one schema."""
+    """Encodes record batches of one schema.
+
+    A message is a head, its correlation id, a zero byte and its body (``mqredis.codec``). ``codec.encode`` makes a head
+    once for all rows that differ in nothing but correlation id and body, and Arrow joins the parts of each row.
+    """
 
     def __init__(self, queue: str, transaction: Callable[[str], str]) -> None:
         self.queue = queue
         self.transaction = transaction  # name of the unit of work in a queue, "" outside one
-        self._known: dict[tuple[Any, ...], bytes] = {}
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Encoded]:
         """The messages of a record batch, in order. Raises InvalidArgument."""
@@ -141,75 +159,89 @@ class Encoder:
         for name, (low, high) in _RANGES.items():
             if name in columns:
                 _in_range(name, columns[name], low, high)
-        text = pa.types.is_string(columns["body"].type) or pa.types.is_large_string(columns["body"].type)
-        kind = "text/plain; charset=utf-8" if text else codec.DEFAULT_CONTENT_TYPE
-        bodies = pc.fill_null(columns["body"].cast(pa.binary()), b"")
-        most = pc.max(pc.binary_length(bodies)).as_py() or 0
-        names = [name for name in columns if name not in ("body", "queue")]
-        if not names and "queue" not in columns and most <= codec.INLINE_BODY_BYTES:
-            # Nothing but bodies: what stands before each is the same.
-            before = self._before(self.queue, kind, (), ())
-            yield self.queue, pc.binary_join_element_wise(before, bodies, b"").to_pylist(), {}
-            return
-        given = [columns[name].to_pylist() for name in names]
-        values = zip(*given, strict=True) if given else iter([()] * len(bodies))
-        queues = columns["queue"].to_pylist() if "queue" in columns else [self.queue] * len(bodies)
-        lines: list[bytes] = []
-        large: dict[int, bytes] = {}
-        last = self.queue
-        for queue, body, row in zip(queues, bodies.to_pylist(), values, strict=True):
-            if not queue:
-                raise InvalidArgument("a row has no queue: its column queue is null or empty")
-            if queue != last and lines:
-                yield last, lines, large
-                lines, large = [], {}
-            last = queue
-            if len(body) > codec.INLINE_BODY_BYTES:
-                large[len(lines)] = body
-                message = self._message(kind, names, row, body)
-                lines.append(codec.encode(message, self.transaction(queue))[0])
-            else:
-                lines.append(self._before(queue, kind, names, row) + body)
-        if lines:
-            yield last, lines, large
+        body = columns.pop("body")
+        is_text = pa.types.is_string(body.type) or pa.types.is_large_string(body.type)
+        kind = "text/plain; charset=utf-8" if is_text else codec.DEFAULT_CONTENT_TYPE
+        bodies = pc.fill_null(body.cast(pa.binary()), b"")
+        is_large = pc.greater(pc.binary_length(bodies), codec.INLINE_BODY_BYTES)
+        large = {n: bodies[n].as_py() for n in pc.indices_nonzero(is_large).to_pylist()}
+        given = {name: _values(column) for name, column in columns.items()}
+        ids: Any = b""
+        # A correlation id in system_headers stands above the column, so then all of it belongs to the head.
+        if "correlation_id" in given and "system_headers" not in given:
+            given["correlation_id"], ids = _apart(given["correlation_id"])
+        if large:
+            given["body"] = [_LARGE if n in large else b"" for n in range(len(bodies))]
+            bodies = pc.if_else(is_large, b"", bodies)
+        heads = _Heads(lambda row: self._head(kind, dict(zip(given, row, strict=True)), ids != b""))
+        head = heads.make if any(map(_is_unhashable, columns.values())) else heads.__getitem__
+        each = pa.array([*map(head, zip(*given.values(), strict=True))], pa.binary()) if given else head(())
+        lines = pc.binary_join_element_wise(each, ids, b"\0", bodies, b"").to_pylist()
+        start = 0
+        for queue, run in groupby(given.get("queue") or [self.queue] * len(lines)):
+            stop = start + len([*run])
+            yield queue, lines[start:stop], {n - start: large[n] for n in large if start <= n < stop}
+            start = stop
 
-    def _before(self, queue: str, kind: str, names: Sequence[str], row: tuple[Any, ...]) -> bytes:
-        """What stands before the body of a message that is not large."""
-        key = (queue, kind, tuple(tuple(item) if type(item) is list else item for item in row))
-        try:
-            found = self._known.get(key)
-        except TypeError:  # a struct or a map within
-            return codec.encode(self._message(kind, names, row, b""), self.transaction(queue))[0]
-        if found is None:
-            found, _ = codec.encode(self._message(kind, names, row, b""), self.transaction(queue))
-            if len(self._known) < _KINDS:
-                self._known[key] = found
-        return found
+    def _head(self, kind: str, row: dict[str, Any], id_apart: bool) -> bytes:
+        """What stands in a row's message before its zero byte, or before its correlation id where that is apart."""
+        queue, body = row.pop("queue", self.queue), row.pop("body", b"")
+        if not queue:
+            raise InvalidArgument("a row has no queue: its column queue is null or empty")
+        line, _ = codec.encode(_message(kind, row, body), self.transaction(queue))
+        sample = (id_apart and row.get("correlation_id") and _write_id(row["correlation_id"])) or ""
+        return line[: -1 - len(sample)]
 
-    def _message(self, kind: str, names: Sequence[str], row: tuple[Any, ...], body: bytes) -> Outgoing:
-        """The message of a row. Raises InvalidArgument with the name of the column that is wrong."""
-        fields: dict[str, Any] = {"content_type": kind}
-        system: dict[str, Any] = {}
-        for name, value in zip(names, row, strict=True):
-            if value is None:
-                continue
-            if name == "system_headers":
-                system = _system(value)
-            elif name == "headers":
-                fields["properties"] = _few(headers.values(value, name))
-            elif name != "properties" or "properties" not in fields:
-                fields[name] = _CONVERT[name](value) if name in _CONVERT else value
-        for name, value in system.items():
-            # An identifier that is bytes stands in its own column as hex digits. Another text there was given since.
-            shown = "0x" + value.hex() if isinstance(value, bytes) else None
-            if fields.get(name) in (None, shown):
-                fields[name] = value
-        if fields.get("sequence") == 1:  # what a reader tells of a message that was sent without one
-            del fields["sequence"]
-        for name, most in _LENGTHS.items():
-            if len(fields.get(name, "")) > most:
-                raise InvalidArgument(f"column {name!r}: at most {most} characters")
-        return outgoing(body, fields)
+
+def _message(kind: str, row: Mapping[str, Any], body: bytes) -> Outgoing:
+    """The message of a row. Raises InvalidArgument with the name of the column that is wrong."""
+    fields: dict[str, Any] = {"content_type": kind}
+    system: dict[str, Any] = {}
+    for name, value in row.items():
+        if value is None:
+            continue
+        if name == "system_headers":
+            system = _system(value)
+        elif name == "headers":
+            fields["properties"] = _few(headers.values(value, name))
+        elif name != "properties" or "properties" not in fields:
+            fields[name] = _CONVERT[name](value) if name in _CONVERT else value
+    for name, value in system.items():
+        # An identifier that is bytes stands in its own column as hex digits. Another text there was given since.
+        shown = "0x" + value.hex() if isinstance(value, bytes) else None
+        if fields.get(name) in (None, shown):
+            fields[name] = value
+    if fields.get("sequence") == 1:  # what a reader tells of a message that was sent without one
+        del fields["sequence"]
+    for name, most in _LENGTHS.items():
+        if len(fields.get(name, "")) > most:
+            raise InvalidArgument(f"column {name!r}: at most {most} characters")
+    return outgoing(body, fields)
+
+
+def _values(column: Any) -> list[Any]:
+    """The Python values of a column. Those of a map are tuples of its pairs."""
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_map(column.type):
+        return [None if value is None else tuple(value) for value in values]
+    return values
+
+
+def _is_unhashable(column: Any) -> bool:
+    """Are the values of the column dicts, or do they hold dicts?"""
+    kind = column.type
+    return bool(pa.types.is_struct(kind) or (pa.types.is_map(kind) and pa.types.is_nested(kind.item_type)))
+
+
+def _apart(ids: list[Any]) -> tuple[list[Any], Any]:
+    """For each row a sample that stands for its correlation id in the head, None without one; and the ids as a record
+    holds them."""
+    try:
+        texts = [None if value is None else _write_id(value) for value in ids]
+    except ValueError as error:
+        raise InvalidArgument(f"column 'correlation_id': {error}") from None
+    samples = [text and (b"-" if text[0] == "x" else "-") for text in texts]
+    return samples, pc.fill_null(pa.array(texts, pa.string()), "").cast(pa.binary())
 
 
 def _in_range(name: str, column: Any, low: float, high: float) -> None:

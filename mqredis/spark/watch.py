@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
 from mqredis.commands.common import Address
-from mqredis.drivers.net.wire import REDIS_ERRORS
+from mqredis.errors import BrokerUnavailable
 from mqredis.keys import encode
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run
@@ -37,30 +37,26 @@ class Beacon:
         self._held: dict[tuple[str, str], Any] = {}
 
     def hold(self, manager: QueueManager, owner: str, lineage: str) -> None:
-        """Subscribe, unless that stands."""
-        channel = context_of(manager).keys.claim_channel(encode(owner), lineage)
-        key = (context_of(manager).keys.tag, channel)
-        link = self._held.get(key)
-        try:
-            if link is not None and not link.can_read(0):
-                return
-            if link is not None:
-                link.disconnect()
-            link = manager.driver.backend.pubsub_connection()
-            link.send_command("SUBSCRIBE", channel)
-            link.read_response()
-            self._held[key] = link
-        except REDIS_ERRORS:
-            self._held.pop(key, None)
+        """Subscribe, unless an earlier subscription is alive."""
+        keys = context_of(manager).keys
+        channel = keys.claim_channel(encode(owner), lineage)
+        key = (keys.tag, channel)
+        held = self._held.get(key)
+        if held is not None and held.alive:
+            return
+        if held is not None:
+            self._held.pop(key).close()
+        with suppress(BrokerUnavailable):
+            self._held[key] = manager.driver.subscribe(channel)
 
     def __del__(self) -> None:
-        # Spark drops a reader without a word. A socket that is closed by the garbage collection warns.
+        # Spark drops a reader without a call. A socket that is closed by the garbage collection warns.
         self.close()
 
     def close(self) -> None:
         """End the subscriptions."""
         while self._held:
-            self._held.popitem()[1].disconnect()
+            self._held.popitem()[1].close()
 
 
 class Idle:

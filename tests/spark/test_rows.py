@@ -1,0 +1,104 @@
+"""Rows of a DataFrame become the same records as the messages that ``Queue.send`` takes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mqredis import InvalidArgument, Outgoing, codec
+from mqredis.spark.columns import any_special
+from mqredis.spark.rows import Encoder
+
+pytestmark = pytest.mark.spark
+
+Rows = dict[str, list[Any]]
+
+TYPES = {
+    "queue": pa.string(),
+    "body": pa.binary(),
+    "priority": pa.int32(),
+    "label": pa.string(),
+    "message_id": pa.string(),
+    "correlation_id": pa.string(),
+    "time_to_be_received": pa.float64(),
+    "properties": pa.map_(pa.string(), pa.string()),
+}
+TEXTS = ["", "a", "order-17", "new\nline", "\x00\x01\x02\x03\x04", "ü" * 20, "x" * 100]
+
+
+def value(name: str, rng: random.Random) -> Any:
+    """A value of a column, often none."""
+    if name == "queue":
+        return rng.choice(["orders", "billing"])
+    if name == "body":
+        return rng.choice([None, b"", rng.randbytes(20), bytes(codec.INLINE_BODY_BYTES + 1)])
+    if rng.random() < 0.3:
+        return None
+    if name == "priority":
+        return rng.randrange(8)
+    if name == "time_to_be_received":
+        return rng.choice([1.5, 60.0])
+    if name == "properties":
+        return [(key, rng.choice(TEXTS)) for key in rng.sample(["a", "b", "c\x02"], rng.randrange(3))]
+    return rng.choice(TEXTS)
+
+
+def encoded(rows: Rows, types: dict[str, Any], queue: str = "", unit: str = "") -> list[Any]:
+    """Queue, line and large body of each row, by the encoder."""
+    columns = {name: pa.array(values, types[name]) for name, values in rows.items()}
+    found = []
+    for name, lines, large in Encoder(queue, lambda _: unit).encode(pa.RecordBatch.from_pydict(columns)):
+        found += [(name, line, large.get(n)) for n, line in enumerate(lines)]
+    return found
+
+
+def one_by_one(rows: Rows, unit: str) -> list[Any]:
+    """Queue, line and large body of each row, encoded as the message that ``Queue.send`` would take."""
+    found = []
+    for row in zip(*rows.values(), strict=True):
+        fields = {name: item for name, item in zip(rows, row, strict=True) if item is not None}
+        if "properties" in fields:
+            fields["properties"] = dict(fields["properties"])
+        queue, body = fields.pop("queue"), fields.pop("body", b"")
+        found.append((queue, *codec.encode(Outgoing(body, **fields), unit)))
+    return found
+
+
+@pytest.mark.parametrize("unit", ["", "sink.1"])
+def test_a_row_becomes_the_record_of_its_message(unit: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(60):
+        others = [name for name in TYPES if name not in ("queue", "body") and rng.random() < 0.5]
+        rows = {name: [value(name, rng) for _ in range(30)] for name in ("queue", "body", *others)}
+        assert encoded(rows, TYPES, unit=unit) == one_by_one(rows, unit)
+
+
+def test_a_correlation_id_of_bytes_is_kept_as_bytes() -> None:
+    rows: Rows = {
+        "queue": ["q"] * 4,
+        "body": [b"x"] * 4,
+        "correlation_id": [b"\x01\xff", b"", None, b"\x00\x00"],
+    }
+    assert encoded(rows, {**TYPES, "correlation_id": pa.binary()}) == one_by_one(rows, "")
+
+
+def test_a_correlation_id_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="correlation_id is longer than 255 bytes"):
+        encoded({"body": [b"x"], "correlation_id": ["x" * 256]}, TYPES, "orders")
+
+
+def test_a_row_without_a_queue_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="a row has no queue"):
+        encoded({"queue": ["orders", None], "body": [b"x", b"y"]}, TYPES)
+
+
+def test_a_message_with_nothing_but_a_correlation_id_asks_the_broker_for_nothing() -> None:
+    rows: Rows = {"body": [b"x", b"x"], "correlation_id": ["order-1", "order-2"]}
+    assert not any_special(bytes({line[1] for _, line, _ in encoded(rows, TYPES, "orders")}))
+    rows = {"body": [b"x", b"x"], "time_to_be_received": [None, 1.0]}
+    assert any_special(bytes({line[1] for _, line, _ in encoded(rows, TYPES, "orders")}))
