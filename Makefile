@@ -21,7 +21,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 ARGS ?=
 SOURCES := $(wildcard mqredis pyspark_mqredis pytest_mqredis.py tests demo bench tools examples)
 
-.PHONY: help setup redis luacheck demo test coverage test-servers test-spark browser test-browser test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
+.PHONY: help setup redis luacheck demo test coverage test-servers test-spark browser test-browser pictures test-spark-matrix check conformance bench bench-quick bench-spark reliability reliability-full kombu celery \
 	lint lua packaging docs wheel format clean distclean
 
 help: ## list the targets
@@ -123,6 +123,9 @@ browser: $(VENV)/.browser
 
 test-browser: $(VENV)/.browser redis ## the console in Chromium, which is installed if it can be had
 	$(PY) -m pytest -m browser tests/browser $(ARGS)
+
+pictures: $(VENV)/.browser $(VENV)/.demo redis ## write the pictures of the console in docs/pictures anew
+	@$(PY) -m tools.console_pictures
 
 # Outside CI: each needs an environment of its own, some 900 MB.
 SPARK_VERSIONS ?= 4.2.0 newest

@@ -16,12 +16,13 @@ import argparse
 import logging
 import multiprocessing
 import os
+import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import mqredis
@@ -29,6 +30,7 @@ from demo import flights, work
 from mqredis.embedded import find_server
 
 QUOTA = 20_000  # messages that may wait in the queue of departures
+DIRECTORY = Path(__file__).resolve().parents[1] / "build" / "demo"  # of the private server
 PROGRESS = 5.0  # seconds between two lines of progress
 
 
@@ -153,17 +155,13 @@ class Demo:
         self.count["found"] += message.text == key
 
     def prove(self) -> bool:
-        """Read every booking and compare with the file; the same for the board."""
+        """Compare every booking, and what the board has shown, with the file."""
         began = time.monotonic()
         expected = Counter(flight.key for flight in flights.read(limit=self.limit))
         late = Counter(flight.key for flight in flights.read(limit=self.limit) if flight.late)
         booked: Counter[str] = Counter()
         with self.qm.open(work.BOOKINGS) as bookings:
-            try:
-                while True:
-                    booked.update(m.text for m in bookings.receive_many(work.BATCH, timeout=0))
-            except mqredis.IoTimeout:
-                pass
+            booked.update(message.text for message in bookings.browse())
         self.say(f"read {booked.total():,} bookings back in {time.monotonic() - began:.1f} s")
         findings = self.qm.doctor().findings
         priorities, disorder, keys = self.board
@@ -214,19 +212,20 @@ def main() -> int:
         )
         return 2
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    with tempfile.TemporaryDirectory(prefix="mqredis-demo-") as directory:
-        # Every process of the demo, this one included, finds the broker through the environment.
-        os.environ["MQREDIS_DIR"] = directory
-        os.environ["MQREDIS_URL"] = options.url or ""
-        os.environ["MQREDIS_MANAGER"] = f"demo-{os.getpid()}" if options.url else "demo"
-        with mqredis.connect() as qm:
-            qm.create_queue(work.DEPARTURES, transactional=True, quota_messages=QUOTA)
-            qm.create_queue(work.BOOKINGS, transactional=True)
-            qm.create_queue(work.BOARD)
-            demo = Demo(qm, options.flights, options.producers, options.consumers)
-            demo.run()
-            seconds = time.monotonic() - demo.started
-            good = demo.prove()
+    # The queues stay, for those who want to look at them.
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    # Every process of the demo, this one included, finds the broker through the environment.
+    os.environ["MQREDIS_DIR"] = str(DIRECTORY)
+    os.environ["MQREDIS_URL"] = options.url or ""
+    os.environ["MQREDIS_MANAGER"] = f"demo-{os.getpid()}" if options.url else "demo"
+    with mqredis.connect() as qm:
+        qm.create_queue(work.DEPARTURES, transactional=True, quota_messages=QUOTA)
+        qm.create_queue(work.BOOKINGS, transactional=True)
+        qm.create_queue(work.BOARD)
+        demo = Demo(qm, options.flights, options.producers, options.consumers)
+        demo.run()
+        seconds = time.monotonic() - demo.started
+        good = demo.prove()
     count = demo.count
     operations = 3 * count["sent"] + 2 * count["announced"]
     print(
@@ -235,6 +234,10 @@ def main() -> int:
         f"{operations / seconds:,.0f} messages sent or taken a second"
     )
     print("Output and input agree: nothing lost, nothing twice." if good else "OUTPUT AND INPUT DISAGREE.")
+    where = f"--url {options.url}" if options.url else f"--url embedded://{DIRECTORY}"
+    print(
+        f"Look at its queues in a browser: mqredis console {where} --manager {os.environ['MQREDIS_MANAGER']}"
+    )
     return 0 if good else 1
 
 

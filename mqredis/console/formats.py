@@ -83,6 +83,11 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
+def without(reason: str, error: object) -> str:
+    """The reason of a failure without the error behind it, which the page shows by itself."""
+    return reason.removesuffix(f": {error}") if error else reason
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "size": size,
@@ -91,4 +96,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "hex_id": hex_id,
     "identifier": identifier,
     "plural": plural,
+    "without": without,
 }

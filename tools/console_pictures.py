@@ -1,0 +1,149 @@
+"""``python -m tools.console_pictures``: pictures of the console's pages, from flights of the demo, into docs/pictures.
+
+``make pictures`` installs what it needs: redis-server, Chromium, Playwright and the data of the demo.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from unittest.mock import patch
+
+import uvicorn
+from playwright.sync_api import sync_playwright
+
+import mqredis
+import mqredis.console
+from demo import flights
+from mqredis import Outgoing
+from mqredis.worker import Retry, Worker
+
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MINUTE = 60.0
+
+worker = Worker()
+
+
+@worker.consumer("bookings", retry=Retry(attempts=1))
+def book(body: bytes) -> None:
+    """Fail for some flights, as handlers fail."""
+    flight = json.loads(body)
+    if flight["delay"] is None:
+        raise ValueError("a cancelled flight cannot be booked")
+    if flight["delay"] > 120:
+        raise TimeoutError("the bank did not answer within 5 s")
+
+
+def event(flight: flights.Flight) -> Outgoing:
+    """The message about one flight."""
+    carrier = flight.key.split()[2][:2]
+    return Outgoing(
+        json.dumps({"flight": flight.key, "route": flight.route, "delay": flight.delay}),
+        content_type="application/json",
+        label="departure",
+        correlation_id=flight.key,
+        priority=flight.priority,
+        properties={"route": flight.route, "carrier": carrier, "delay": flight.delay},
+    )
+
+
+@contextmanager
+def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
+    """Queues in the middle of their work. Gives the paths of the pages, by the names of their pictures."""
+    chance = random.Random(2013)
+    events = [event(flight) for flight in islice(flights.read(), 4000)]
+    for name in ("departures", "board", "gates", "crews", "baggage", "catering", "refunds", "bookings"):
+        manager.create_queue(name, quota_messages=20_000)
+    manager.create_queue("ledger", transactional=True)
+    manager.create_queue("flight-events", topic=True)
+    manager.subscribe("flight-events", "gates")
+    manager.subscribe("flight-events", "refunds", "delay > 120")
+    with ExitStack() as stack:
+        queues = {info.name: stack.enter_context(manager.open(info.name)) for info in manager.queues()}
+        queues["departures"].send_many(events[:2400])
+        later = [each.replace(delay=chance.uniform(10, 120) * MINUTE) for each in events[2400:2436]]
+        queues["departures"].send_many(later)
+        queues["board"].send_many(each for each in events if each.priority > 3)
+        queues["bookings"].send_many(events[2500:2900])
+        for name in ("gates", "crews", "baggage", "refunds"):
+            queues[name].send_many(events[3000 : 3000 + chance.randrange(5, 600)])
+        worker.run(manager=manager, burst=True, signals=False)
+        manager.update_queue("catering", put_inhibited=True)
+        unit = stack.enter_context(manager.transaction())
+        queues["ledger"].send("a fare", transaction=unit)
+        locks = queues["departures"].lock_many(6, timeout=0, lease=10 * MINUTE)
+        poison = stack.enter_context(manager.open("bookings;poison")).peek(timeout=0).lookup_id
+        yield {
+            "overview": "/",
+            "queue": "/queue?name=departures",
+            "messages": "/messages?queue=departures&selector=carrier+%3D+%27UA%27+AND+delay+%3E+60",
+            "message": f"/message?queue=bookings%3Bpoison&id={poison}",
+            "failures": "/failures",
+            "in-flight": "/in-flight",
+            "purge": "/act/purge?queue=departures&selector=delay+IS+NULL",
+        }
+        for lock in locks:
+            lock.abort()
+        unit.abort()
+
+
+@contextmanager
+def console(url: str) -> Iterator[str]:
+    """A console on this machine; gives the URL of its first page."""
+    application = mqredis.console.app(
+        {"flights": url}, access=lambda _: mqredis.console.Visitor("ann", "all")
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/m/flights"
+        server.should_exit = True
+        thread.join()
+
+
+def take(base: str, paths: dict[str, str]) -> None:
+    """Take a picture of each page, in light and in dark."""
+    program = next(filter(None, map(shutil.which, BROWSERS)))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme, viewport={"width": 1280, "height": 760})
+            for name, path in paths.items():
+                page.goto(base + path)
+                # A traceback would show the paths of this machine.
+                page.evaluate(
+                    "document.querySelectorAll('details').forEach((each) => { each.open = false; })"
+                )
+                page.wait_for_timeout(2500 if name == "overview" else 0)  # the second reading tells the rates
+                page.screenshot(path=TARGET / f"console-{name}-{scheme}.png")
+        browser.close()
+
+
+def main() -> None:
+    """Make all pictures."""
+    logging.disable(logging.ERROR)  # the failures of the handler are wanted
+    with tempfile.TemporaryDirectory() as directory, patch("socket.gethostname", lambda: "airport-1"):
+        url = f"embedded://{directory}"
+        settings = mqredis.Settings(client_name="bookings")
+        with (
+            mqredis.connect(url, settings=settings) as manager,
+            scene(manager) as paths,
+            console(url) as base,
+        ):
+            take(base, paths)
+    print(*sorted(path.name for path in TARGET.glob("console-*.png")), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
