@@ -1,10 +1,11 @@
-"""Figures for Prometheus: of the broker, and of clients that are watched. Needs nothing to be installed."""
+"""Metrics for Prometheus: of the broker, and of clients that are watched. Only ``Collector`` needs a package."""
 
 from __future__ import annotations
 
+from mqredis.prometheus.collector import Collector
 from mqredis.prometheus.exporter import Exporter
 from mqredis.prometheus.meter import Meter
 from mqredis.prometheus.queue_metrics import render
 from mqredis.prometheus.text import CONTENT_TYPE
 
-__all__ = ["CONTENT_TYPE", "Exporter", "Meter", "render"]
+__all__ = ["CONTENT_TYPE", "Collector", "Exporter", "Meter", "render"]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
 from mqredis.models import Message
-from mqredis.prometheus.text import Histogram
+from mqredis.prometheus.text import Histogram, Metric, render_text
 from mqredis.steps import Call, Operation, Steps, Wait, Woken, procedure
 
 R = TypeVar("R")
@@ -44,12 +44,13 @@ class Meter:
 
     def render(self) -> str:
         """The figures, for ``Exporter(sources=[meter.render])``."""
+        return render_text(self.metrics())
+
+    def metrics(self) -> list[Metric]:
+        """The metrics, for ``Collector(sources=[meter.metrics])``."""
         for manager in list(self._ahead):
             self._adjust(manager)
-        lines: list[str] = []
-        self.calls.render(lines)
-        self.wakes.render(lines)
-        return "\n".join(lines) + "\n"
+        return [self.calls.metric(), self.wakes.metric()]
 
     def _adjust(self, manager: QueueManager) -> None:
         """How far the server's clock, which stamps messages, is ahead of ours, in seconds."""

@@ -10,7 +10,7 @@ from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
 from mqredis.models import QueueInfo, QueueStatistics
 from mqredis.operations import failed
-from mqredis.prometheus.text import Labels, Sample, metric
+from mqredis.prometheus.text import Labels, Metric, Sample, render_text
 from mqredis.steps import Command, Refused, Steps, procedure
 
 #: Name, type, help, and the samples of one queue.
@@ -58,48 +58,55 @@ _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], .
 
 def render(manager: QueueManager, pattern: str | None = None) -> str:
     """All figures as text; ``pattern``: only queues that match this glob. Raises BrokerUnavailable."""
+    return render_text(manager_metrics(manager, pattern))
+
+
+def manager_metrics(manager: QueueManager, pattern: str | None = None) -> list[Metric]:
+    """The metrics of :func:`render`."""
     start = time.monotonic()
     info = manager.info()
     queues = manager.queues(pattern)
     statistics = list(_statistics(manager, queues))
     own = {"manager": manager.name}
-    lines: list[str] = []
-    for name, kind, text, samples in _QUEUE:
-        found = [
-            ({**own, "queue": each.name, **labels}, value)
-            for each in statistics
-            for labels, value in samples(each)
-        ]
-        metric(lines, name, kind, text, found)
-    _failed(lines, manager, queues)
-    for name, text, figure in (
+    found = [
+        Metric(
+            name,
+            kind,
+            about,
+            [
+                ({**own, "queue": each.name, **labels}, value)
+                for each in statistics
+                for labels, value in samples(each)
+            ],
+        )
+        for name, kind, about, samples in _QUEUE
+    ]
+    found += _failed(manager, queues)
+    took = time.monotonic() - start
+    for name, about, figure in (
         ("mqredis_manager_messages", "Messages of all queues.", info.messages),
         ("mqredis_manager_bytes", "Size of the messages of all queues.", info.bytes),
         ("mqredis_manager_sessions", "Sessions of clients.", info.sessions),
         ("mqredis_manager_transactions", "Open transactions.", info.transactions),
         ("mqredis_manager_throttled", "1 while every send is refused.", int(info.throttled)),
+        ("mqredis_scrape_seconds", "How long the broker took to tell all this.", took),
     ):
-        metric(lines, name, "gauge", text, [(own, figure)])
-    metric(lines, "mqredis_manager_changes_total", "counter", "Changes ever made.", [(own, info.history)])
-    took = time.monotonic() - start
-    metric(
-        lines, "mqredis_scrape_seconds", "gauge", "How long the broker took to tell all this.", [(own, took)]
-    )
-    _server(lines, manager)
-    return "\n".join(lines) + "\n"
+        found.append(Metric(name, "gauge", about, [(own, figure)]))
+    changes = Metric("mqredis_manager_changes_total", "counter", "Changes ever made.", [(own, info.history)])
+    return [*found, changes, *_server(manager)]
 
 
-def _failed(lines: list[str], manager: QueueManager, queues: Iterable[QueueInfo]) -> None:
+def _failed(manager: QueueManager, queues: Iterable[QueueInfo]) -> list[Metric]:
     """Messages that failed, and from which number on the broker's own tools warn of them."""
     bound = manager.context.settings.failed_messages_warning
-    found = [
-        ({"manager": manager.name, "queue": each.queue}, each.messages)
-        for each in failed.select(queues, bound)
+    own = {"manager": manager.name}
+    found = [({**own, "queue": each.queue}, each.messages) for each in failed.select(queues, bound)]
+    about = "Messages in a ;poison, or in a queue of dead letters."
+    warning = "The setting failed_messages_warning of this exporter."
+    return [
+        Metric("mqredis_failed_messages", "gauge", about, found),
+        Metric("mqredis_failed_messages_warning", "gauge", warning, [(own, bound)]),
     ]
-    text = "Messages in a ;poison, or in a queue of dead letters."
-    metric(lines, "mqredis_failed_messages", "gauge", text, found)
-    text = "The setting failed_messages_warning of this exporter."
-    metric(lines, "mqredis_failed_messages_warning", "gauge", text, [({"manager": manager.name}, bound)])
 
 
 def _statistics(manager: QueueManager, queues: Iterable[QueueInfo]) -> Iterable[QueueStatistics]:
@@ -117,7 +124,7 @@ _SCRIPTS = re.compile(r"cmdstat_(fcall|evalsha|eval)$")
 _LATENCY = re.compile(r"latency_percentiles_usec_(fcall|evalsha|eval)$")
 
 
-def _server(lines: list[str], manager: QueueManager) -> None:
+def _server(manager: QueueManager) -> list[Metric]:
     """How long scripts run on the server, all managers together; nothing where the user may not ask."""
     calls: list[Sample] = []
     seconds: list[Sample] = []
@@ -129,11 +136,12 @@ def _server(lines: list[str], manager: QueueManager) -> None:
         for command, fields in _info(manager, "latencystats", _LATENCY)
         for name, value in fields.items()
     ]
-    metric(lines, "mqredis_server_script_calls_total", "counter", "Scripts run by the server.", calls)
-    metric(lines, "mqredis_server_script_seconds_total", "counter", "How long they ran.", seconds)
-    metric(
-        lines, "mqredis_server_script_latency_seconds", "gauge", "How long one ran, by quantile.", quantiles
-    )
+    latency, about = "mqredis_server_script_latency_seconds", "How long one ran, by quantile."
+    return [
+        Metric("mqredis_server_script_calls_total", "counter", "Scripts run by the server.", calls),
+        Metric("mqredis_server_script_seconds_total", "counter", "How long they ran.", seconds),
+        Metric(latency, "summary", about, quantiles),
+    ]
 
 
 def _info(manager: QueueManager, section: str, wanted: re.Pattern[str]) -> list[tuple[str, Labels]]:

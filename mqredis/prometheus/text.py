@@ -1,10 +1,11 @@
-"""Prometheus' text format."""
+"""Metrics, and Prometheus' text format."""
 
 from __future__ import annotations
 
 import bisect
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 
 from mqredis import renamed
 
@@ -13,16 +14,32 @@ Labels = dict[str, str]
 Sample = tuple[Labels, float]
 
 
-def metric(lines: list[str], name: str, kind: str, about: str, samples: Iterable[Sample]) -> None:
-    """Add a metric with all its samples."""
-    samples = list(samples)
-    for each in (name, *renamed.former("metric", name)):
-        lines += [f"# HELP {each} {about}", f"# TYPE {each} {kind}"]
-        lines += [sample(each, labels, value) for labels, value in samples]
+@dataclass(slots=True)
+class Metric:
+    """A metric with its samples. ``kind``: gauge, counter, histogram or summary."""
+
+    name: str
+    kind: str
+    about: str
+    samples: InitVar[Iterable[Sample]] = ()
+    #: What is behind the name, such as "_bucket" of a histogram; labels; value.
+    series: list[tuple[str, Labels, float]] = field(init=False)
+
+    def __post_init__(self, samples: Iterable[Sample]) -> None:
+        self.series = [("", labels, value) for labels, value in samples]
 
 
-def sample(name: str, labels: Labels, value: float) -> str:
-    """One line."""
+def render_text(metrics: Iterable[Metric]) -> str:
+    """The metrics in the text format; a renamed one also under its old name."""
+    lines: list[str] = []
+    for metric in metrics:
+        for name in (metric.name, *renamed.former("metric", metric.name)):
+            lines += [f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}"]
+            lines += [_sample(name + suffix, labels, value) for suffix, labels, value in metric.series]
+    return "".join(line + "\n" for line in lines)
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
     inner = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
     return f"{name}{{{inner}}} {float(value):.12g}"
 
@@ -49,17 +66,18 @@ class Histogram:
             cells[bisect.bisect_left(self._buckets, seconds)] += 1
             cells[-1] += seconds
 
-    def render(self, lines: list[str]) -> None:
-        """Add its lines."""
-        metric(lines, self.name, "histogram", self._about, ())
+    def metric(self) -> Metric:
+        """The present counts."""
+        metric = Metric(self.name, "histogram", self._about)
         with self._lock:
-            series = {key: list(cells) for key, cells in self._series.items()}
-        for key, cells in series.items():
+            counts = {key: list(cells) for key, cells in self._series.items()}
+        for key, cells in counts.items():
             labels, count = dict(key), 0.0
             for bucket, cell in zip(self._buckets, cells, strict=False):
                 count += cell
-                lines.append(sample(f"{self.name}_bucket", {**labels, "le": f"{bucket:g}"}, count))
+                metric.series.append(("_bucket", {**labels, "le": f"{bucket:g}"}, count))
             count += cells[-2]
-            lines.append(sample(f"{self.name}_bucket", {**labels, "le": "+Inf"}, count))
-            lines.append(sample(f"{self.name}_sum", labels, cells[-1]))
-            lines.append(sample(f"{self.name}_count", labels, count))
+            metric.series.append(("_bucket", {**labels, "le": "+Inf"}, count))
+            metric.series.append(("_sum", labels, cells[-1]))
+            metric.series.append(("_count", labels, count))
+        return metric

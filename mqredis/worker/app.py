@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from datetime import tzinfo
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager, connect
@@ -93,7 +94,7 @@ class Worker:
         """
 
         def register(handler: H) -> H:
-            self.consumers.append(
+            self._add(
                 consumer_of(
                     handler,
                     queues,
@@ -115,32 +116,60 @@ class Worker:
         return register
 
     def schedule(
-        self, name: str, when: str | float, queue: str, body: bytes | str = b"", **fields: Any
+        self,
+        name: str,
+        when: str | float,
+        queue: str,
+        body: bytes | str = b"",
+        *,
+        timezone: str | tzinfo = "UTC",
+        **fields: Any,
     ) -> None:
         """Send a message to the transactional ``queue`` at the times of ``when``, once each, however many workers run.
 
-        ``when``: a cron expression ("*/5 * * * *", "0 3 * * mon-fri"; UTC), or seconds between two times. Times at
-        which no worker ran are made up for by one message. ``fields`` are those of Outgoing.
+        ``when``: a cron expression ("*/5 * * * *", "0 3 * * mon-fri"), or seconds between two times. ``timezone``: of
+        the expression, such as "Europe/Berlin". Times at which no worker ran are made up for by one message. ``fields``
+        are those of Outgoing. Raises InvalidArgument; MissingDependency for an expression without the extra "worker".
         """
-        schedule = Schedule(name, when, queue, body, fields)
+        schedule = Schedule(name, when, queue, body, fields, timezone)
         self.schedules.append(schedule)
-        self.consumers.append(
+        self._add(
             consumer_of(
-                schedule.fire, (schedule.ticks,), retry=Retry(attempts=0), create={"transactional": True}
+                schedule.fire,
+                (schedule.ticks,),
+                retry=Retry(attempts=0),
+                create={"transactional": True},
+                name=schedule.ticks,
             )
         )
 
-    def cron(self, when: str | float, *, name: str | None = None, **options: Any) -> Callable[[H], H]:
+    def _add(self, consumer: Consumer) -> None:
+        """Register a consumer. One whose name is taken has a number behind it, so that metrics tell them apart."""
+        name, number, taken = consumer.name, 2, {each.name for each in self.consumers}
+        while consumer.name in taken:
+            consumer.name = f"{name} {number}"
+            number += 1
+        self.consumers.append(consumer)
+
+    def cron(
+        self,
+        when: str | float,
+        *,
+        name: str | None = None,
+        timezone: str | tzinfo = "UTC",
+        **options: Any,
+    ) -> Callable[[H], H]:
         """Run a function at the times of ``when``, once each: a schedule with a queue and a consumer of its own.
 
-        ``name``: of the schedule (default: the function's). ``options`` are those of ``consumer``.
+        ``name``: of the schedule (default: the function's). ``timezone``: as with ``schedule``. ``options`` are those
+        of ``consumer``.
         """
 
         def register(handler: H) -> H:
             chosen = name or handler.__name__
             queue = f"schedule.{chosen}.runs"
             self.consumer(queue, **{"create": {"transactional": True}, **options})(handler)
-            self.schedule(chosen, when, queue)
+            self.schedule(chosen, when, queue, timezone=timezone)
             return handler
 
         return register

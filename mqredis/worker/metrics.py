@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from mqredis.client import QueueManager
 from mqredis.errors import InvalidArgument
 from mqredis.prometheus import Exporter, Meter
-from mqredis.prometheus.text import metric
+from mqredis.prometheus.text import Metric, render_text
 from mqredis.worker.consumer import Consumer
 
 
@@ -29,19 +29,24 @@ def shifted(text: str, by: int) -> str:
 
 def figures(consumers: Sequence[Consumer]) -> str:
     """What the consumers did since they were registered."""
-    lines: list[str] = []
+    return render_text(worker_metrics(consumers))
+
+
+def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
+    """The metrics of :func:`figures`. The names of a worker's consumers differ (``Worker.consumer``)."""
     every = [({"consumer": consumer.name}, consumer) for consumer in consumers]
-    for name, about, attribute in (
-        ("mqredis_worker_handled_total", "Messages that were handled.", "handled"),
-        ("mqredis_worker_failed_total", "Runs of a handler that failed.", "failed"),
-        ("mqredis_worker_rejected_total", "Messages that were rejected.", "rejected"),
-    ):
-        metric(lines, name, "counter", about, [(labels, getattr(c, attribute)) for labels, c in every])
+    found = [
+        Metric(name, "counter", about, [(labels, getattr(c, attribute)) for labels, c in every])
+        for name, about, attribute in (
+            ("mqredis_worker_handled_total", "Messages that were handled.", "handled"),
+            ("mqredis_worker_failed_total", "Runs of a handler that failed.", "failed"),
+            ("mqredis_worker_rejected_total", "Messages that were rejected.", "rejected"),
+        )
+    ]
     now = time.monotonic()
     looked = [(labels, now - c.looked) for labels, c in every if c.looked]
     about = "Time since a look at the queues last worked."
-    metric(lines, "mqredis_worker_seconds_since_look", "gauge", about, looked)
-    return "\n".join(lines) + "\n"
+    return [*found, Metric("mqredis_worker_seconds_since_look", "gauge", about, looked)]
 
 
 @contextmanager

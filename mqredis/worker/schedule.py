@@ -8,6 +8,7 @@ once or not yet, whatever dies when.
 from __future__ import annotations
 
 import contextlib
+from datetime import tzinfo
 from typing import Any
 
 from mqredis.client import QueueManager
@@ -24,12 +25,18 @@ class Schedule:
     """One schedule of a worker."""
 
     def __init__(
-        self, name: str, when: str | float, queue: str, body: bytes | str, fields: dict[str, Any]
+        self,
+        name: str,
+        when: str | float,
+        queue: str,
+        body: bytes | str,
+        fields: dict[str, Any],
+        timezone: str | tzinfo = "UTC",
     ) -> None:
         self.name = name
         #: The queue of the tick.
         self.ticks = f"schedule.{name}"
-        self._times = Cron(when) if isinstance(when, str) else Every(when)
+        self._times = Cron(when, timezone) if isinstance(when, str) else Every(when)
         self._queue = queue
         self._body = body
         self._fields = fields

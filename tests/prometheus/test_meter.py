@@ -12,7 +12,7 @@ import pytest
 
 import mqredis
 from mqredis.prometheus import Meter, render
-from mqredis.prometheus.text import Histogram
+from mqredis.prometheus.text import Histogram, render_text
 from mqredis.steps import Call, Procedure, Wait, Woken
 from mqredis.worker import Worker
 from mqredis.worker.metrics import address, shifted
@@ -149,9 +149,7 @@ def test_buckets():
     histogram = Histogram("h", "About.", (1, 0.1))
     for seconds in (0.05, 0.1, 0.5, 7):
         histogram.observe(seconds, a="b")
-    lines: list[str] = []
-    histogram.render(lines)
-    assert lines[2:] == [
+    assert render_text([histogram.metric()]).splitlines()[2:] == [
         'h_bucket{a="b",le="0.1"} 2',
         'h_bucket{a="b",le="1"} 3',
         'h_bucket{a="b",le="+Inf"} 4',

@@ -20,6 +20,16 @@ CASES = {
     "spark": ("import mqredis.spark", "pyspark", "spark"),
     "spark by name": ("import pyspark_mqredis", "pyspark", "spark"),
     "sealing": ("from mqredis.sealing import AesGcm; AesGcm({}, '')", "cryptography", "sealing"),
+    "cron": (
+        "from mqredis.worker import Worker; Worker().schedule('s', '0 3 * * *', 'q')",
+        "cronsim",
+        "worker",
+    ),
+    "collector": (
+        "from mqredis.prometheus import Collector; Collector()",
+        "prometheus_client",
+        "prometheus",
+    ),
     "memory": ("import mqredis; mqredis.connect('memory://x')", "fakeredis", "testing"),
     "memory without Lua": ("import mqredis; mqredis.connect('memory://x')", "lupa", "testing"),
 }

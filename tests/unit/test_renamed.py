@@ -11,7 +11,7 @@ import mqredis
 from mqredis import InvalidArgument, RetryPolicy, Settings, renamed
 from mqredis.cli import main
 from mqredis.drivers.connect import forget_store
-from mqredis.prometheus.text import metric
+from mqredis.prometheus.text import Metric, render_text
 
 Rename = Callable[[str, str, str], None]
 
@@ -70,9 +70,8 @@ def test_an_option_of_the_command_line(rename: Rename, capsys: pytest.CaptureFix
 
 def test_a_metric_is_told_under_both_names(rename: Rename) -> None:
     rename("metric", "mqredis_old", "mqredis_new")
-    lines: list[str] = []
-    metric(lines, "mqredis_new", "gauge", "About.", (({"queue": name}, 1.0) for name in "ab"))
-    assert [line for line in lines if line.startswith("mqredis")] == [
+    metric = Metric("mqredis_new", "gauge", "About.", (({"queue": name}, 1.0) for name in "ab"))
+    assert [line for line in render_text([metric]).splitlines() if line.startswith("mqredis")] == [
         'mqredis_new{queue="a"} 1', 'mqredis_new{queue="b"} 1', 'mqredis_old{queue="a"} 1', 'mqredis_old{queue="b"} 1',
     ]  # fmt: skip
 

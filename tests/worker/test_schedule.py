@@ -6,6 +6,7 @@ import threading
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -50,9 +51,55 @@ def test_expressions_that_make_no_sense(expression):
         Cron(expression)
 
 
-def test_a_time_that_never_comes():
-    with pytest.raises(mqredis.InvalidArgument, match="no time fits"):
-        Cron("0 0 30 2 *").after(0)
+@pytest.mark.parametrize("expression", ["0 0 30 2 *", "0 0 31 2,4 *"])
+def test_a_time_that_never_comes(expression):
+    with pytest.raises(mqredis.InvalidArgument, match="Bad day-of-month"):
+        Cron(expression)
+
+
+BERLIN = "Europe/Berlin"  # an hour ahead of UTC, in summer two; the clocks change at 01:00 UTC
+
+
+@pytest.mark.parametrize(
+    "expression, zone, now, following",
+    [
+        ("0 3 * * *", BERLIN, "2026-01-01T00:00:00", "2026-01-01T02:00:00"),
+        ("0 3 * * *", BERLIN, "2026-07-01T00:00:00", "2026-07-01T01:00:00"),
+        ("0 9 * * mon-fri", "America/New_York", "2026-01-02T23:00:00", "2026-01-05T14:00:00"),
+        ("0 0 1 * *", "Asia/Kolkata", "2026-01-15T00:00:00", "2026-01-31T18:30:00"),
+        # 29 March 2026: 02:00 to 03:00 does not exist in Berlin.
+        ("30 2 * * *", BERLIN, "2026-03-28T12:00:00", "2026-03-29T01:00:00"),
+        ("30 2 * * *", BERLIN, "2026-03-29T01:00:00", "2026-03-30T00:30:00"),
+        ("*/30 * * * *", BERLIN, "2026-03-29T00:30:00", "2026-03-29T01:00:00"),
+        # 25 October 2026: 02:00 to 03:00 occurs twice.
+        ("30 2 * * *", BERLIN, "2026-10-24T12:00:00", "2026-10-25T00:30:00"),
+        ("30 2 * * *", BERLIN, "2026-10-25T00:30:00", "2026-10-26T01:30:00"),
+        ("30 2 * * *", BERLIN, "2026-10-25T01:10:00", "2026-10-26T01:30:00"),
+        ("*/30 * * * *", BERLIN, "2026-10-25T00:30:00", "2026-10-25T01:00:00"),
+    ],
+)
+def test_time_zones(expression, zone, now, following):
+    assert Cron(expression, zone).after(at(now)) == at(following)
+    assert Cron(expression, ZoneInfo(zone)).after(at(now)) == at(following)
+
+
+@pytest.mark.parametrize("zone", ["", "Europe/Nowhere", "../etc/passwd", "Europe", 5, None])
+def test_time_zones_that_do_not_exist(zone):
+    with pytest.raises(mqredis.InvalidArgument, match="there is no time zone"):
+        Cron("0 3 * * *", zone)
+
+
+def test_a_schedule_and_a_function_take_a_time_zone(qm):
+    worker = Worker()
+    worker.schedule("morning", "0 3 * * *", "jobs", timezone=BERLIN)
+
+    @worker.cron("0 3 * * *", timezone=BERLIN)
+    def report(message): ...
+
+    now = at("2026-07-01T00:00:00")
+    assert [schedule._times.after(now) for schedule in worker.schedules] == [at("2026-07-01T01:00:00")] * 2
+    with pytest.raises(mqredis.InvalidArgument, match="there is no time zone 'Mars'"):
+        worker.schedule("never", "0 3 * * *", "jobs", timezone="Mars")
 
 
 def test_every():

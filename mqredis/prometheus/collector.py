@@ -1,0 +1,58 @@
+"""Metrics for ``prometheus_client``, beside those of an application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from mqredis.client import QueueManager
+from mqredis.errors import MissingDependency, MqError
+from mqredis.prometheus.queue_metrics import manager_metrics
+from mqredis.prometheus.text import Metric
+
+log = logging.getLogger("mqredis")
+
+
+class Collector:
+    """A collector for a registry of ``prometheus_client``: ``REGISTRY.register(Collector(qm))``.
+
+    ``manager``: the queue manager whose metrics are told; None: none. ``pattern``: only queues that match this glob.
+    ``sources``: more metrics, such as ``Meter().metrics``. Raises MissingDependency without ``prometheus_client``.
+
+    If the broker cannot be reached, its metrics are left out with a warning, and the others of the registry remain.
+    """
+
+    def __init__(
+        self,
+        manager: QueueManager | None = None,
+        *,
+        pattern: str | None = None,
+        sources: Sequence[Callable[[], Iterable[Metric]]] = (),
+    ) -> None:
+        try:
+            from prometheus_client.core import Metric as ClientMetric
+        except ImportError as error:
+            raise MissingDependency.of("mqredis.prometheus.Collector", "prometheus", error) from None
+        self._metric: Any = ClientMetric
+        self._manager, self._pattern, self._sources = manager, pattern, sources
+
+    def describe(self) -> list[Any]:
+        """No metrics: without this method ``register`` would ask the broker for them."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics as they are now."""
+        try:
+            found = [] if self._manager is None else manager_metrics(self._manager, self._pattern)
+            for source in self._sources:
+                found += source()
+        except MqError as error:
+            log.warning("the metrics cannot be read: %s", error)
+            return
+        for metric in found:
+            # prometheus_client adds _total to the names of counters when it writes the type.
+            converted = self._metric(metric.name.removesuffix("_total"), metric.about, metric.kind)
+            for suffix, labels, value in metric.series:
+                converted.add_sample(metric.name + suffix, labels, value)
+            yield converted

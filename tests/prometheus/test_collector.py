@@ -1,0 +1,119 @@
+"""The collector for ``prometheus_client``, and what Prometheus' own tool says about the metrics."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mqredis.prometheus import Collector, Meter, render
+from mqredis.worker import Worker
+from mqredis.worker.metrics import figures, worker_metrics
+
+
+def handle(message: Any) -> None:
+    """Does nothing."""
+
+
+@pytest.fixture
+def worker() -> Worker:
+    """A worker with schedules, and with one handler for several consumers."""
+    worker = Worker()
+    worker.consumer("a")(handle)
+    worker.consumer("b")(handle)
+    worker.consumer("c", name="mine")(handle)
+    worker.consumer("d", name="mine")(handle)
+    worker.cron("0 * * * *", name="hourly")(handle)
+    worker.schedule("daily", 86_400, "jobs")
+    worker.schedule("weekly", 604_800, "jobs")
+    return worker
+
+
+@pytest.fixture
+def meter(qm):
+    meter = Meter()
+    meter.watch(qm)
+    for name in ("q", "other"):
+        qm.create_queue(name)
+        with qm.open(name) as queue:
+            queue.send(b"x")
+            queue.receive(0)
+    yield meter
+    meter.unwatch(qm)
+
+
+def everything(qm: Any, meter: Meter, worker: Worker) -> str:
+    return render(qm) + meter.render() + figures(worker.consumers)
+
+
+def series(text: str) -> list[tuple[str, str]]:
+    """Name and labels of each sample, with the type of its metric in front of the name."""
+    return [
+        (f"{family.type} {sample.name}", str(sorted(sample.labels.items())))
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    ]
+
+
+def test_the_registry_has_what_the_exporter_serves(qm, meter, worker):
+    registry = CollectorRegistry()
+    sources = [meter.metrics, lambda: worker_metrics(worker.consumers)]
+    registry.register(Collector(qm, sources=sources))
+    told = generate_latest(registry).decode()
+    assert sorted(series(told)) == sorted(series(everything(qm, meter, worker)))
+    assert registry.get_sample_value("mqredis_queue_in_total", {"manager": "w", "queue": "q"}) == 1
+
+
+def test_only_the_queues_of_the_pattern(qm, meter):
+    registry = CollectorRegistry()
+    registry.register(Collector(qm, pattern="o*"))
+    told = generate_latest(registry).decode()
+    assert 'queue="other"' in told
+    assert 'queue="q"' not in told
+
+
+def test_a_registration_does_not_ask_the_broker_and_an_error_spoils_no_other_metric(qm, caplog):
+    qm.close()
+    registry = CollectorRegistry()
+    Counter("requests", "Of the application.", registry=registry).inc()
+    registry.register(Collector(qm))
+    assert not caplog.messages
+    assert [name for name, _ in series(generate_latest(registry).decode())] == ["counter requests_total"]
+    assert [message for message in caplog.messages if message.startswith("the metrics cannot be read: ")]
+
+
+def test_no_series_is_told_twice(qm, meter, worker):
+    found = series(everything(qm, meter, worker))
+    assert len(found) == len(set(found))
+    consumers = set(re.findall(r'consumer="([^"]*)"', figures(worker.consumers)))
+    own = f"{__name__}.handle"
+    assert consumers == {
+        own, f"{own} 2", f"{own} 3", "mine", "mine 2", "schedule.hourly", "schedule.daily", "schedule.weekly",
+    }  # fmt: skip
+    assert worker.health().keys() == consumers
+
+
+def test_promtool_finds_nothing(qm, meter, worker):
+    """Names, types, units and labels are as Prometheus recommends."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (apt-get install prometheus)")
+    text = everything(qm, meter, worker)
+    command = [promtool, "check", "metrics"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_rules_are_what_promtool_accepts(tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (apt-get install prometheus)")
+    command = [promtool, "check", "rules", "deploy/prometheus-rules.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
