@@ -15,60 +15,28 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "core/position"
---- require "core/record"
---- require "features/other_queues"
---- require "features/copy"
---- require lazy "features/trace"
+--- require "admin/redrive"
 --- require "waiting/waiters"
 --- require "core/store"
+local generation, target, lookup_ids = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
 timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
-local entries = position.read(q, { unpack(ARGV, 5) })
-local targets = {}
-trace.load()
-for n = 1, #entries do
-  local origin = copy.origin(q, entries[n])
-  local name = ARGV[4] ~= "" and ARGV[4] or origin and other_queues.encode(string.match(origin, "^[^;]*"))
-  targets[n] = name and redis.call("ZSCORE", q.a, entries[n].lid) and other_queues.find(name)
-  if targets[n] then -- one that expires at once leaves traces there
-    local rec = context.now_text .. "1" .. (copy.awake(targets[n], entries[n])) .. "\0"
-    trace.expiring(targets[n], { { lid = entries[n].lid, rec = rec } })
-  end
+local found, entries = position.read(q, lookup_ids), {}
+for n = 1, #found do
+  if redis.call("ZSCORE", q.a, found[n].lid) then entries[#entries + 1] = found[n] end
 end
-if context.missing then
-  store.save(q)
-  reply = context.close(context.missing)
-  waiters.notify(q)
-  return reply
-end
+local targets = redrive.plan(q, entries, target)
+local last, went = string.format("%014x", context.seq), 0
 
 -- apply ------------------------------------------------------------------------------------------
-local went, last = 0, string.format("%014x", context.seq)
-for n = 1, #entries do
-  local to = targets[n]
-  if to and to ~= q and not queue.has(to, "p") and not queue.has(to, "f") then
-    -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that of
-    -- its parent, too.
-    local size, home = position.size(q, entries[n]), q.parent == to and not q.apart and to or {}
-    if home == to then queue.read_subqueue_totals(to) end
-    context.messages, context.bytes = context.messages - 1, context.bytes - size
-    home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size
-    local lid = copy.revive(q, to, entries[n])
-    context.messages, context.bytes = context.messages + 1, context.bytes + size
-    home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
-    if lid then
-      went = went + 1
-      position.delete(q, { entries[n] }, "redriven")
-    end
-  end
-end
+if not context.missing then went = redrive.apply(q, entries, targets) end
 store.save(q)
-reply = context.close({ status.OK, "", 0, went, #ARGV - 4 - went, last })
+reply = context.close(context.missing or { status.OK, "", 0, went, #lookup_ids - went, last })
 waiters.notify(q)
 return reply

@@ -59,7 +59,7 @@ from mqredis.errors import (
     UnsupportedAccess,
     WaiterNotFound,
 )
-from mqredis.keys import DEAD_LETTER, SYSTEM_JOURNAL, TRANSACTIONAL_DEAD_LETTER
+from mqredis.keys import ACTIONS, DEAD_LETTER, SYSTEM_JOURNAL, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import (
     Access,
     Acknowledge,
@@ -86,7 +86,8 @@ from mqredis.settings import Settings
 from mqredis.status import Status
 
 if TYPE_CHECKING:
-    from mqredis.client import Browser, Cursor, GroupWriter
+    from mqredis.client import Browser, Cursor, GroupWriter, Operator
+    from mqredis.models.operator import BulkResult
     from mqredis.reports import Finding, Report
 
 __version__ = "0.1.0"
@@ -100,6 +101,7 @@ __all__ = [
     "BrokerRefused",
     "BrokerUnavailable",
     "Browser",
+    "BulkResult",
     "ClaimLost",
     "Cursor",
     "DuplicateMessage",
@@ -139,6 +141,7 @@ __all__ = [
     "MqError",
     "NotSupported",
     "OperationCancelled",
+    "Operator",
     "OutcomeUnknown",
     "Outgoing",
     "PutInhibited",
@@ -175,6 +178,7 @@ __all__ = [
     "UnsafeServer",
     "UnsupportedAccess",
     "WaiterNotFound",
+    "ACTIONS",
     "DEAD_LETTER",
     "SYSTEM_JOURNAL",
     "TRANSACTIONAL_DEAD_LETTER",
@@ -184,9 +188,11 @@ __all__ = [
 #: Classes that few programs use, and their modules, which are imported at the first use.
 _LAZY = {
     "Browser": "mqredis.client.browser",
+    "BulkResult": "mqredis.models.operator",
     "Cursor": "mqredis.client.cursor",
     "Finding": "mqredis.reports",
     "GroupWriter": "mqredis.client.group",
+    "Operator": "mqredis.client.operator",
     "Report": "mqredis.reports",
 }
 

@@ -21,11 +21,15 @@ SYSTEM = "system$"
 DEAD_LETTER = "system$;deadletter"
 TRANSACTIONAL_DEAD_LETTER = "system$;deadxact"
 SYSTEM_JOURNAL = "system$;journal"
-_SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL})
+#: The log of what operators have done (lua/admin/operator.lua).
+ACTIONS = "system$;actions"
+_SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL, ACTIONS})
 #: Subqueues in which messages wait for their next attempt.
 RESTING = ("retry", "lapsed")
-#: Subqueues that the broker fills by itself.
-_KEPT = frozenset({"journal", "retry", "poison", "lapsed"})
+#: Subqueue of the messages that an operator has deleted for a time.
+TRASH = "trash"
+#: Subqueues that the broker creates by itself.
+_KEPT = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -176,6 +180,10 @@ class ManagerKeys:
             keys += self.queue(path)
         keys += (f"{self.tag}sinks", registry, *(f"{registry}:{stage}" for stage in stages))
         return KeySet(keys)
+
+    def token(self, token: str) -> str:
+        """The key that keeps the reply of an action of an operator (``lua/admin/operator.lua``)."""
+        return f"{self.tag}action:{token}"
 
     def claim_channel(self, owner: str, lineage: str) -> str:
         """The channel to which the process behind a claim subscribes while it lives (``lua/claims/claim.lua``)."""

@@ -7,23 +7,37 @@
 -- Messages that change their queue inside a family (3.1.7.1.16).
 local transfer = {}
 
+-- The record of an entry in the target of its move.
+function transfer.record(e, poison, kept_until)
+  local rec = e.rec
+  if e.report or poison then
+    failure.load()
+    rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
+  end
+  if kept_until then
+    rec = record.set_flag(record.with(rec, "Z", kept_until), 1)
+  elseif record.flag(rec, 1) then
+    rec = record.with(rec, "Z")
+  end
+  return rec
+end
+
 -- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
 -- of the source any more when this returns, and available in the target. An entry's `report` (features/failure) goes with
--- it; a message that leaves ;poison leaves its report there, and its attempts begin anew.
-function transfer.move(q, target, entries)
+-- it; a message that leaves ;poison leaves its report there, and its attempts begin anew. `kept_until`: when a message that
+-- goes to ;trash is removed from there, in ms as text (features/trash).
+function transfer.move(q, target, entries, kept_until)
   local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
   local poison = string.find(q.q, "%3Bpoison:q", -12, true)
+  local old = { nil }
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
     left = left + st.size
-    if e.report or poison then
-      local rec = e.rec
-      failure.load()
-      e.rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
-      st.size = st.size + #e.rec - #rec
-      st.uncounted = poison and st.deliveries or st.uncounted
-    end
+    old[n] = e.rec
+    e.rec = transfer.record(e, poison, kept_until)
+    st.size = st.size + #e.rec - #old[n]
+    if poison then st.uncounted = st.deliveries end
     st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
     st.kind, st.owner, st.fence = "-", "-", 0
     e.st = st
@@ -39,7 +53,7 @@ function transfer.move(q, target, entries)
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(st)
   end
-  position.take_apart(q, ids, recs)
+  position.take_apart(q, ids, old)
   store.count(q, -#ids, -left)
   store.remove(q, ids, ids, ids, drop)
   store.add(target, ids, recs, larges, bytes)

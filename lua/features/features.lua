@@ -9,6 +9,7 @@
 --- require lazy "features/identifiers"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
+--- require lazy "features/trash"
 -- What messages may ask for beside delivery: one module for each feature, loaded when a message asks for it. A module has
 -- a table `hooks` with those of these that it needs. A hook takes the queue, a batch, and the places in the batch of the
 -- messages that ask for the feature.
@@ -33,6 +34,7 @@ features.list = {
   { name = "identifiers", module = identifiers, keys = "[mcg]", flag = "x" },
   { name = "group_lock", module = group_lock, flag = "x" },
   { name = "retry", module = retry, timers = "bws" },
+  { name = "trash", module = trash, keys = "Z", timers = "z" },
 }
 
 -- What a message asks for, by the names of features. Messages with the same keys in their heads ask for the same, so keys

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from mqredis.asyncio.browser import Browser
     from mqredis.asyncio.cursor import Cursor
     from mqredis.asyncio.group import GroupWriter
+    from mqredis.asyncio.operator import Operator
 
 __all__ = [
     "Browser",
     "Cursor",
     "GroupWriter",
     "LockedMessage",
+    "Operator",
     "Queue",
     "QueueManager",
     "Transaction",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 #: Classes that few programs use, and their modules, which are imported at the first use.
-_LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group"}
+_LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group", "Operator": "operator"}
 
 
 def __getattr__(name: str) -> Any:

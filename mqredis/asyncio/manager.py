@@ -37,6 +37,7 @@ from mqredis.steps import Operation
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from mqredis.asyncio.operator import Operator
     from mqredis.reports import Report
 
 R = TypeVar("R")
@@ -195,6 +196,12 @@ class QueueManager(Inspection):
         Raises MessageNotFound if it names no response queue, QueueNotFound if that is gone (the deadline is over).
         """
         return await self._run(request.reply(self._context, message, body, fields))
+
+    def operator(self, name: str) -> Operator:
+        """The actions of an operator with this name, which the log of actions shows. Raises InvalidArgument."""
+        from mqredis.asyncio.operator import Operator
+
+        return Operator(self, name)
 
     # ---- the manager -----------------------------------------------------------------------------
 

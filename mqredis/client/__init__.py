@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from mqredis.client.browser import Browser
     from mqredis.client.cursor import Cursor
     from mqredis.client.group import GroupWriter
+    from mqredis.client.operator import Operator
 
 __all__ = [
     "Browser",
     "Cursor",
     "GroupWriter",
     "LockedMessage",
+    "Operator",
     "Queue",
     "QueueManager",
     "Transaction",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 #: Classes that few programs use, and their modules, which are imported at the first use.
-_LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group"}
+_LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group", "Operator": "operator"}
 
 
 def __getattr__(name: str) -> Any:

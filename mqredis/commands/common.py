@@ -48,10 +48,16 @@ class Address:
     beside: tuple[str, ...] = ()
     #: The queues named first, where it is not the family.
     first: tuple[str, ...] = ()
+    #: Keys that the script takes behind those of the queues.
+    extra: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.family = self.first or _family(self.path)
-        self.call = self.manager.call(*self.family, *self.beside)
+        self._name_keys()
+
+    def _name_keys(self) -> None:
+        named = self.manager.call(*self.family, *self.beside)
+        self.call = KeySet(named.keys + self.extra) if self.extra else named
 
     def bring(self, paths: Sequence[str]) -> None:
         """Name these queues, too, from now on. Only those that are kept beside it for good are kept in mind."""
@@ -59,7 +65,7 @@ class Address:
         if len(beside) > MAX_BESIDE:
             beside = tuple(path for path in beside if keys.kept(path))
         self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
-        self.call = self.manager.call(*self.family, *self.beside)
+        self._name_keys()
 
 
 def _family(path: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from mqredis.commands.filters import Filter, Member, matched, only, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, Logical, UnitOfWork
+from mqredis.operations.context import Context, Handle, Logical, UnitOfWork
 
 if TYPE_CHECKING:
     from mqredis.selector import Selector
@@ -41,11 +41,25 @@ def wanted(
     handle: Handle, match: Match | None, selector: Selection = None, grouping: Grouping | None = None
 ) -> Filter:
     """What a read asks for. Its text is empty if every message will do."""
-    found = Filter(incarnation=handle.context.incarnation, grouping=only(grouping))
+    return _filter(handle.context, match, (handle.selector, selection(selector)), grouping)
+
+
+def chosen_by(context: Context, match: Match | None, selector: Selection) -> bytes:
+    """The filter of an operator's action, which needs no handle; empty if every message will do."""
+    return _filter(context, match, (selection(selector),), None).text()
+
+
+def _filter(
+    context: Context,
+    match: Match | None,
+    given: Sequence[Selector | None],
+    grouping: Grouping | None,
+) -> Filter:
+    found = Filter(incarnation=context.incarnation, grouping=only(grouping))
     check(match, None)
     if match is not None:
         found.match = match
-    chosen = [item for item in (handle.selector, selection(selector)) if item is not None]
+    chosen = [item for item in given if item is not None]
     if chosen:
         found.programs = [item.program for item in chosen]
         found.hints = next((item.index_hints for item in chosen if item.index_hints), ())

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -20,7 +21,16 @@ from mqredis import Settings
 from mqredis.errors import MqError
 from tests.bad_input.conftest import Bench
 
-CLASSES = ("QueueManager", "Queue", "Transaction", "LockedMessage", "Cursor", "Browser", "GroupWriter")
+CLASSES = (
+    "QueueManager",
+    "Queue",
+    "Transaction",
+    "LockedMessage",
+    "Cursor",
+    "Browser",
+    "GroupWriter",
+    "Operator",
+)
 NAN, INF, HUGE = math.nan, math.inf, 10**400
 _NOT_SECONDS = [NAN, INF, True, "1", b"1", [1], HUGE, 1e300]
 _NOT_TEXT = [5, b"x", ["x"], True, object()]
@@ -83,6 +93,34 @@ KINDS: dict[str, list[Any]] = {
         {"delay": -1},
         {"properties": {"n": [1]}},
     ],
+    "operator": ["", "x" * 256, None, 5, b"ada", ["ada"], "\ud800"],
+    "trash": [*_NOT_SECONDS, 0, -1],
+    "delay": [*_NOT_SECONDS, -1, None],
+    "lookup_ids": [5, None, [], "1", [-1], [None], range(257)],
+    "reject": [5, b"x", ["x"]],
+    "action_token": [5, b"x", "", "\ud800", "x" * 256],
+    "transaction_id": ["", 5, None, b"t"],
+    "priority": [-1, 8, True, 1.5, "1", None],
+    "time": [5, "now", datetime(2030, 1, 1), True, None],  # noqa: DTZ001 - without a time zone
+    "choice": [
+        {"colour": "red"},
+        {"lookup_ids": 5},
+        {"lookup_ids": []},
+        {"lookup_ids": [-1]},
+        {"lookup_ids": [1], "limit": 1},
+        {"lookup_ids": range(257)},
+        {"match": "x"},
+        {"selector": "a ="},
+        {"scheduled": 1},
+        {"limit": 0},
+        {"limit": "1"},
+        {"cursor": "x"},
+        {"cursor": 5},
+        {"steps": 0},
+        {"progress": 5},
+        {"token": ""},
+        {"token": 5},
+    ],
     "properties": [{"colour": "red"}, {"quota_messages": -1}, {"label": 5}, {"journaling": 1}, {"retry": 5}],
 }
 _READ = {"timeout": "timeout", "match": "match", "selector": "selector"}
@@ -123,6 +161,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.reply": (
         {"message": "$message", "body": b""}, {"message": "message", "body": "body", "fields": "fields"},
     ),
+    "QueueManager.operator": ({}, {"name": "operator"}),
     "QueueManager.info": ({}, {}),
     "QueueManager.throttle": ({}, {"on": "flag"}),
     "QueueManager.set_quota": ({}, {"messages": "quota", "bytes": "quota"}),
@@ -204,11 +243,29 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"body": "body", "last": "flag", "segment": "flag", "transaction": "transaction", "fields": "fields"},
     ),
     "GroupWriter.close": ({}, {}),
+    "Operator.count": ({"queue": "q"}, {"queue": "name", "choice": "choice"}),
+    "Operator.delete": ({"queue": "q"}, {"queue": "name", "trash": "trash", "choice": "choice"}),
+    "Operator.cancel": ({"queue": "q"}, {"queue": "name", "trash": "trash", "choice": "choice"}),
+    "Operator.restore": ({"queue": "q"}, {"queue": "name", "choice": "choice"}),
+    "Operator.move": (
+        {"source": "q", "target": "q;sub"}, {"source": "name", "target": "name", "choice": "choice"},
+    ),
+    "Operator.redrive": ({"source": "q"}, {"source": "name", "to": "id", "choice": "choice"}),
+    "Operator.reschedule": ({"queue": "q"}, {"queue": "name", "delay": "delay", "at": "time", "choice": "choice"}),
+    "Operator.run_now": ({"queue": "q"}, {"queue": "name", "choice": "choice"}),
+    "Operator.change_priority": (
+        {"queue": "q", "priority": 1}, {"queue": "name", "priority": "priority", "choice": "choice"},
+    ),
+    "Operator.release": (
+        {"queue": "q", "lookup_ids": [1]},
+        {"queue": "name", "lookup_ids": "lookup_ids", "reject": "reject", "token": "action_token"},
+    ),
+    "Operator.abort": ({"transaction": "t"}, {"transaction": "transaction_id", "token": "action_token"}),
 }  # fmt: skip
 #: Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
 FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
 #: None chooses nothing.
-OPTIONAL = {"QueueManager.redrive.to", "Browser.first.lease"}
+OPTIONAL = {"QueueManager.redrive.to", "Operator.redrive.to", "Browser.first.lease"}
 WITH = [name for name, (_, arguments) in CALLS.items() if arguments]
 
 
@@ -258,6 +315,7 @@ class Objects:
             {
                 "QueueManager": qm, "Queue": q, "Transaction": await told(qm.transaction()), "LockedMessage": lock[-1],
                 "Cursor": await told(q.cursor()), "Browser": browser, "GroupWriter": await told(q.group()),
+                "Operator": qm.operator("ada"),
                 "$q": q, "$message": lock[-1].message,
             }
         )  # fmt: skip
@@ -267,7 +325,9 @@ class Objects:
         name, method = call.split(".")
         given, _ = CALLS[call]
         named = {a: self.made.get(v, v) if isinstance(v, str) else v for a, v in given.items()}
-        named.update(value if argument in ("fields", "properties", "changes") else {argument: value})
+        named.update(
+            value if argument in ("fields", "properties", "changes", "choice") else {argument: value}
+        )
         try:
             answer = await told(getattr(self.made[name], method)(**named))
         except MqError as error:

@@ -36,6 +36,10 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.throttle(False)
     qm.set_quota(messages=100_000)
     qm.resolve("1.1:1")
+    qm.operator("ada").cancel("orders")
+    qm.operator("ada").release("orders", [1])
+    with contextlib.suppress(MqError):
+        qm.operator("ada").abort("none")
     qm.info()
     qm.queues()
     _shown(qm)

@@ -1,0 +1,59 @@
+--- require "core/context"
+--- require "core/kept_reply"
+--- require "core/position"
+--- require "core/queue"
+--- require lazy "features/copy"
+--- require lazy "features/other_queues"
+-- Actions of operators: a token that lets an action run once, and the log of actions. A script of an operator has these
+-- arguments first:
+--
+--   ARGV[3] token  "", or anything else if the last of KEYS is the key of a token
+--   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
+--
+-- The key of a token is a hash with one field: "reply", the reply of the action in the form of core/kept_reply. A second call
+-- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes the
+-- name of the key from the token and everything that the action depends on, so that another action with this token runs.
+--
+-- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
+local operator = { remembered = 86400000, most = 10000, name = "system%24%3Bactions" }
+
+-- The reply of an earlier call with this token; nothing if there was none.
+function operator.repeated()
+  if ARGV[3] == "" then return end
+  local text = redis.call("HGET", KEYS[#KEYS], "reply")
+  if not text then return end
+  local _, reply = kept_reply.parse(text, context.incarnation)
+  return context.close(reply)
+end
+
+-- Decide: is the log at hand? Else context.missing names it.
+function operator.plan()
+  if ARGV[4] == "" then return end
+  other_queues.load()
+  other_queues.find(operator.name, true)
+end
+
+-- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action has changed, and "finished", whether it
+-- goes on with further calls.
+function operator.log(changed, finished)
+  if ARGV[4] == "" then return end
+  copy.load()
+  local log = other_queues.find(operator.name, true)
+  if log.messages + 0 >= operator.most then
+    position.delete(log, position.read(log, redis.call("ZRANGE", log.a, 0, 0)), "dropped")
+  end
+  local stop = string.find(ARGV[4], "\0", 1, true)
+  local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
+    .. (finished and "t" or "f")
+  copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0)
+end
+
+-- Ends the script as context.close does, and keeps the reply under the token.
+function operator.close(reply)
+  reply = context.close(reply)
+  if ARGV[3] ~= "" then
+    redis.call("HSET", KEYS[#KEYS], "reply", kept_reply.format("0", context.now_text, "-", reply, #reply))
+    redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
+  end
+  return reply
+end

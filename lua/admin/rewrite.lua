@@ -1,0 +1,61 @@
+--- require "core/context"
+--- require "core/message_state"
+--- require "core/position"
+--- require "core/record"
+--- require "core/store"
+--- require lazy "features/copy"
+-- Changes of messages that wait, available or delayed: another time, or another priority. Such a message leaves its place,
+-- and arrives again with a new record and a new id.
+local rewrite = {}
+
+-- The record of an entry that is to become available at `due`, in ms of broker time.
+function rewrite.due(e, due)
+  local delay = due - string.sub(e.rec, 1, 13)
+  return record.set_flag(record.with(e.rec, "D", string.format("%.0f", math.max(delay, 0))), 1)
+end
+
+-- The record of an entry with this priority, a digit. A message id that was made from the lookup id is written down, since
+-- the lookup id changes.
+function rewrite.priority(e, priority)
+  local rec = record.with(e.rec, "p", priority)
+  if record.field(rec, "m") then return rec end
+  copy.load()
+  return record.set_flag(record.with(rec, "m", copy.identity(e)), 1)
+end
+
+-- The lookup id of an entry with this priority.
+function rewrite.id(e, priority)
+  return string.format("%02x", 7 - priority) .. string.sub(e.lid, 3)
+end
+
+-- Entries become those with these records and ids, which are columns.
+function rewrite.apply(q, entries, recs, ids)
+  local old, old_recs = position.columns_of(entries)
+  position.take_apart(q, old, old_recs)
+  local fields, stateful, states, larges, left, bytes = {}, {}, {}, nil, 0, 0
+  for n = 1, #entries do
+    local e = entries[n]
+    local size = position.size(q, e)
+    left, bytes = left + size, bytes + size + #recs[n] - #e.rec
+    if e.st then
+      stateful[#stateful + 1] = e.lid
+      e.st.size = size + #recs[n] - #e.rec
+      states[#states + 1], states[#states + 2] = ids[n], message_state.format(e.st)
+    end
+    if ids[n] ~= e.lid then
+      fields[#fields + 1] = e.lid
+      if record.flag(e.rec, 8) then
+        larges = larges or {}
+        larges[n] = redis.call("HGET", q.m, "^" .. e.lid)
+        fields[#fields + 1] = "^" .. e.lid
+      end
+    end
+  end
+  store.count(q, -#ids, -left)
+  store.uncount_gone(q, #ids)
+  store.remove(q, old, {}, stateful, fields)
+  store.add(q, ids, recs, larges, bytes)
+  store.set_states(q, states)
+  context.mark_changed()
+  position.arrive(q, ids, recs)
+end

@@ -1,0 +1,36 @@
+--- require "core/context"
+--- require "core/position"
+--- require "admin/ordered"
+--- require lazy "matching/filter"
+-- The delayed messages of a queue, in the order in which they become available: the timers "d"id of q.t.
+local scheduled = { most = 1000, page = 100 }
+
+-- Up to `count` entries that a filter admits, the place to go on from (nil if the search is complete), and the times of the
+-- entries in ms, as texts. A place is "<ms>d<id>", "" for the beginning. One call looks at no more than `most` timers.
+function scheduled.look(q, text, place, count)
+  filter.load()
+  local f = filter.parse(text)
+  local found, times, left = { nil }, { nil }, scheduled.most
+  local score, member = string.match(place, "^(%d+)(%a.*)$")
+  score, member = score or "", member or ""
+  while left > 0 do
+    local rows = ordered.page(q.t, score, member, scheduled.page)
+    local ids, dues = { nil }, { nil }
+    for n = 1, #rows, 2 do
+      if string.byte(rows[n]) == 100 then ids[#ids + 1], dues[rows[n]] = string.sub(rows[n], 2), rows[n + 1] end
+    end
+    local entries = position.read(q, ids)
+    for n = 1, #entries do
+      local due = dues["d" .. entries[n].lid]
+      if filter.test(f, entries[n].lid, entries[n].rec) then
+        found[#found + 1], times[#times + 1] = entries[n], due
+        if #found == count then return found, due .. "d" .. entries[n].lid, times end
+      end
+      if filter.spent(f) then return found, due .. "d" .. entries[n].lid, times end
+    end
+    if #rows < scheduled.page * 2 then return found, nil, times end
+    member, score = rows[#rows - 1], rows[#rows]
+    left = left - scheduled.page
+  end
+  return found, score .. member, times
+end

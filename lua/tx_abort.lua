@@ -1,0 +1,45 @@
+-- Abort an open transaction, as an operator decides. The client that had begun it is refused from then on.
+-- MS-MQDMPR 3.1.4.5 Transaction Abort
+--
+-- KEYS message
+-- QUEUE[1+] every queue it touched, targets of moves and parents of subqueues
+-- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
+-- ARGV[3] token  as in admin/operator
+-- ARGV[4] entry  as in admin/operator
+-- ARGV[5] transaction  id
+-- RETURNS OK
+-- RETURNS TRANSACTION_SEQUENCE no transaction with this id is open
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "core/queue"
+--- require "core/store"
+--- require "admin/operator"
+--- require "transactions/touched"
+--- require "transactions/commit"
+--- require "waiting/waiters"
+--- require "transactions/tx"
+local id = ARGV[5]
+local reply = context.open()
+if reply then return reply end
+reply = operator.repeated()
+if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
+local texts, count, deadline, fence = tx.read(id)
+if not texts then return context.close({ status.TRANSACTION_SEQUENCE }) end
+local queues, gone = touched.queues()
+local parts = commit.group(texts, count, queues, gone)
+operator.plan()
+if context.missing then return context.close(context.missing) end
+local late = deadline + 0 <= context.now
+if not commit.plan(commit.transaction(id, fence, late), parts, true) then return context.close(context.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+commit.abort(parts)
+tx.forget(id, count)
+operator.log(count, true)
+for _, q in pairs(queues) do store.save(q) end
+reply = operator.close({ status.OK })
+for _, q in pairs(queues) do waiters.notify(q) end
+return reply

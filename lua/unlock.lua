@@ -1,0 +1,57 @@
+-- End the locks of readers, as an operator decides: the messages are given back or rejected. A reader that had one of these
+-- locks is refused from then on, since its fence is no longer the one of a lock.
+-- docs/operating.md
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2+] the parent of a subqueue; queues that the messages leave traces in
+-- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
+-- ARGV[3] token  as in admin/operator
+-- ARGV[4] entry  as in admin/operator
+-- ARGV[5] given  "a": given back after a failed attempt; "j" and the reason: rejected (core/settle)
+-- ARGV[6+] id  lookup ids
+-- RETURNS OK locks ended, messages that a transaction or a pipeline holds, messages that are not locked or not there
+-- RETURNS QUEUE_NOT_FOUND
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "core/queue"
+--- require "core/position"
+--- require "core/settle"
+--- require "core/store"
+--- require "core/timers"
+--- require "admin/operator"
+--- require "waiting/waiters"
+local given, lookup_ids = ARGV[5], { unpack(ARGV, 6) }
+local reply = context.open()
+if reply then return reply end
+reply = operator.repeated()
+if reply then return reply end
+local q = queue.open(1, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+queue.open_parent(q, 2)
+timers.serve(q)
+
+local ended, elsewhere, runs = 0, 0, {}
+if not context.missing then
+  local entries = position.read(q, lookup_ids)
+  for n = 1, #entries do
+    local st = entries[n].st
+    if st and string.byte(st.kind) == 76 then
+      runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
+      ended = ended + 1
+    elseif not (redis.call("ZSCORE", q.a, entries[n].lid) or redis.call("ZSCORE", q.t, "d" .. entries[n].lid)) then
+      elsewhere = elsewhere + 1
+    end
+  end
+  operator.plan()
+end
+if not context.missing then settle.all(q, runs, 0) end
+if not context.missing then
+  operator.log(ended, true)
+  reply = { status.OK, "", 0, ended, elsewhere, #lookup_ids - ended - elsewhere }
+end
+store.save(q)
+if context.missing then reply = context.close(context.missing) else reply = operator.close(reply) end
+waiters.notify(q)
+return reply

@@ -1,0 +1,123 @@
+"""What people who run queues do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Unpack
+
+from mqredis.commands.bulk import Action
+from mqredis.keys import DEAD_LETTER, TRASH
+from mqredis.models.operator import BulkResult, Choice
+from mqredis.operations import actions, bulk, force
+
+if TYPE_CHECKING:
+    from mqredis.asyncio.manager import QueueManager
+
+
+class Operator:
+    """Actions of a named operator (``QueueManager.operator``). Each is written to the queue ``system$;actions``.
+
+    The actions on messages take the keyword arguments of :class:`mqredis.models.operator.Choice`: which messages, how
+    many, and how far one call goes. They change messages that wait, available or delayed. A message that a reader or a
+    transaction holds, or that comes after an action has begun, stays as it is. An action is one atomic step of the
+    broker for up to 256 messages, and several such steps for more.
+
+    They raise InvalidArgument, MatchOptionsError, SelectorSyntaxError, InvalidName, QueueNotFound, QueueNotAvailable.
+    """
+
+    def __init__(self, manager: QueueManager, name: str) -> None:
+        self._manager = manager
+        self._name = actions.operator_name(name)
+
+    @property
+    def name(self) -> str:
+        """Name of the operator, as the log shows it."""
+        return self._name
+
+    async def count(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
+        """Count the messages that another action with this choice would change. Writes nothing to the log."""
+        return await self._bulk(queue, Action("count"), choice)
+
+    async def delete(self, queue: str, *, trash: float | None = None, **choice: Unpack[Choice]) -> BulkResult:
+        """Delete messages. ``trash``: keep them in the subqueue ``;trash`` for so many seconds; ``restore`` brings
+        them back."""
+        return await self._bulk(queue, bulk.trash_or_delete(trash), choice)
+
+    async def cancel(self, queue: str, *, trash: float | None = None, **choice: Unpack[Choice]) -> BulkResult:
+        """Delete delayed messages before they become available. ``trash`` as for ``delete``."""
+        choice.setdefault("scheduled", True)
+        return await self._bulk(queue, bulk.trash_or_delete(trash), choice, "cancel")
+
+    async def restore(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
+        """Move messages from the subqueue ``;trash`` back to their places in ``queue``."""
+        return await self._bulk(f"{queue};{TRASH}", bulk.moving(queue, "da"), choice, "restore")
+
+    async def move(self, source: str, target: str, **choice: Unpack[Choice]) -> BulkResult:
+        """Move available messages between a queue and its subqueues; a subqueue that is not there is created."""
+        return await self._bulk(source, bulk.moving(target), choice)
+
+    async def redrive(
+        self, source: str = DEAD_LETTER, *, to: str | None = None, **choice: Unpack[Choice]
+    ) -> BulkResult:
+        """Send dead letters, journal copies or poison messages back to where they came from, or to the queue ``to``.
+
+        A message whose queue is gone, full or closed for sending stays where it is, and is not counted.
+        """
+        return await self._bulk(source, bulk.redriving(to), choice)
+
+    async def reschedule(
+        self,
+        queue: str,
+        *,
+        delay: float | None = None,
+        at: datetime | None = None,
+        **choice: Unpack[Choice],
+    ) -> BulkResult:
+        """Have delayed messages become available ``delay`` seconds from now, or at a time.
+
+        ``scheduled=None`` or ``False`` holds back available messages, too, or only these.
+        """
+        choice.setdefault("scheduled", True)
+        return await self._bulk(queue, bulk.due(delay, at), choice, "reschedule")
+
+    async def run_now(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
+        """Make delayed messages available at once."""
+        choice.setdefault("scheduled", True)
+        return await self._bulk(queue, bulk.due(0.0, None), choice, "run_now")
+
+    async def change_priority(self, queue: str, priority: int, **choice: Unpack[Choice]) -> BulkResult:
+        """Give messages another priority, from 0 to 7. Each gets the lookup id that belongs to it: the first of its
+        eight bytes is 7 less the priority. The message id stays.
+
+        Raises TransactionUsage for a transactional queue, whose messages are in the order of their sends.
+        """
+        operation = bulk.change_priority(self._manager.context, self._name, queue, priority, choice)
+        return await self._manager.run(operation)
+
+    # ---- locks and transactions ------------------------------------------------------------------
+
+    async def release(
+        self, queue: str, lookup_ids: Sequence[int], *, reject: str | None = None, token: str | None = None
+    ) -> BulkResult:
+        """End the locks of readers on these messages, at most 256: the messages are given back as after a failed
+        attempt, or are rejected for the reason ``reject``.
+
+        A reader that had such a lock gets LockLost when it settles or renews the lock; a worker cancels its handler at
+        the next renewal. A message of a transaction or a data pipeline stays and counts as ``locked``; one that is not
+        locked counts as ``missing``.
+        """
+        operation = force.release(self._manager.context, self._name, queue, lookup_ids, reject, token)
+        return await self._manager.run(operation)
+
+    async def abort(self, transaction: str, *, token: str | None = None) -> None:
+        """Abort an open transaction by its id: what it sent is gone, and what it received is back in its queue.
+
+        The client that had begun it gets TransactionSequence. Raises TransactionSequence if no transaction with this id
+        is open.
+        """
+        await self._manager.run(force.abort(self._manager.context, self._name, transaction, token))
+
+    async def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
+        operation = bulk.bulk(self._manager.context, self._name, queue, action, choice, title)
+        return await self._manager.run(operation)

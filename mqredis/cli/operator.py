@@ -1,0 +1,211 @@
+"""``mqredis delete | cancel | restore | reschedule | run-now | priority | release | abort | actions``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from datetime import datetime
+from typing import Any
+
+from mqredis.cli.common import (
+    Arguments,
+    Output,
+    Subparsers,
+    chosen,
+    command,
+    counted,
+    lookup_id,
+    match_options,
+    open_manager,
+)
+from mqredis.cli.exits import Exit
+from mqredis.client.operator import Operator
+from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound
+from mqredis.keys import ACTIONS
+from mqredis.models import Access
+from mqredis.models.operator import BulkResult
+
+COLUMNS = ("time", "operator", "action", "queue", "changed", "finished", "details")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    delete = _command(subparsers, "delete", "delete messages that wait", _delete)
+    cancel = _command(subparsers, "cancel", "delete delayed messages", _cancel)
+    for parser in (delete, cancel):
+        parser.add_argument(
+            "--trash", type=float, metavar="SECONDS", help="keep them in the subqueue ;trash so long"
+        )
+    _command(subparsers, "restore", "bring messages back from the subqueue ;trash of a queue", _restore)
+    later = _command(subparsers, "reschedule", "give delayed messages another time", _reschedule)
+    later.add_argument("--delay", type=float, metavar="SECONDS", help="available so many seconds from now")
+    later.add_argument(
+        "--at", type=_time, metavar="TIME", help="available at this time: 2026-12-24T18:00+01:00"
+    )
+    _command(subparsers, "run-now", "make delayed messages available at once", _run_now)
+    priority = _command(subparsers, "priority", "give messages that wait another priority", _priority)
+    priority.add_argument("--to", type=int, required=True, metavar="0..7", help="the new priority")
+    for parser in (delete, priority):
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--scheduled", action="store_const", const=True, help="only delayed messages")
+        which.add_argument(
+            "--ready", dest="scheduled", action="store_const", const=False, help="only available messages"
+        )
+    release = command(subparsers, "release", "end the locks of readers on messages", _release)
+    release.add_argument("queue")
+    release.add_argument("lookup_id", nargs="+", type=lookup_id)
+    release.add_argument(
+        "--reject", metavar="REASON", help="reject the messages (default: they are given back)"
+    )
+    operator_options(release)
+    abort = command(subparsers, "abort", "abort an open transaction of any client", _abort)
+    abort.add_argument("transaction", help="its id")
+    operator_options(abort)
+    log = command(subparsers, "actions", "show what operators have done, the latest last", _actions)
+    log.add_argument("--limit", type=int, default=100, help="at most so many (default: 100)")
+
+
+def operator_options(parser: Any) -> None:
+    """Options of every action of an operator."""
+    parser.add_argument(
+        "--operator", metavar="NAME", help="who acts, for the log (default: user name and host)"
+    )
+    parser.add_argument("--token", metavar="TEXT", help="with this token the action runs once within a day")
+
+
+def operator_of(arguments: Arguments, qm: Any) -> Operator:
+    """The operator that the options name."""
+    operator: Operator = qm.operator(arguments.operator or f"{getpass.getuser()}@{socket.gethostname()}")
+    return operator
+
+
+def _command(subparsers: Subparsers, name: str, about: str, run: Any) -> Any:
+    parser = command(subparsers, name, about, run)
+    parser.add_argument("queue")
+    parser.add_argument(
+        "lookup_id", nargs="*", type=lookup_id, help="which; without any, those that match or --all"
+    )
+    parser.add_argument("--all", action="store_true", help="every message that waits")
+    parser.add_argument("--limit", type=int, help="at most so many")
+    parser.add_argument(
+        "--count", action="store_true", help="change nothing, and say how many messages it would be"
+    )
+    operator_options(parser)
+    match_options(parser)
+    return parser
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.astimezone()
+
+
+def _act(
+    arguments: Arguments, output: Output, verb: str, action: str, queue: str, *values: Any, **how: Any
+) -> Exit:
+    """Run an action, or count what it would change, and show the result."""
+    choice = chosen(arguments)
+    if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
+        raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
+    if arguments.lookup_id:
+        choice["lookup_ids"] = arguments.lookup_id
+    if arguments.limit is not None:
+        choice["limit"] = arguments.limit
+    with open_manager(arguments) as qm:
+        operator = operator_of(arguments, qm)
+        if arguments.count:
+            scheduled = how.get("scheduled", True if action in ("cancel", "reschedule", "run_now") else None)
+            path = f"{queue};trash" if action == "restore" else queue
+            result = operator.count(path, scheduled=scheduled, **choice)
+            verb = "counted"
+        else:
+            with output.counter(action, None) as tick:
+                result = _shown(
+                    tick, getattr(operator, action), queue, *values, token=arguments.token, **how, **choice
+                )
+    if arguments.lookup_id and result.locked:
+        raise MessageLocked(
+            f"{counted(result.locked, 'message')} of queue {queue!r} locked, {result.changed} {verb}"
+        )
+    if arguments.lookup_id and result.missing:
+        raise MessageNotFound(f"{counted(result.missing, 'message')} not found, {result.changed} {verb}")
+    output.line(f"{verb} {counted(result.changed, 'message')}", queue=queue, messages=result.changed)
+    return Exit.DONE
+
+
+def _shown(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:
+    """Run an action and move the progress display on."""
+    before = 0
+
+    def progress(result: BulkResult) -> None:
+        nonlocal before
+        tick(result.changed - before)
+        before = result.changed
+
+    result: BulkResult = run(*values, progress=progress, **how)
+    return result
+
+
+def _delete(arguments: Arguments, output: Output) -> Exit:
+    how = {"trash": arguments.trash, "scheduled": arguments.scheduled}
+    return _act(arguments, output, "deleted", "delete", arguments.queue, **how)
+
+
+def _cancel(arguments: Arguments, output: Output) -> Exit:
+    return _act(arguments, output, "cancelled", "cancel", arguments.queue, trash=arguments.trash)
+
+
+def _restore(arguments: Arguments, output: Output) -> Exit:
+    return _act(arguments, output, "restored", "restore", arguments.queue)
+
+
+def _reschedule(arguments: Arguments, output: Output) -> Exit:
+    how = {"delay": arguments.delay, "at": arguments.at}
+    return _act(arguments, output, "rescheduled", "reschedule", arguments.queue, **how)
+
+
+def _run_now(arguments: Arguments, output: Output) -> Exit:
+    return _act(arguments, output, "made available", "run_now", arguments.queue)
+
+
+def _priority(arguments: Arguments, output: Output) -> Exit:
+    how = {"scheduled": arguments.scheduled}
+    return _act(arguments, output, "changed", "change_priority", arguments.queue, arguments.to, **how)
+
+
+def _release(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        operator = operator_of(arguments, qm)
+        result = operator.release(
+            arguments.queue, arguments.lookup_id, reject=arguments.reject, token=arguments.token
+        )
+    if result.locked:
+        raise MessageLocked(
+            f"a transaction or a pipeline holds {counted(result.locked, 'message')}; {result.changed} released"
+        )
+    if result.missing:
+        raise MessageNotFound(f"{counted(result.missing, 'message')} not locked; {result.changed} released")
+    output.line(
+        f"released {counted(result.changed, 'message')}", queue=arguments.queue, messages=result.changed
+    )
+    return Exit.DONE
+
+
+def _abort(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        operator_of(arguments, qm).abort(arguments.transaction, token=arguments.token)
+    output.line(f"aborted {arguments.transaction}", transaction=arguments.transaction)
+    return Exit.DONE
+
+
+def _actions(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm, qm.open(ACTIONS, Access.PEEK) as log:
+        entries = list(log.browse())[-arguments.limit :] if arguments.limit > 0 else []
+    rows = []
+    for entry in entries:
+        details: Any = json.loads(entry.body)
+        row = {"time": entry.arrived_at, "action": entry.label, **entry.properties, "details": details}
+        rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
+    output.rows(rows, COLUMNS)
+    return Exit.DONE

@@ -1,0 +1,78 @@
+"""bulk.lua, unlock.lua, tx_abort.lua: actions of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mqredis import keys
+from mqredis.commands.common import Address, check, number, text
+from mqredis.keys import KeySet, ManagerKeys
+from mqredis.models.operator import BulkResult
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of bulk.lua: its name, its value, and which messages it takes (``a`` available, ``d`` delayed)."""
+
+    name: str
+    value: str = ""
+    which: str = "da"
+
+
+def bulk(
+    address: Address,
+    entry: bytes,
+    action: Action,
+    most: int | None,
+    cursor: str,
+    match: bytes,
+    lookup_ids: Sequence[str],
+) -> Call[BulkResult]:
+    """Carry out one call of an action. ``entry``: what is written to the log, or nothing."""
+
+    def parse(status: int, payload: Payload) -> BulkResult:
+        if status == Status.QUEUE_NOT_FOUND and keys.kept(address.path):
+            return BulkResult(
+                changed=0, missing=len(lookup_ids)
+            )  # the broker creates it with its first message
+        if status != Status.CONTINUE:
+            check(status, f"there is no queue {address.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        changed, locked, missing = (number(item) for item in payload[:3])
+        place = text(payload[3]) if status == Status.CONTINUE else None
+        return BulkResult(changed=changed, locked=locked, missing=missing, cursor=place)
+
+    args: list[Arg] = ["1" if address.extra else "", entry, action.name, action.value, action.which]
+    args += ["" if most is None else most, cursor, match, *lookup_ids]
+    return Call("bulk", address.call, args, parse)
+
+
+def unlock(address: Address, entry: bytes, given: str, lookup_ids: Sequence[str]) -> Call[BulkResult]:
+    """End the locks of readers on these messages. ``given``: how, as lua/unlock.lua reads it."""
+
+    def parse(status: int, payload: Payload) -> BulkResult:
+        check(status, f"there is no queue {address.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        changed, locked, missing = (number(item) for item in payload)
+        return BulkResult(changed=changed, locked=locked, missing=missing)
+
+    args: list[Arg] = ["1" if address.extra else "", entry, given, *lookup_ids]
+    return Call("unlock", address.call, args, parse)
+
+
+def abort(
+    manager: ManagerKeys, transaction: str, entry: bytes, paths: Iterable[str], extra: tuple[str, ...]
+) -> Call[list[str]]:
+    """Abort an open transaction. Answers the queues that have to be named as well; none when it is done."""
+
+    def parse(status: int, payload: Payload) -> list[str]:
+        if status == Status.KEYS_CHANGED:
+            return [keys.decode(text(item)) for item in payload]
+        refused = status == Status.TRANSACTION_SEQUENCE
+        check(status, f"no transaction {transaction!r} is open" if refused else "")
+        return []
+
+    named = manager.call(*paths)
+    args: list[Arg] = ["1" if extra else "", entry, transaction]
+    return Call("tx_abort", KeySet(named.keys + extra), args, parse)

@@ -1,0 +1,221 @@
+"""Actions of operators on messages that wait: delete, move, redrive, another time, another priority."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mqredis import codec, keys
+from mqredis.commands import bulk as commands
+from mqredis.commands.bulk import Action
+from mqredis.commands.common import Address, path_of
+from mqredis.errors import InvalidArgument, TransactionUsage, UnsupportedAccess
+from mqredis.models import Access, Match, Share
+from mqredis.models.operator import BulkResult
+from mqredis.operations import actions, checks, matching
+from mqredis.operations.context import Context, Handle
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.matching import Selection
+from mqredis.operations.queue import close_handle, info, open_handle
+from mqredis.operations.queue_call import QueueCall
+from mqredis.steps import Steps, procedure
+
+#: Lookup ids that one action takes.
+MOST_IDS = 256
+#: Actions, by their names in the log, that take no available messages.
+_DELAYED_ONLY = frozenset({"cancel", "run_now"})
+_CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,[ad],[0-9a-f]*(d[0-9a-f]+)?")
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Which messages an action takes, and how far one call of it goes (``models.operator.Choice``)."""
+
+    lookup_ids: Sequence[int] | None = None
+    match: Match | None = None
+    selector: Selection = None
+    scheduled: bool | None = None
+    limit: int | None = None
+    cursor: str | None = None
+    steps: int | None = None
+    progress: Callable[[BulkResult], None] | None = None
+    token: str | None = None
+
+    def check(self) -> list[str]:
+        """The lookup ids in hexadecimal. Raises InvalidArgument, MatchOptionsError, SelectorSyntaxError."""
+        matching.check(self.match, self.selector)
+        if self.scheduled is not None:
+            checks.flag(self.scheduled, "scheduled")
+        if self.limit is not None:
+            checks.count(self.limit, "limit", 1 << 53)
+        if self.steps is not None:
+            checks.count(self.steps, "steps", 1 << 53)
+        if self.progress is not None and not callable(self.progress):
+            raise InvalidArgument(f"progress must be a function of a BulkResult, not {self.progress!r:.40}")
+        cursor: object = self.cursor
+        if cursor is not None and not (isinstance(cursor, str) and _CURSOR.fullmatch(cursor)):
+            raise InvalidArgument(f"cursor must be one that a BulkResult has, not {self.cursor!r:.40}")
+        if self.token is not None:
+            actions.check_token(self.token)
+        if self.lookup_ids is None:
+            return []
+        if any(other is not None for other in (self.match, self.selector, self.limit, self.cursor)):
+            raise InvalidArgument("give either lookup_ids, or match, selector, limit and cursor")
+        ids = [hex_id(lookup_id) for lookup_id in checks.several(self.lookup_ids, "lookup_ids")]
+        if not 1 <= len(ids) <= MOST_IDS:
+            raise InvalidArgument(f"lookup_ids must hold from 1 to {MOST_IDS} ids, not {len(ids)}")
+        return ids
+
+
+@dataclass(slots=True)
+class Job:
+    """An action on the messages of one queue that were chosen."""
+
+    path: str
+    action: Action
+    chosen: Chosen
+    lookup_ids: Sequence[str]
+    match: bytes
+    #: What is written to the log.
+    entry: bytes = b""
+
+    def call(self, context: Context, cursor: str) -> QueueCall[BulkResult]:
+        """One call of the broker, which goes on at ``cursor``."""
+        chosen = self.chosen
+        beside: tuple[str, ...] = ()
+        depends_on = self.path, self.action, self.match, chosen.limit, cursor, self.lookup_ids
+        extra = actions.token_key(context.keys, chosen.token, *depends_on)
+        if self.action.name == "move":
+            target = keys.decode(self.action.value)
+            beside = (target,) if target != self.path.partition(";")[0] else ()
+        address = Address(context.keys, self.path, extra=extra, beside=beside)
+        call = commands.bulk(
+            address, self.entry, self.action, chosen.limit, cursor, self.match, self.lookup_ids
+        )
+        return QueueCall(address, call)
+
+    def run(self, context: Context) -> Steps[BulkResult]:
+        """All calls, or as many as were allowed."""
+        cursor, steps = self.chosen.cursor or "", 0
+        while True:
+            result = yield from self.call(context, cursor)
+            steps += 1
+            if self.chosen.progress is not None:
+                self.chosen.progress(result)
+            if result.cursor is None or steps == self.chosen.steps:
+                return result
+            cursor = result.cursor
+
+
+@procedure
+def bulk(
+    context: Context, operator: str, queue: object, action: Action, choice: Mapping[str, Any], title: str = ""
+) -> Steps[BulkResult]:
+    """Carry out an action on the messages that were chosen. ``title``: its name in the log, if that is another one."""
+    unknown = choice.keys() - Chosen.__slots__
+    if unknown:
+        raise InvalidArgument(f"an action takes no argument {min(unknown)!r:.60}")
+    path, chosen = path_of(queue), Chosen(**choice)
+    ids = chosen.check()
+    if title in _DELAYED_ONLY and not chosen.scheduled:
+        raise InvalidArgument(
+            f"{title} takes delayed messages only, so scheduled must be True if it is given"
+        )
+    if chosen.scheduled is not None:
+        action = Action(action.name, action.value, "d" if chosen.scheduled else "a")
+    match = b"" if ids else matching.chosen_by(context, chosen.match, chosen.selector)
+    job = Job(path, action, chosen, ids, match)
+    if action.name != "count":
+        job.entry = _entry(operator, title or action.name, path, action, chosen, ids)
+    if action.name != "move":
+        return (yield from job.run(context))
+    # A subqueue exists for as long as it is open or holds a message.
+    handle = yield from _open_target(context, path, keys.decode(action.value))
+    try:
+        result = yield from job.run(context)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from close_handle(handle)
+        raise
+    yield from close_handle(handle)
+    return result
+
+
+def _entry(operator: str, title: str, path: str, action: Action, chosen: Chosen, ids: Sequence[str]) -> bytes:
+    details = {
+        "value": action.value,
+        "lookup_ids": ids,
+        "match": None if chosen.match is None else chosen.match.model_dump(exclude_none=True),
+        "selector": None if chosen.selector is None else str(chosen.selector),
+        "scheduled": chosen.scheduled,
+        "limit": chosen.limit,
+    }
+    return actions.entry(operator, title, path, details)
+
+
+def _open_target(context: Context, source: str, target: str) -> Steps[Handle]:
+    """Open the queue that messages move to. Raises InvalidArgument, UnsupportedAccess, QueueNotFound."""
+    if target == source or target.partition(";")[0] != source.partition(";")[0]:
+        raise InvalidArgument(
+            f"messages move between a queue and its subqueues; {source!r} and {target!r} are not related. "
+            "To send them to another queue, use redrive with to="
+        )
+    if keys.own_quota(source) or keys.own_quota(target):
+        raise UnsupportedAccess("messages do not move to or from a journal or a queue of the system")
+    return (yield from open_handle(context, target, Access.MOVE, Share.DENY_NONE))
+
+
+def trash_or_delete(trash: float | None) -> Action:
+    """Delete for good, or move to ``;trash`` for this many seconds. Raises InvalidArgument."""
+    if trash is None:
+        return Action("delete")
+    return Action("trash", str(codec.milliseconds(checks.seconds(trash, "trash", positive=True))))
+
+
+def moving(target: object, which: str = "a") -> Action:
+    """Move to this queue or subqueue. Raises InvalidName."""
+    return Action("move", keys.encode(path_of(target)), which)
+
+
+def redriving(to: object) -> Action:
+    """Send back to where the messages came from, or to this queue. Raises InvalidName."""
+    return Action("redrive", "" if to is None else keys.encode(keys.check_name(to)), "a")
+
+
+def due(delay: float | None, at: datetime | None) -> Action:
+    """Make messages available ``delay`` seconds from now, or at a time. Raises InvalidArgument."""
+    if (delay is None) == (at is None):
+        raise InvalidArgument("give either delay, in seconds from now, or at")
+    if at is None:
+        wait = checks.seconds(delay, "delay")
+        if wait < 0:
+            raise InvalidArgument(f"delay must not be negative, not {wait}")
+        return Action("due", f"+{codec.milliseconds(wait)}", "d")
+    if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]  # callers may err
+        raise InvalidArgument(f"at must be a datetime with a time zone, not {at!r:.60}")
+    ms = int(at.timestamp() * 1000)
+    if not 0 <= ms <= 1 << 52:
+        raise InvalidArgument(f"at must lie after 1970, not {at}")
+    return Action("due", str(ms), "d")
+
+
+@procedure
+def change_priority(
+    context: Context, operator: str, queue: object, priority: object, choice: Mapping[str, Any]
+) -> Steps[BulkResult]:
+    """Give messages another priority, from 0 to 7."""
+    path = path_of(queue)
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 7:
+        raise InvalidArgument(f"priority must be a whole number from 0 to 7, not {priority!r:.40}")
+    if keys.own_quota(path):
+        raise UnsupportedAccess("messages of a journal or of a queue of the system have no priority")
+    found = yield from info(context, path)
+    if found.transactional:
+        raise TransactionUsage(
+            f"queue {path!r} is transactional: its messages are in the order of their sends"
+        )
+    return (yield from bulk(context, operator, path, Action("priority", str(priority)), choice))

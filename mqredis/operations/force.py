@@ -1,0 +1,55 @@
+"""Ends of locks and transactions that an operator decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mqredis.commands import bulk as commands
+from mqredis.commands.common import Address, path_of
+from mqredis.errors import InvalidArgument
+from mqredis.models.operator import BulkResult
+from mqredis.operations import actions, checks
+from mqredis.operations.bulk import Chosen
+from mqredis.operations.context import Context
+from mqredis.operations.queue_call import QueueCall, provide
+from mqredis.steps import Steps, perform, procedure
+
+
+@procedure
+def release(
+    context: Context,
+    operator: str,
+    queue: object,
+    lookup_ids: Iterable[int],
+    reject: str | None,
+    token: str | None,
+) -> Steps[BulkResult]:
+    """End the locks of readers on these messages: they are given back, or rejected for a reason."""
+    path = path_of(queue)
+    if lookup_ids is None:
+        raise InvalidArgument("release takes the lookup ids of messages, not None")
+    ids = Chosen(lookup_ids=tuple(checks.several(lookup_ids, "lookup_ids")), token=token).check()
+    given = "a" if reject is None else "j" + checks.reason(reject)
+    entry = actions.entry(operator, "release", path, {"lookup_ids": ids, "reject": reject})
+    address = Address(
+        context.keys, path, extra=actions.token_key(context.keys, token, "release", path, given, ids)
+    )
+    return (yield from QueueCall(address, commands.unlock(address, entry, given, ids)))
+
+
+@procedure
+def abort(context: Context, operator: str, transaction: object, token: str | None) -> Steps[None]:
+    """Abort an open transaction by its id."""
+    if not isinstance(transaction, str) or not transaction:
+        raise InvalidArgument(f"abort takes the id of a transaction, a str, not {transaction!r:.40}")
+    if token is not None:
+        actions.check_token(token)
+    entry = actions.entry(operator, "abort", "", {"transaction": transaction})
+    extra = actions.token_key(context.keys, token, "abort", transaction)
+    paths: dict[str, None] = {}
+    while True:
+        missing = yield from perform(commands.abort(context.keys, transaction, entry, paths, extra))
+        if not missing:
+            return
+        yield from provide(context.keys, missing)
+        paths.update(dict.fromkeys(missing))

@@ -1,0 +1,329 @@
+"""Actions of operators on messages that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import Acknowledge, InvalidArgument, Match, Operator, QueueManager
+from mqredis.models.operator import BulkResult
+from tests.operator.conftest import SETTINGS
+from tests.support.backend import Backend
+
+
+def bodies(qm: QueueManager, name: str = "orders") -> list[bytes]:
+    """Bodies of the available messages, in delivery order."""
+    with qm.open(name) as queue:
+        return [message.body for message in queue.browse()]
+
+
+def send(qm: QueueManager, *texts: str, name: str = "orders", **fields: object) -> list[int]:
+    """Send messages, each with the label of its body; their lookup ids."""
+    with qm.open(name) as queue:
+        return [queue.send(text, label=text, **fields).lookup_id for text in texts]  # type: ignore[arg-type]
+
+
+def counts(qm: QueueManager, name: str = "orders") -> tuple[int, int, int]:
+    """Available, delayed and locked messages of a queue."""
+    info = qm.queue_info(name)
+    return info.ready, info.delayed, info.locked
+
+
+# ---- delayed messages ----------------------------------------------------------------------------
+
+
+def test_cancel_removes_one_delayed_message(qm: QueueManager, operator: Operator) -> None:
+    first, _ = send(qm, "a", "b", delay=60)
+    assert operator.cancel("orders", lookup_ids=[first]).changed == 1
+    assert operator.cancel("orders", lookup_ids=[first]) == BulkResult(changed=0, missing=1)
+    qm.advance_clock(60)
+    assert bodies(qm) == [b"b"]
+
+
+def test_cancel_takes_no_available_message(qm: QueueManager, operator: Operator) -> None:
+    (ready,) = send(qm, "ready")
+    send(qm, "later", delay=60)
+    assert operator.cancel("orders", lookup_ids=[ready]).missing == 1
+    assert operator.cancel("orders").changed == 1
+    assert bodies(qm) == [b"ready"]
+
+
+def test_cancel_by_selector_and_by_match(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"abc", delay=60)
+    send(qm, "d", delay=60, correlation_id="x")
+    assert operator.cancel("orders", selector="JMSType = 'z' OR $label IN ('a', 'b')").changed == 2
+    assert operator.cancel("orders", match=Match(correlation_id="x")).changed == 1
+    assert counts(qm) == (0, 1, 0)
+
+
+def test_reschedule_to_a_time_and_by_seconds(qm: QueueManager, operator: Operator) -> None:
+    first, second = send(qm, "a", "b", delay=60)
+    arrived = qm.queue_info("orders").created_at
+    assert operator.reschedule("orders", lookup_ids=[first], at=arrived + timedelta(seconds=600)).changed == 1
+    assert operator.reschedule("orders", lookup_ids=[second], delay=5).changed == 1
+    qm.advance_clock(10)
+    assert bodies(qm) == [b"b"]
+    qm.advance_clock(585)
+    assert bodies(qm) == [b"b"]
+    qm.advance_clock(10)
+    assert bodies(qm) == [b"a", b"b"]
+
+
+def test_reschedule_holds_back_available_messages_when_asked(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a")
+    assert operator.reschedule("orders", delay=60).changed == 0
+    assert operator.reschedule("orders", delay=60, scheduled=False).changed == 1
+    assert counts(qm) == (0, 1, 0)
+
+
+def test_run_now_keeps_the_place_of_the_message(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a", delay=60)
+    send(qm, "b")
+    assert operator.run_now("orders").changed == 1
+    assert bodies(qm) == [b"a", b"b"]
+
+
+def test_run_now_wakes_a_waiting_reader(qm: QueueManager, operator: Operator, backend: Backend) -> None:
+    send(qm, "a", delay=3600)
+    reader = mqredis.connect(backend.client(), settings=SETTINGS)
+    with reader, reader.open("orders") as queue, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(queue.receive, 30)
+        deadline = time.monotonic() + 30
+        while not qm.queue_info("orders").waiters:
+            assert time.monotonic() < deadline, "the reader does not wait"
+        operator.run_now("orders")
+        assert waiting.result(30).body == b"a"
+
+
+def test_the_asyncio_interface(backend: Backend) -> None:
+    async def main() -> int:
+        async with mqredis.asyncio.connect(backend.async_client(), settings=SETTINGS) as qm:
+            await qm.create_queue("orders")
+            async with qm.open("orders") as queue:
+                await queue.send(b"a", delay=60)
+            return (await qm.operator("ada").cancel("orders")).changed
+
+    assert asyncio.run(main()) == 1
+
+
+def test_more_messages_at_one_time_than_a_call_changes(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([mqredis.Outgoing(b"x", delay=60, label=str(n % 2)) for n in range(700)])
+    seen: list[BulkResult] = []
+    assert operator.cancel("orders", selector="$label = '1'", progress=seen.append).changed == 350
+    assert [result.changed for result in seen] == sorted(result.changed for result in seen)
+    assert len(seen) > 1
+    assert operator.reschedule("orders", delay=120).changed == 350
+    assert operator.run_now("orders").changed == 350
+    assert counts(qm) == (350, 0, 0)
+
+
+def test_an_action_goes_on_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([b"old"] * 600)
+        first = operator.delete("orders", steps=1)
+        assert (first.changed, first.finished) == (256, False)
+        queue.send(b"new")
+    last = operator.delete("orders", cursor=first.cursor)
+    assert (last.changed, last.finished) == (600, True)
+    assert bodies(qm) == [b"new"]
+
+
+def test_a_limit_over_several_calls(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([b"x"] * 600)
+    assert operator.delete("orders", limit=300).changed == 300
+    assert counts(qm) == (300, 0, 0)
+
+
+# ---- priority ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_change_priority(qm: QueueManager, operator: Operator, size: int) -> None:
+    with qm.open("orders") as queue:
+        queue.send(b"a" * size, correlation_id="c")
+        queue.send(b"b" * size)
+        before = list(queue.browse())
+        assert operator.change_priority("orders", 7, lookup_ids=[before[1].lookup_id]).changed == 1
+        after = list(queue.browse())
+        assert [message.body[:1] for message in after] == [b"b", b"a"]
+        assert after[0].priority == 7
+        assert after[0].message_id == before[1].message_id
+        assert after[0].lookup_id == before[1].lookup_id & (1 << 56) - 1
+        assert queue.receive(0, match=Match(message_id=before[1].message_id)).body[:1] == b"b"
+        assert operator.change_priority("orders", 3).changed == 0
+        assert operator.change_priority("orders", 0).changed == 1
+        assert queue.receive(0, match=Match(correlation_id="c")).priority == 0
+
+
+def test_change_priority_of_a_message_that_was_given_back(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a", delay=0)
+    send(qm, "b")
+    with qm.open("orders") as queue:
+        queue.lock(0).abort()
+        assert operator.change_priority("orders", 5, selector="$label = 'a'").changed == 1
+        assert queue.receive(0).delivery_count == 2
+
+
+def test_change_priority_of_delayed_messages(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a")
+    send(qm, "b", delay=60)
+    assert operator.change_priority("orders", 6, scheduled=True).changed == 1
+    assert counts(qm) == (1, 1, 0)
+    qm.advance_clock(60)
+    assert bodies(qm) == [b"b", b"a"]
+
+
+def test_a_transactional_queue_has_no_priorities(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("ledger", transactional=True)
+    with pytest.raises(mqredis.TransactionUsage, match="transactional"):
+        operator.change_priority("ledger", 7)
+
+
+# ---- delete, trash, restore ----------------------------------------------------------------------
+
+
+def test_count_and_delete_agree(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"aab")
+    send(qm, "a", delay=60)
+    assert operator.count("orders", selector="$label = 'a'").changed == 3
+    assert operator.count("orders", selector="$label = 'a'", scheduled=False).changed == 2
+    assert operator.delete("orders", selector="$label = 'a'").changed == 3
+    assert bodies(qm) == [b"b"]
+
+
+def test_locked_messages_stay(qm: QueueManager, operator: Operator) -> None:
+    held, free = send(qm, "a", "b")
+    with qm.open("orders") as queue, queue.lock(0):
+        assert operator.delete("orders", lookup_ids=[held, free]) == BulkResult(changed=1, locked=1)
+    assert counts(qm) == (0, 0, 0)
+
+
+def test_restore_brings_back_what_was_deleted(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"abc")
+    send(qm, "later", delay=60)
+    assert operator.delete("orders", trash=3600, selector="$label <> 'b'").changed == 3
+    assert bodies(qm) == [b"b"]
+    assert counts(qm, "orders;trash") == (2, 1, 0)
+    qm.advance_clock(30)
+    assert operator.restore("orders").changed == 3
+    assert bodies(qm) == [b"a", b"b", b"c"]
+    assert counts(qm) == (3, 1, 0)
+    qm.advance_clock(3600)
+    assert bodies(qm) == [b"a", b"b", b"c", b"later"]
+
+
+def test_restore_by_selector(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"abc")
+    operator.delete("orders", trash=3600)
+    assert operator.restore("orders", selector="$label = 'b'").changed == 1
+    assert bodies(qm) == [b"b"]
+
+
+def test_what_is_in_the_trash_leaves_as_purged_after_its_time(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("acks")
+    send(qm, "a", acknowledge=Acknowledge.NACK_RECEIVE, administration_queue="acks")
+    operator.delete("orders", trash=60)
+    qm.advance_clock(59)
+    qm.maintain()
+    assert counts(qm, "orders;trash") == (1, 0, 0)
+    assert bodies(qm, "acks") == []
+    qm.advance_clock(1)
+    qm.maintain()
+    assert counts(qm, "orders;trash") == (0, 0, 0)
+    assert len(bodies(qm, "acks")) == 1
+
+
+def test_the_trash_counts_in_the_quota(qm: QueueManager, operator: Operator) -> None:
+    qm.update_queue("orders", quota_messages=2)
+    send(qm, "a", "b")
+    operator.delete("orders", trash=60)
+    with pytest.raises(mqredis.QueueQuotaExceeded):
+        send(qm, "c")
+    operator.delete("orders;trash")
+    send(qm, "c")
+
+
+# ---- move and redrive ----------------------------------------------------------------------------
+
+
+def test_move_to_a_subqueue_and_back(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"abc")
+    assert operator.move("orders", "orders;later", selector="$label <> 'b'").changed == 2
+    assert bodies(qm, "orders;later") == [b"a", b"c"]
+    assert operator.move("orders;later", "orders").changed == 2
+    assert bodies(qm) == [b"a", b"b", b"c"]
+
+
+def test_move_to_another_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("other")
+    with pytest.raises(InvalidArgument, match="redrive"):
+        operator.move("orders", "other")
+
+
+def test_redrive(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("other")
+    send(qm, *"abc", journal=mqredis.Journal.DEAD_LETTER)
+    with qm.open("orders") as queue:
+        for lock in queue.lock_many(3, 0):
+            lock.reject("no such customer")
+    assert operator.redrive(selector="$label = 'a'").changed == 1
+    assert bodies(qm) == [b"a"]
+    assert operator.redrive(to="other", limit=1).changed == 1
+    assert bodies(qm, "other") == [b"b"]
+    assert bodies(qm, "system$;deadletter") == [b"c"]
+
+
+# ---- tokens and the log --------------------------------------------------------------------------
+
+
+def test_a_token_acts_once(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"abc")
+    assert operator.delete("orders", limit=1, token="t-1").changed == 1
+    assert operator.delete("orders", limit=1, token="t-1").changed == 1
+    assert bodies(qm) == [b"b", b"c"]
+    assert operator.delete("orders", limit=1, token="t-2").changed == 1
+    assert bodies(qm) == [b"c"]
+
+
+def test_a_token_repeats_an_action_of_several_calls(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([b"x"] * 600)
+        assert not operator.delete("orders", token="t", steps=1).finished
+        assert operator.delete("orders", token="t").changed == 600
+        queue.send(b"later")
+        assert operator.delete("orders", token="t").changed == 600
+    assert bodies(qm) == [b"later"]
+
+
+def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
+    send(qm, *"ab")
+    operator.count("orders")
+    operator.delete("orders", selector="$label = 'a'", token="t")
+    operator.delete("orders", selector="$label = 'a'", token="t")
+    with qm.open("system$;actions", mqredis.Access.PEEK) as log:
+        (entry,) = log.browse()
+    assert entry.label == "delete"
+    assert entry.properties == {"operator": "ada", "queue": "orders", "changed": 1, "finished": True}
+    assert json.loads(entry.body) == {"selector": "$label = 'a'"}
+    qm.advance_clock(30 * 86_400)
+    assert bodies(qm, "system$;actions") == []
+
+
+def test_unknown_arguments_and_queues(qm: QueueManager, operator: Operator) -> None:
+    with pytest.raises(InvalidArgument, match="colour"):
+        operator.delete("orders", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(mqredis.QueueNotFound, match="nowhere"):
+        operator.delete("nowhere")
+    with pytest.raises(InvalidArgument, match="either"):
+        operator.delete("orders", lookup_ids=[1], limit=5)
+    with pytest.raises(InvalidArgument, match="either delay"):
+        operator.reschedule("orders")

@@ -1,0 +1,78 @@
+"""Actions of operators on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+import mqredis
+from mqredis import Settings
+from mqredis.cli.exits import Exit
+from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:  # noqa: F811
+    run("queue", "create", "orders")
+    return run
+
+
+def ready(run: Run) -> int:  # noqa: F811
+    return len(run("browse", "orders", "--json").rows)
+
+
+def test_delayed_messages_in_hand(orders: Run) -> None:
+    row = orders("send", "orders", "a", "--delay", "3600", "--json").rows[0]
+    orders("send", "orders", "b", "--delay", "3600", "--property", "region=EU")
+    assert orders("cancel", "orders", "--all", "--count").out == "counted 2 messages\n"
+    assert (
+        orders("reschedule", "orders", row["lookup_id"], "--delay", "7200").out == "rescheduled 1 message\n"
+    )
+    assert orders("reschedule", "orders", "--all", "--at", "2100-01-01").out == "rescheduled 2 messages\n"
+    assert orders("run-now", "orders", "--selector", "region = 'EU'", "--json").rows == [
+        {"queue": "orders", "messages": 1}
+    ]
+    assert ready(orders) == 1
+    assert orders("cancel", "orders", "--all").out == "cancelled 1 message\n"
+    assert "not found" in orders("cancel", "orders", row["lookup_id"], code=Exit.NOTHING).err
+
+
+def test_delete_and_restore(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin="a\nb\nc\n")
+    assert orders("delete", "orders", "--all", "--trash", "60", "--limit", "2").out == "deleted 2 messages\n"
+    assert ready(orders) == 1
+    assert orders("restore", "orders", "--all").out == "restored 2 messages\n"
+    assert ready(orders) == 3
+    assert orders("delete", "orders", "--all", "--scheduled").out == "deleted 0 messages\n"
+    assert "say which" in orders("delete", "orders", code=Exit.USAGE).err
+
+
+def test_priority(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin="a\nb\n")
+    row = orders("browse", "orders", "--json").rows[1]
+    orders("priority", "orders", row["lookup_id"], "--to", "7")
+    assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["b", "a"]
+
+
+def test_the_log_shows_who_did_what(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin="a\nb\n")
+    orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
+    orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
+    (row,) = orders("actions", "--json").rows
+    assert (row["operator"], row["action"], row["queue"], row["changed"]) == ("ada", "delete", "orders", 1)
+    assert row["details"] == {"limit": 1}
+    assert "ada" in orders("actions").out
+
+
+def test_release_and_abort(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+    orders("queue", "create", "ledger", "--transactional")
+    settings = Settings(allow_volatile=True)
+    with mqredis.connect(url, manager=manager, settings=settings) as qm, qm.open("orders") as queue:
+        queue.send(b"x")
+        lookup_id = hex(queue.lock(0).message.lookup_id)
+        assert orders("release", "orders", lookup_id).out == "released 1 message\n"
+        assert "not locked" in orders("release", "orders", lookup_id, code=Exit.NOTHING).err
+        with qm.open("ledger") as ledger:
+            unit = qm.transaction(id="stuck")
+            ledger.send(b"x", transaction=unit)
+            assert orders("abort", "stuck", "--json").rows == [{"transaction": "stuck"}]
+            assert "stuck" in orders("abort", "stuck", code=Exit.REFUSED).err

@@ -1,0 +1,124 @@
+"""Locks and transactions that an operator ends."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+
+import pytest
+
+import mqredis
+from mqredis import BulkResult, LockLost, Operator, QueueManager, TransactionSequence
+from mqredis.worker import Retry, Worker
+from tests.support.backend import Backend
+
+
+def entries(qm: QueueManager) -> list[tuple[str, object]]:
+    with qm.open(mqredis.ACTIONS, mqredis.Access.PEEK) as log:
+        return [(entry.label, entry.properties["changed"]) for entry in log.browse()]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_released_message_is_available_and_its_reader_refused(
+    qm: QueueManager, operator: Operator, count: int
+) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([b"x"] * count)
+        locks = queue.lock_many(count, 0)
+        assert operator.release("orders", [locks[0].message.lookup_id]).changed == 1
+        with pytest.raises(LockLost):
+            locks[0].extend()
+        with pytest.raises(LockLost):
+            locks[0].commit()
+        for lock in locks[1:]:
+            lock.commit()
+        assert queue.receive(0).delivery_count == 2
+    assert entries(qm) == [("release", 1)]
+
+
+def test_a_released_message_can_be_rejected(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send(b"x", journal=mqredis.Journal.DEAD_LETTER)
+        lock = queue.lock(0)
+        operator.release("orders", [lock.message.lookup_id], reject="it never ends")
+        with pytest.raises(LockLost):
+            lock.commit()
+    with qm.open(mqredis.DEAD_LETTER) as letters:
+        assert "it never ends" in str(letters.peek(0).reason)
+
+
+def test_what_cannot_be_released_is_counted(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("ledger", transactional=True)
+    with qm.open("ledger") as queue, qm.transaction() as outer:
+        sent = queue.send(b"x", transaction=outer).lookup_id
+        assert operator.release("ledger", [sent, 999]) == BulkResult(changed=0, locked=1, missing=1)
+    with qm.open("orders") as queue:
+        free = queue.send(b"x").lookup_id
+    assert operator.release("orders", [free]) == BulkResult(changed=0, missing=1)
+
+
+def test_release_with_a_token_acts_once(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send(b"x")
+        lookup_id = queue.lock(0).message.lookup_id
+        assert operator.release("orders", [lookup_id], token="t").changed == 1
+        lock = queue.lock(0)
+        assert operator.release("orders", [lookup_id], token="t").changed == 1
+        lock.commit()
+
+
+def test_an_aborted_transaction_is_undone_and_its_client_refused(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.create_queue("ledger", transactional=True)
+    with qm.open("ledger") as queue:
+        with qm.transaction() as unit:
+            queue.send(b"old", transaction=unit)
+        unit = qm.transaction(id="stuck")
+        assert queue.receive(0, transaction=unit).body == b"old"
+        queue.send(b"new", transaction=unit)
+        operator.abort("stuck", token="t")
+        operator.abort("stuck", token="t")
+        assert [message.body for message in queue.browse()] == [b"old"]
+        with pytest.raises(TransactionSequence):
+            unit.commit()
+    with pytest.raises(TransactionSequence, match="stuck"):
+        operator.abort("stuck")
+    assert entries(qm) == [("abort", 2)]
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["lock", "transaction"])
+def test_a_worker_cancels_the_handler_of_what_was_taken_away(
+    qm: QueueManager, operator: Operator, backend: Backend, transactional: bool
+) -> None:
+    """The handler ends at the next renewal of its lease; then the message is handled anew."""
+    qm.create_queue("jobs", transactional=transactional)
+    begun, cancelled, again = threading.Event(), threading.Event(), threading.Event()
+    worker = Worker(shutdown_seconds=5)
+
+    @worker.consumer("jobs", lease=0.6, retry=Retry(delay=0))
+    def handle(message: mqredis.Message) -> None:
+        if begun.is_set():
+            again.set()
+            return
+        begun.set()
+        try:
+            while not cancelled.wait(0.01):
+                pass
+        finally:
+            cancelled.set()
+
+    with worker.background(qm), qm.open("jobs") as queue:
+        with qm.transaction() if transactional else nullcontext() as unit:
+            sent = queue.send(b"x", transaction=unit)
+        assert begun.wait(30)
+        if transactional:
+            with backend.client() as raw:
+                (transaction,) = [
+                    key.decode() for key in raw.hkeys(f"mq:{{{qm.name}}}:txs") if b":" not in key
+                ]
+            operator.abort(transaction)
+        else:
+            assert operator.release("jobs", [sent.lookup_id]).changed == 1
+        assert cancelled.wait(30)
+        assert again.wait(30)
