@@ -28,8 +28,15 @@ def pack(
     queue_ttl: float | None = None,
     dead_letters: str | None = None,
 ) -> Outgoing:
-    """A kombu message as it is sent. ``queue_ttl``: life span of messages of the queue, in seconds; ``dead_letters``:
-    the queue to which it goes when it is rejected or expires."""
+    """A kombu message as it is sent.
+
+    A task of Celery with ``expires`` stays until a worker takes it, as with Celery's Redis transport: the worker does
+    not run an expired task, and marks its result REVOKED, which the broker cannot do. Other messages expire in the
+    broker.
+
+    ``queue_ttl``: life span of messages of the queue, in seconds. ``dead_letters``: the queue to which the message goes
+    when it is rejected or expires.
+    """
     body = message.get("body") or b""
     properties = message["properties"]
     headers = message.get("headers") or {}
@@ -47,7 +54,9 @@ def pack(
         content_type=str(message.get("content-type") or "application/octet-stream")[:255],
         priority=LEVELS[priority],
         properties=shown,
-        time_to_be_received=_life_span(properties.get("expiration"), queue_ttl),
+        time_to_be_received=_life_span(
+            None if headers.get("expires") else properties.get("expiration"), queue_ttl
+        ),
         delay=_delay(headers.get("eta")) if native_delay else 0.0,
         dead_letter_queue=dead_letters,
         journal=Journal.DEAD_LETTER if dead_letters else Journal.NONE,

@@ -36,6 +36,19 @@ def test_tasks_and_remote_control(app, worker, pool):
     assert process.wait(WAIT) == 0
 
 
+def test_an_expired_task_is_revoked(app, worker):
+    """By the worker that takes it, also if it was held for its ETA, as with Celery's Redis transport."""
+    expired = [app.add.apply_async((1, 2), expires=1e-3) for _ in range(3)]
+    expired.append(app.add.apply_async((1, 2), countdown=0.5, expires=0.4))
+    in_time = app.add.apply_async((1, 2), expires=WAIT)
+    worker("-P", "solo")
+    for result in expired:
+        with pytest.raises(celery.exceptions.TaskRevokedError):
+            result.get(timeout=WAIT)
+        assert result.state == "REVOKED"
+    assert in_time.get(timeout=WAIT) == 3
+
+
 def test_events_arrive(app, worker):
     worker("-E", "-P", "solo")
     assert app.add.delay(1, 2).get(timeout=WAIT) == 3
@@ -138,6 +151,11 @@ def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_pat
         while not {"registered", "active_queues"} <= shown.keys():
             assert time.monotonic() < deadline
             shown = ask("workers?refresh=1").get("shown@here", {})
+        # Its tab for the broker knows other brokers only (docs/celery.md).
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/broker", timeout=WAIT)
+        assert refused.value.code == 404
+        refused.value.close()
         assert "celery_app.add" in shown["registered"]
         assert [queue["name"] for queue in shown["active_queues"]] == ["celery"]
         result = app.add.delay(1, 2)
