@@ -19,7 +19,7 @@ from mqredis.cli.common import (
     open_manager,
 )
 from mqredis.cli.exits import Exit
-from mqredis.errors import InvalidArgument, QueueExists
+from mqredis.errors import InvalidArgument
 from mqredis.models import Access, QueueProperties
 
 COLUMNS = ("name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "transactional", "label")
@@ -91,12 +91,7 @@ def _given(arguments: Arguments) -> dict[str, Any]:
 
 def _create(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        try:
-            info = qm.create_queue(arguments.name, **_given(arguments))
-        except QueueExists:
-            if not arguments.exist_ok:
-                raise
-            info = qm.queue_info(arguments.name)
+        info = qm.create_queue(arguments.name, exist_ok=arguments.exist_ok, **_given(arguments))
     output.line(f"queue {info.name} is there", **info.model_dump())
     return Exit.DONE
 

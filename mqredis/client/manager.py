@@ -58,9 +58,16 @@ class QueueManager(Inspection):
 
     # ---- queues ----------------------------------------------------------------------------------
 
-    def create_queue(self, name: str, **properties: Unpack[QueueFields]) -> QueueInfo:
-        """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties. Raises QueueExists, InvalidName."""
-        return self._run(queue.create(self._context, name, properties))
+    def create_queue(
+        self, name: str, *, exist_ok: bool = False, **properties: Unpack[QueueFields]
+    ) -> QueueInfo:
+        """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties.
+
+        ``exist_ok``: a queue of this name that is there keeps its properties and messages. Raises InvalidName, and
+        QueueExists without ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional,
+        group_exclusive, topic).
+        """
+        return self._run(queue.create(self._context, name, properties, exist_ok))
 
     def queue_info(self, name: str) -> QueueInfo:
         """Properties and present state of a queue. Raises QueueNotFound."""

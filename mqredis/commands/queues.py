@@ -87,7 +87,12 @@ def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Ca
     flags += "r" if properties.get("retry") else ""
 
     def parse(status: int, payload: Payload) -> str:
-        check(status, f"queue {path!r} exists already" if status == Status.QUEUE_EXISTS else "")
+        check(
+            status,
+            f"queue {path!r} exists already: open it, or create it with exist_ok"
+            if status == Status.QUEUE_EXISTS
+            else "",
+        )
         return text(payload[0])
 
     args: list[Arg] = [path, "flags", flags, *_fields(properties)]

@@ -18,6 +18,7 @@ from mqredis.errors import (
     InvalidHandle,
     InvalidName,
     MqError,
+    QueueExists,
     QueueNotFound,
     UnsupportedAccess,
     complaint,
@@ -36,6 +37,8 @@ from mqredis.steps import Steps, perform, procedure
 
 #: Properties that a queue of the system has.
 _OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
+#: Properties that cannot be changed.
+FIXED = ("transactional", "group_exclusive", "topic")
 #: Queues that one information call covers.
 PAGE = 64
 
@@ -50,8 +53,10 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @procedure
-def create(context: Context, name: object, properties: Mapping[str, Any]) -> Steps[QueueInfo]:
-    """Create a queue. A subqueue is created by opening it."""
+def create(
+    context: Context, name: object, properties: Mapping[str, Any], exist_ok: bool = False
+) -> Steps[QueueInfo]:
+    """Create a queue. A subqueue is created by opening it. ``exist_ok``: one that is there is left as it is."""
     path = path_of(name)
     if ";" in path:
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
@@ -60,8 +65,19 @@ def create(context: Context, name: object, properties: Mapping[str, Any]) -> Ste
     checked = _properties(renamed.fields("property", properties))
     if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
-    yield from perform(commands.create(context.keys, path, checked))
-    return (yield from info(context, path))
+    checks.flag(exist_ok, "exist_ok")
+    try:
+        yield from perform(commands.create(context.keys, path, checked))
+    except QueueExists:
+        if not exist_ok:
+            raise
+    found = yield from info(context, path)
+    for name in FIXED:
+        if getattr(found, name) != checked[name]:
+            raise QueueExists(
+                f"queue {path!r} exists already, and its property {name} is {getattr(found, name)}"
+            )
+    return found
 
 
 @procedure
@@ -134,7 +150,7 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
         yield from perform(commands.ensure(context.keys, (path,)))
     elif ";" in path:
         raise InvalidArgument("a subqueue has no properties of its own; update its queue")
-    for fixed in ("transactional", "group_exclusive", "topic"):
+    for fixed in FIXED:
         if fixed in changes:
             raise InvalidArgument(f"{fixed} is fixed when the queue is created")
     if not changes:

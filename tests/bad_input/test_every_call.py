@@ -130,7 +130,9 @@ _BROWSE = {**_READ, "lock": "flag", "lease": "lease", "unmarked": "flag", "mark"
 
 #: Call: what it needs to be called at all, and the kind of each of its arguments.
 CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "QueueManager.create_queue": ({"name": "new"}, {"name": "name", "properties": "properties"}),
+    "QueueManager.create_queue": (
+        {"name": "new"}, {"name": "name", "exist_ok": "flag", "properties": "properties"},
+    ),
     "QueueManager.queue_info": ({}, {"name": "name"}),
     "QueueManager.update_queue": ({"name": "q"}, {"name": "name", "changes": "properties"}),
     "QueueManager.delete_queue": ({}, {"name": "name"}),

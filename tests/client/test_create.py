@@ -1,0 +1,39 @@
+"""``create_queue(exist_ok=True)``: a program that runs again finds its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import mqredis
+from mqredis import QueueExists, QueueManager, Settings
+from tests.support.backend import Backend
+
+
+@pytest.fixture
+def qm(backend: Backend) -> Iterator[QueueManager]:
+    with mqredis.connect(backend.client(), settings=Settings(allow_volatile=True)) as qm:
+        yield qm
+
+
+def test_a_queue_that_is_there_stays_as_it_is(qm: QueueManager) -> None:
+    assert qm.create_queue("q", exist_ok=True, label="first").label == "first"
+    with qm.open("q") as queue:
+        queue.send(b"x")
+    again = qm.create_queue("q", exist_ok=True, label="second")
+    assert (again.label, again.messages) == ("first", 1)
+
+
+def test_without_it_the_error_says_what_to_do(qm: QueueManager) -> None:
+    qm.create_queue("q")
+    with pytest.raises(QueueExists, match="queue 'q' exists already: open it, or create it with exist_ok"):
+        qm.create_queue("q")
+
+
+@pytest.mark.parametrize("fixed", ["transactional", "group_exclusive", "topic"])
+def test_a_queue_of_another_kind_is_refused(qm: QueueManager, fixed: str) -> None:
+    qm.create_queue("q")
+    with pytest.raises(QueueExists, match=f"exists already, and its property {fixed} is False"):
+        qm.create_queue("q", exist_ok=True, **{fixed: True})  # type: ignore[arg-type]
+    assert not getattr(qm.queue_info("q"), fixed)
