@@ -5,10 +5,11 @@
 -- QUEUE[1] the queue
 -- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (claims/claim)
 -- RETURNS QUEUE_NOT_FOUND
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end

@@ -13,7 +13,7 @@
 --   label as in the record; then number and client text (core/session) of each session that holds one of them; behind "-"
 --   the id and the session of each transaction
 -- RETURNS QUEUE_NOT_FOUND
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "core/locks"
@@ -23,7 +23,7 @@
 --- require "transactions/tx"
 local count, deadline, id = ARGV[3] + 0, ARGV[4], ARGV[5]
 local largest = 65536
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end

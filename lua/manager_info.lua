@@ -4,10 +4,10 @@
 -- KEYS admin
 -- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
 --   throttled, quota_messages, quota_bytes
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local _, open = tx.ended(redis.call("HGETALL", KEYS[2]), 0)
 reply = { status.OK, "", 0, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, context.messages,

@@ -7,7 +7,7 @@
 --   there is none, else a text of numbers and its flags: messages, bytes, gone, ready, locked, claimed, waiters, "1" if timers are
 --   due, arrival of its oldest available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the counters
 --   dead, n_poison, n_receive_rejected, n_receive_timeout; "-" and the flags
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "core/queue_header"
@@ -15,7 +15,7 @@
 --- require "claims/claim_pages"
 -- A call ends when it has run so many commands; a text of locks beside a header counts as many.
 local budget, text_cost = 1500, 8
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 
 -- Arrival of the oldest available message: the ids of one priority ascend, so it is the first one of some priority.
@@ -54,19 +54,15 @@ for n = 1, queues do
     reply[#reply + 1] = ""
     budget = budget - 1
   else
-    local ready, locked, claimed = redis.call("ZCARD", q.a), locks.count(q), 0
-    if redis.call("ZCARD", q.l) > 0 then
-      local loose = redis.call("ZCOUNT", q.l, locks.claimed, "+inf")
-      locked, claimed = locked + redis.call("ZCOUNT", q.l, "-inf", "(" .. locks.claimed), loose
-    end
-    claimed = claimed + claim_pages.packed(q)
+    local ready, locked, claimed = redis.call("ZCARD", q.a), claim_pages.locked(q), claim_pages.packed(q)
+    if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.l, locks.claimed, "+inf") end
     local first, cost = -1, 0
     if ready > 0 then first, cost = oldest(q) end
     local counters = redis.call("HMGET", q.q, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = q.due and q.due <= context.now and 1 or 0
     reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
-      locked + claimed, claimed, redis.call("ZCARD", q.w), due, first)
+      locked, claimed, redis.call("ZCARD", q.w), due, first)
       .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
     budget = budget - 8 - cost - text_cost * q.lock_texts
   end

@@ -1,21 +1,21 @@
--- Properties and present state of queues. Counts are of this moment; nothing is changed but the form of packed locks.
+-- Properties and present state of queues. Counts are of this moment; nothing is changed.
 -- MS-MQDMPR 3.1.1.2 Queue
 --
 -- KEYS admin
 -- QUEUE[1+] the queues
 -- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if
 --   timers are due
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue_header"
 --- require "core/queue"
 --- require "core/handle"
 --- require "claims/claim_pages"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for n = 1, (#KEYS - 5) / 8 do
-  local q = queue.open(n, 5)
+  local q = queue.read(n, 5)
   if not q then
     reply[#reply + 1] = ""
   else

@@ -3,9 +3,9 @@
 --
 -- KEYS admin
 -- RETURNS OK names
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for n, name in ipairs(redis.call("HKEYS", KEYS[3])) do reply[n + 3] = name end

@@ -7,12 +7,12 @@
 -- ARGV[5] number  of a session
 -- RETURNS OK now in ms, "1" if there are more sessions, then of each: number, score in `idle`, when it was used last in ms (0 if
 --   none of its first slots says), time to live in ms, client text (core/session)
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/session"
 --- require "admin/ordered"
 local count, score, number = ARGV[3] + 0, ARGV[4], ARGV[5]
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local rows, left = ordered.page(KEYS[5], score, number, count + 1), session.some
 reply = { status.OK, "", 0, context.now - context.lead, "0" }

@@ -6,10 +6,11 @@
 -- ARGV[3] sink  encoded
 -- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since when in ms; then
 --   of each stage name, encoded queue, messages, bytes
+-- FLAGS no-writes
 --- require "core/context"
 --- require "claims/sink"
 local sinks, registry, sink_name = KEYS[3], KEYS[4], ARGV[3]
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local s = sink.open(sinks, sink_name)
 reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }

@@ -8,13 +8,13 @@
 -- QUEUE[4] its ;poison
 -- RETURNS OK queue fields (a flat list)
 -- RETURNS QUEUE_NOT_FOUND
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim_pages"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local function say(name, value)
@@ -30,7 +30,7 @@ say("waiters", redis.call("ZCARD", q.w))
 q.gone = tonumber(q.gone)
 say("left", q.gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
-  local beside = queue.open(n + 1, 2)
+  local beside = queue.read(n + 1, 2)
   say(name .. "_messages", beside and beside.messages or 0)
   say(name .. "_bytes", beside and beside.bytes or 0)
 end
@@ -47,15 +47,15 @@ for priority = 7, 0, -1 do
 end
 
 -- Traffic since a sample that is 10 s to 20 s old if somebody asks regularly, older else: "time in out" twice.
-local now = string.format("%.0f %.0f %.0f", context.now, q.messages + q.gone, q.gone)
 local old, new = string.match(values[1] or "", "^(.*);(.*)$")
+local age = old and context.now - tonumber(string.match(new, "^%d+"))
 if not old then
   old = values[2] .. " 0 0"
-  new = now
-elseif context.now - tonumber(string.match(new, "^%d+")) >= 10000 then
-  old, new = new, now
+elseif age >= 10000 then
+  old = new
 end
-redis.call("HSET", q.q, "sample", old .. ";" .. new)
+-- The client has a new sample taken (stats_sample.lua), unless it may not write.
+say("sample_due", (not age or age >= 10000) and 1 or 0)
 local since, came, went = string.match(old, "^(%S+) (%S+) (%S+)$")
 say("rate_ms", context.now - tonumber(since))
 say("rate_in", q.messages + q.gone - tonumber(came))

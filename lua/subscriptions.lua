@@ -5,13 +5,13 @@
 -- QUEUE[1] the topic
 -- RETURNS OK per subscription: encoded name of the queue, text of features/subscription
 -- RETURNS QUEUE_NOT_FOUND
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
-local q = queue.open(1, 5)
+local q = queue.read(1, 5)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local names, texts = subscription.all(q)

@@ -7,11 +7,11 @@
 -- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), the next cursor ("0": this was the last page), then of
 --   each transaction: number of elements that follow, id, its record, the client text of its session (core/session), its first
 --   operations (transactions/tx)
--- FLAGS allow-oom
+-- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
 local cursor, operations = ARGV[3], ARGV[4] + 0
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
 local found, next_cursor = tx.page(cursor)
 reply = { status.OK, "", 0, context.now, context.lead, next_cursor }

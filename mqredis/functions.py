@@ -13,16 +13,17 @@ import hashlib
 LAZILY = "local function lazily()"
 
 
-def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str, str]:
+def library(name: str, lines: list[str], own: int, flags: str) -> tuple[str, str]:
     """Name and text of the library of a bundle.
 
-    ``lines`` is the bundle, its first line spare; ``own`` the index of the entry script's first line. No line is added
+    ``lines`` is the bundle, its first line spare; ``own`` the index of the entry script's first line; ``flags`` its
+    flag. No line is added
     before the last one, so that the line map of the bundle holds here too.
     """
     body = [line.replace("redis.call(", "call(") for line in lines]
     body[own] = "local function main() " + body[own]
     body[1] = f"local KEYS, ARGV, call {body[1]}"
-    flags = "'allow-oom'" if allow_oom else ""
+    quoted = f"'{flags}'" if flags else ""
     body += [
         "end",
         "local function run(keys, args)",
@@ -32,5 +33,5 @@ def library(name: str, lines: list[str], own: int, allow_oom: bool) -> tuple[str
     ]
     text = "\n".join(body[1:])
     title = f"mqredis_{hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]}_{name}"
-    end = f"redis.register_function{{function_name='{title}', callback=run, flags={{{flags}}}}}"
+    end = f"redis.register_function{{function_name='{title}', callback=run, flags={{{quoted}}}}}"
     return title, f"#!lua name={title}\n{text}\n{end}\n"

@@ -35,7 +35,13 @@ class Header:
         tuple[str, str], ...
     ]  # name, description: from ARGV[3] on; "+": any number, "?": may end before it
     returns: tuple[str, ...]  # status names
-    allow_oom: bool
+    #: "allow-oom": it also runs on a server at its memory limit. "no-writes": it does too, and writes nothing. Else "".
+    flag: str
+
+    @property
+    def no_writes(self) -> bool:
+        """Does it write nothing, so that a read-only client may run it?"""
+        return self.flag == "no-writes"
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ class Script:
     @property
     def shebang(self) -> str:
         """The first line for servers that know flags: the draining side may run on a full server."""
-        return "#!lua flags=allow-oom\n" if self.header.allow_oom else "#!lua\n"
+        flag = self.header.flag
+        return f"#!lua flags={flag}\n" if flag else "#!lua\n"
 
     def variant(self, shebang: bool) -> tuple[str, str]:
         """Text and SHA1, with or without the flags line."""
@@ -93,17 +100,17 @@ class Script:
         text = self.shebang + self.text.split("\n", 1)[1]
         return text, _sha(text)
 
-    def form(self, shebang: bool) -> Form:
-        """For ``EVALSHA``, with or without the flags line."""
+    def form(self, shebang: bool, reading: bool = False) -> Form:
+        """For ``EVALSHA``, with or without the flags line; ``reading``: for ``EVALSHA_RO``, as old as that line."""
         text, sha = self.variant(shebang)
-        return Form("EVALSHA", sha, ("SCRIPT", "LOAD", text))
+        return Form("EVALSHA_RO" if reading and shebang else "EVALSHA", sha, ("SCRIPT", "LOAD", text))
 
     def draining(self) -> Form | None:
         """For ``EVALSHA`` on a full server that knows no flags (Redis 6); None: it may not run there.
 
         Such a server refuses the first write of a script if it may need memory, so the first is one that needs none.
         """
-        if not self.header.allow_oom:
+        if self.header.flag != "allow-oom":
             return None
         text = 'redis.call("UNLINK", KEYS[1] .. ":none")\n' + self.text.split("\n", 1)[1]
         return Form("EVALSHA", _sha(text), ("SCRIPT", "LOAD", text))
@@ -120,12 +127,12 @@ class Script:
     def join_library(self) -> tuple[str, str]:
         """Name and text of the function library, joined from the sources."""
         own = next(n for n, (file, line) in enumerate(self.lines) if line and file == f"lua/{self.name}.lua")
-        return functions.library(self.name, self.text.splitlines(), own, self.header.allow_oom)
+        return functions.library(self.name, self.text.splitlines(), own, self.header.flag)
 
-    def function(self) -> Form:
-        """For ``FCALL``."""
+    def function(self, reading: bool = False) -> Form:
+        """For ``FCALL``; ``reading``: for ``FCALL_RO``."""
         name, text = self.library
-        return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
+        return Form("FCALL_RO" if reading else "FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
 
 
 def _sha(text: str) -> str:
@@ -193,7 +200,7 @@ def _header(lines: list[str]) -> Header:
         queues=tuple(value + ("+" if "+" in key else "") for key, value in rows if key.startswith("QUEUE")),
         argv=tuple(argv),
         returns=tuple(value.split()[0] for key, value in rows if key == "RETURNS"),
-        allow_oom="allow-oom" in flags,
+        flag=flags,
     )
 
 

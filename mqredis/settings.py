@@ -31,6 +31,8 @@ class Settings(BaseModel):
     """Name of the queue manager."""
     client_name: str = Field(default="", max_length=64)
     """Name that operators see beside the sessions and locks of this client. Empty: the name of the program."""
+    read_only: bool = False
+    """Change nothing: no session, no timers served, and AccessDenied for each call that could change something."""
     lease_seconds: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
     """Seconds that a lock or a transaction lives without renewal."""
     session_ttl_seconds: float = Field(default=3_600.0, ge=1, le=604_800)

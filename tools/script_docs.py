@@ -21,7 +21,8 @@ then eight keys per queue) or `plain` (`meta`, then `m q a` of one queue, of whi
 [Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
 and sequence, the latter empty where nothing is changed; a call may end before one that is marked `?`. Every reply
 begins with status, incarnation and history number. Any script may also answer SESSION_EXPIRED, TOKEN_REUSED,
-MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom` scripts run on a server that is at its memory limit.
+MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom` scripts run on a server that is at its memory limit;
+`no-writes` scripts do, too, and write nothing, so that a read-only client may run them.
 """
 
 

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
+--- require lazy "core/locks"
 --- require "core/message_state"
 --- require "core/store"
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). This module alone
@@ -94,7 +95,10 @@ end
 
 -- How many messages of this queue are locked.
 function claim_pages.locked(q)
-  return redis.call("ZCARD", q.l) + claim_pages.packed(q)
+  local count = redis.call("ZCARD", q.l) + claim_pages.packed(q)
+  if q.locks == "" then return count end
+  locks.load()
+  return count + locks.count(q)
 end
 
 -- Up to which sequence this owner has committed its claims, -1 if it has none.

@@ -31,7 +31,7 @@ local context = {
   schema = "6",
   -- In ms: how far back the clock may be set without a correction; how old the stored time may become.
   patience = 1000, store_after = 5000,
-  changed = false, incarnation = "", history = 0, now = 0, now_text = "", lead = 0, latest = 0,
+  changed = false, observing = false, incarnation = "", history = 0, now = 0, now_text = "", lead = 0, latest = 0,
   seq = 0, messages = 0, bytes = 0,
   quota_messages = false, quota_bytes = false, throttled = false, missing = false, session = false, header = false,
   handed = false, again = false, handover = false, fields = {}, queues = {}, sides = false,
@@ -41,7 +41,7 @@ local context = {
 
 function context.reset()
   local c = context
-  c.changed, c.incarnation, c.history, c.now, c.now_text = false, "", 0, 0, ""
+  c.changed, c.observing, c.incarnation, c.history, c.now, c.now_text = false, false, "", 0, 0, ""
   c.lead, c.latest = 0, 0
   c.seq, c.messages, c.bytes, c.quota_messages, c.quota_bytes, c.throttled = 0, 0, 0, false, false, false
   c.missing, c.session, c.header, c.handed, c.again, c.handover = false, false, false, false, false, false
@@ -51,9 +51,11 @@ end
 
 -- Begins a call: reads what each call needs of meta, with the header of the first queue, and the time. `waits`: the call
 -- is one of a reader that waits, which may have been handed something. `meta` and `time`: what was read of them already.
+-- `observing`: context.observe.
 -- Returns the reply with which the script must end at once, or nothing.
-function context.open(waits, meta, time)
+function context.open(waits, meta, time, observing)
   context.reset()
+  if observing then context.observing = true end
   if not meta and waits then
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
     context.handed = meta[5]
@@ -71,12 +73,18 @@ function context.open(waits, meta, time)
   if ARGV[2] ~= "" then return context.check_token(meta[3]) end
 end
 
+-- The same for a script that is flagged no-writes, so that a user without the right to write may run it: nothing is written
+-- even where the server's clock was set back. Such a script opens its queues with queue.read, and serves no timers.
+function context.observe()
+  return context.open(false, nil, nil, true)
+end
+
 -- Sets the broker time from `time`, the server's in ms with the clock of tests. If the server's clock was set back, the
 -- lead grows by as much, so that broker time goes on from the latest that was stored.
 function context.set_time(time, lead, latest)
   local now = time + lead
   if now < latest then
-    if latest - now > context.patience then
+    if latest - now > context.patience and not context.observing then
       lead = lead + latest - now
       redis.call("HSET", KEYS[1], "lead", lead)
       context.save_config()
@@ -179,7 +187,7 @@ function context.close(reply, upto, ids)
   local fields = context.fields
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
   -- changes delays deadlines by no more than that.
-  if context.changed or context.now - context.latest > context.store_after then
+  if context.changed or context.now - context.latest > context.store_after and not context.observing then
     context.write("counts", string.format("%d %d %d %d %s", context.history, context.seq, context.messages,
       context.bytes, context.now_text))
   end

@@ -3,7 +3,7 @@
 -- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
 --
 -- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
--- do not read it; mqredis/codec/clients.py does.
+-- do not read it; mqredis/commands/inspection.py does.
 --
 -- slots, some: how many slots of a session are asked when it was used last, and how many slots one page of sessions asks.
 -- largest: the bytes of a kept reply that is read for that.

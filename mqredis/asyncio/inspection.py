@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mqredis.models.inspection import (
-    ClaimInfo,
-    LockInfo,
-    Page,
-    QueueDepth,
-    SessionInfo,
-    TransactionInfo,
-)
-from mqredis.operations import inspection
-from mqredis.operations.context import Context
-from mqredis.steps import Operation
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from mqredis.models import Match
+    from mqredis.models.inspection import (
+        ClaimInfo,
+        LockInfo,
+        Page,
+        QueueDepth,
+        SessionInfo,
+        StoredMessage,
+        TransactionInfo,
+    )
+    from mqredis.operations.context import Context
+    from mqredis.operations.publications import Publication
+    from mqredis.steps import Operation
 
 R = TypeVar("R")
 
@@ -33,10 +38,14 @@ class Inspection:
 
         ``after`` is ``next`` of the page before. Raises QueueNotFound.
         """
+        from mqredis.operations import inspection
+
         return await self._run(inspection.locks(self._context, queue, after, limit))
 
     async def transactions(self, *, after: str | None = None) -> Page[TransactionInfo]:
         """Open transactions, and what they hold, in no particular order; ``after`` is ``next`` of the page before."""
+        from mqredis.operations import inspection
+
         return await self._run(inspection.transactions(self._context, after))
 
     async def sessions(self, *, after: str | None = None, limit: int = 100) -> Page[SessionInfo]:
@@ -44,15 +53,73 @@ class Inspection:
 
         ``after`` is ``next`` of the page before.
         """
+        from mqredis.operations import inspection
+
         return await self._run(inspection.sessions(self._context, after, limit))
 
     async def claims(self, queue: str) -> list[ClaimInfo]:
         """What data pipelines have claimed in a queue and not committed yet. Raises QueueNotFound."""
+        from mqredis.operations import inspection
+
         return await self._run(inspection.claims(self._context, queue))
+
+    async def messages(
+        self,
+        queue: str,
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[StoredMessage]:
+        """Available messages of a queue in delivery order; ``limit`` is 256 at most.
+
+        A page looks at 500 messages at most, so a selector may leave it empty while there are more. Bodies of more
+        than 4096 bytes are left out. Raises QueueNotFound, SelectorSyntaxError, MatchOptionsError.
+        """
+        from mqredis.operations import inspection
+
+        return await self._run(inspection.messages(self._context, queue, match, selector, after, limit))
+
+    async def scheduled(
+        self,
+        queue: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        match: Match | None = None,
+        selector: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[StoredMessage]:
+        """Messages that are held back by ``delay=`` or rest between two attempts, by the time when this ends.
+
+        ``since`` and ``until`` are the first and the last such time. Pages, bodies and errors as in ``messages``.
+        """
+        from mqredis.operations import inspection
+
+        span = (since, until)
+        return await self._run(
+            inspection.scheduled(self._context, queue, span, match, selector, after, limit)
+        )
+
+    async def message(self, queue: str, lookup_id: int) -> StoredMessage:
+        """One message of a queue with its body, in whatever state. Raises QueueNotFound, MessageNotFound."""
+        from mqredis.operations import inspection
+
+        return await self._run(inspection.message(self._context, queue, lookup_id))
+
+    async def publications(self) -> list[Publication]:
+        """Writes of data pipelines that were begun and have not ended, by name."""
+        from mqredis.operations import publications
+
+        return await self._run(publications.publications(self._context))
 
     async def overview(self, pattern: str | None = None) -> list[QueueDepth]:
         """What is in each queue and has passed through it, by name; ``pattern`` is a glob.
 
         Counts ``;retry``, ``;lapsed``, ``;poison`` and ``;journal`` with their queue. Reads 128 queues a call.
         """
+        from mqredis.operations import inspection
+
         return await self._run(inspection.overview(self._context, pattern))

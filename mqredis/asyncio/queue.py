@@ -11,7 +11,7 @@ from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, LockLost, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.fields import MessageFields
-from mqredis.operations import groups, lookup, peek, queue, receive, send
+from mqredis.operations import checks, groups, lookup, peek, queue, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import lost_of
@@ -203,17 +203,33 @@ class Queue:
         return await self._run(peek.peek(self._handle, timeout, match, selector, unit_of(transaction)))
 
     async def browse(
-        self, *, match: Match | None = None, selector: str | None = None
+        self, *, match: Match | None = None, selector: str | None = None, delayed: bool = False
     ) -> AsyncIterator[Message]:
-        """Every available message that agrees, in delivery order, taking none; ends at the end of the queue."""
+        """Every available message that agrees, in delivery order, taking none; ends at the end of the queue.
+
+        ``delayed``: then those that are held back or rest between two attempts, by the time when they become available.
+        """
+        checks.flag(delayed, "delayed")
         after: int | None = None
         while True:
             page = await self._run(peek.page(self._handle, after, match=match, selector=selector))
             if not page:
-                return
+                break
             for message in page:
                 yield message
             after = page[-1].lookup_id
+        if not delayed:
+            return
+        from mqredis.operations import inspection
+
+        place: str | None = None
+        more = True
+        while more:
+            found = await self._run(inspection.delayed(self._handle, place, match=match, selector=selector))
+            for stored in found.items:
+                yield stored.message
+            place = found.next
+            more = place is not None
 
     @opening
     async def browser(

@@ -32,8 +32,11 @@ CONNECTION = ("ping", "hello", "auth", "select", "client|setname", "info", "role
 CLIENT = ("evalsha", "subscribe", "unsubscribe", "wait", "asking")
 #: What the doctor's script runs besides.
 DOCTOR_COMMANDS = ("zscan", "type", "pttl")
-MONITOR_COMMANDS = ("exists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hstrlen", "time", "type", "zcard", "zrange",
-                    "zrangebylex", "zrangebyscore", "zscore")  # fmt: skip
+#: What the scripts run that write nothing (a test compares this with lua/), and `mqredis show` besides.
+MONITOR_COMMANDS = (
+    "exists", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hstrlen", "llen", "pttl",
+    "pubsub|numsub", "time", "type", "zcard", "zcount", "zrange", "zrangebylex", "zrangebyscore", "zscore",
+)  # fmt: skip
 DEPLOY_COMMANDS = ("script|load", "script|exists")
 #: Since Redis 7. A user who may load functions can change what every user of the server calls.
 DEPLOY_FUNCTIONS = ("function|load", "function|list", "function|delete")
@@ -41,7 +44,7 @@ DEPLOY_FUNCTIONS = ("function|load", "function|list", "function|delete")
 ROLES = {
     "worker": "sends, receives, creates queues: everything but the doctor",
     "admin": "does what a worker does, and runs the doctor",
-    "monitor": "may read the keys with plain commands; runs no script",
+    "monitor": "reads with Settings(read_only=True) and with plain commands; the server refuses every change",
     "deploy": "loads the scripts of a release (mqredis scripts load) for all managers of the server; touches no key",
 }
 
@@ -62,7 +65,8 @@ def rules(
         manager: the name of the queue manager.
         database: the number of the database that the user works in; it is part of the channels that wake readers.
         preloaded: the role ``deploy`` loads the scripts. False: the user loads them, and so can run Lua of its own.
-        functions: the user calls the scripts as functions, which Redis has since 7.0.
+        functions: the user calls the scripts as functions, which Redis has since 7.0. False, in the role ``monitor``:
+            the server is older than that.
         fsync: the user may run ``WAITAOF``, which Redis has since 7.2, for ``durability="fsync"``.
 
     Raises:
@@ -74,7 +78,12 @@ def rules(
     if role == "deploy":
         return _join((*CONNECTION, *DEPLOY_COMMANDS, *(DEPLOY_FUNCTIONS if functions else ())))
     if role == "monitor":
-        return _join((*CONNECTION, *MONITOR_COMMANDS), f"~{keys.tag}*")
+        # A server before Redis 7 knows neither scripts that only read nor keys that a user may only read: there the
+        # commands of the user are all that keeps scripts from writing.
+        run = ("fcall_ro", "evalsha_ro") if functions else ("evalsha",)
+        load = () if preloaded else ("script|load",)
+        keys_of = f"%R~{keys.tag}*" if functions else f"~{keys.tag}*"
+        return _join((*CONNECTION, *MONITOR_COMMANDS, *run, *load), keys_of)
     commands = (
         *CONNECTION,
         *CLIENT,

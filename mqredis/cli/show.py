@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
 from mqredis.cli.exits import Exit
-from mqredis.cli.form import hex_id
-from mqredis.models import Page
+from mqredis.cli.form import hex_id, to_json
+from mqredis.models.inspection import Page, StoredMessage
 
 DEPTHS = (
     "name",
@@ -37,6 +39,17 @@ LOCKS = (
 )
 TRANSACTIONS = ("id", "client", "host", "process", "since", "lease_until", "operations")
 SESSIONS = ("number", "client", "host", "process", "version", "last_seen")
+MESSAGES = (
+    "lookup_id",
+    "state",
+    "due_at",
+    "priority",
+    "message_id",
+    "label",
+    "arrived_at",
+    "attempts",
+    "bytes",
+)
 CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
 
 
@@ -51,6 +64,18 @@ def register(subparsers: Subparsers) -> None:
     _limit(locks)
     _limit(command(inner, "transactions", "show open transactions and what they hold", _transactions))
     _limit(command(inner, "sessions", "show the sessions of clients", _sessions))
+    messages = command(inner, "messages", "show available messages of a queue", _messages)
+    scheduled = command(
+        inner, "scheduled", "show delayed messages of a queue, by the time when they are due", _scheduled
+    )
+    for parser in (messages, scheduled):
+        parser.add_argument("queue")
+        match_options(parser)
+        _limit(parser)
+    for name, about in (("since", "first"), ("until", "last")):
+        scheduled.add_argument(
+            f"--{name}", type=_moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
+        )
     claims = command(inner, "claims", "show what data pipelines have claimed in a queue", _claims)
     claims.add_argument("queue")
 
@@ -59,6 +84,14 @@ def _limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=int, default=1000, metavar="NUMBER", help="rows at most (default: 1000)"
     )
+
+
+def _moment(text: str) -> datetime:
+    """A time from an option; without an offset it is that of this machine."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
 def _pages(read: Callable[..., Page[Any]], limit: int) -> Iterator[Any]:
@@ -113,6 +146,33 @@ def _transactions(arguments: Arguments, output: Output) -> Exit:
 def _sessions(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         return _show(output, _pages(qm.sessions, arguments.limit), SESSIONS)
+
+
+def _stored(stored: StoredMessage) -> dict[str, Any]:
+    """A message with what is known of its state."""
+    row = to_json(stored.message)
+    if not stored.complete:
+        del row["body"]
+    known = {name: getattr(stored, name) for name in ("state", "due_at", "bytes", "complete", "overdue")}
+    shown_always = {
+        name: getattr(stored.message, name) for name in ("priority", "label", "attempts", "arrived_at")
+    }
+    return {**shown_always, **row, **known}
+
+
+def _messages(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        read = partial(qm.messages, arguments.queue, **chosen(arguments))
+        output.rows([_stored(each) for each in _pages(read, arguments.limit)], MESSAGES)
+    return Exit.DONE
+
+
+def _scheduled(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        span = {"since": arguments.since, "until": arguments.until}
+        read = partial(qm.scheduled, arguments.queue, **span, **chosen(arguments))
+        output.rows([_stored(each) for each in _pages(read, arguments.limit)], MESSAGES)
+    return Exit.DONE
 
 
 def _claims(arguments: Arguments, output: Output) -> Exit:

@@ -1,4 +1,7 @@
-"""What a client tells of itself when it opens a session: the field ``client:<session>`` of ``meta``, as JSON."""
+"""What a client tells of itself when it opens a session: the field ``client:<session>`` of ``meta``, as JSON.
+
+``mqredis/commands/inspection.py`` reads it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,6 @@ import os
 import platform
 import sys
 from pathlib import PurePath
-
-from pydantic import ValidationError
-
-from mqredis.models.inspection import ClientInfo
 
 #: Longest name of a client or a host that is kept, in characters.
 MAX_NAME = 64
@@ -28,12 +27,3 @@ def describe(name: str) -> str:
         "version": getattr(sys.modules.get("mqredis"), "__version__", ""),
     }
     return json.dumps(known, separators=(",", ":"))
-
-
-def read(text: str) -> ClientInfo:
-    """What such a text says; nothing if it cannot be read, as one that a later release has written."""
-    try:
-        values = json.loads(text)
-        return ClientInfo(**{name: values[name] for name in ClientInfo.model_fields if name in values})
-    except (TypeError, ValueError, ValidationError):
-        return ClientInfo()

@@ -1,4 +1,4 @@
-"""stats.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: what MSMQ leaves to its tools."""
+"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: what MSMQ leaves to its tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqredis.steps import Arg, Call, Payload
 
 
 def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, bool]]:
-    """What is in a queue and passes through it; and are timers of it due that nobody served?"""
+    """What is in a queue and passes through it; and is a new sample of its counters due?"""
 
     def parse(status: int, payload: Payload) -> tuple[QueueStatistics, bool]:
         check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
@@ -48,12 +48,18 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
             rate_in=row["rate_in"] / seconds if seconds > 0 else 0.0,
             rate_out=row["rate_out"] / seconds if seconds > 0 else 0.0,
             rate_seconds=seconds,
+            overdue=row["overdue"] == 1,
         )
-        return found, row["overdue"] == 1
+        return found, row["sample_due"] == 1
 
     name = path.partition(";")[0]
     beside = [path, f"{name};journal", f"{name};retry", f"{name};poison"]
-    return Call("stats", manager.call(*beside), [], parse)
+    return Call("stats", manager.call(*beside), [], parse, changes=False)
+
+
+def sample(manager: ManagerKeys, path: str) -> Call[None]:
+    """Keep the counters of a queue, for the rates of its statistics."""
+    return Call("stats_sample", manager.call(path), [], lambda code, _: check(code))
 
 
 def redrive(source: Address, target: str, lookup_ids: Sequence[str]) -> Call[tuple[int, int]]:
@@ -94,7 +100,7 @@ def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
             found.append(Subscription(topic=topic, queue=queue, selector=selector or None))
         return sorted(found, key=lambda item: item.queue)
 
-    return Call("subscriptions", manager.admin(topic), [], parse)
+    return Call("subscriptions", manager.admin(topic), [], parse, changes=False)
 
 
 def orphans(manager: ManagerKeys) -> Call[list[str]]:

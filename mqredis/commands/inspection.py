@@ -1,17 +1,21 @@
-"""lock_list.lua, tx_list.lua, session_list.lua, overview.lua: who holds messages, and what is in each queue."""
+"""lock_list.lua, tx_list.lua, session_list.lua, message_list.lua, overview.lua: what operators read."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from pydantic import ValidationError
+
 from mqredis import keys
-from mqredis.codec import clients, generated_id, time_at, unescape
+from mqredis.codec import Raw, generated_id, time_at, unescape
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
-from mqredis.commands.common import check, number, text
+from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.read import LARGE
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import (
@@ -42,7 +46,18 @@ _OPERATIONS: dict[str, Literal["sent", "received", "rejected", "moved"]] = {
 }  # fmt: skip
 _LOCK_PLACE = re.compile(r"(\d{1,16})-([0-9a-f]{16})")
 _SESSION_PLACE = re.compile(r"(\d{1,16})-(\d{1,16})")
+_READY_PLACE = re.compile(r"([0-9a-f]{16})")
+_TIMED_PLACE = re.compile(r"(\d{1,16})-([a-z][^\x00-\x1f]{0,300})")
 _SCAN_PLACE = re.compile(r"\d{1,20}")
+
+
+def client_of(told: str) -> ClientInfo:
+    """What a client told of itself; nothing if that cannot be read, as where a later release has written it."""
+    try:
+        values = json.loads(told)
+        return ClientInfo(**{name: values[name] for name in ClientInfo.model_fields if name in values})
+    except (TypeError, ValueError, ValidationError):
+        return ClientInfo()
 
 
 def place(pattern: re.Pattern[str], after: object, what: str) -> tuple[str, ...]:
@@ -64,7 +79,7 @@ def locks(manager: ManagerKeys, path: str, after: str | None, limit: int) -> Cal
         stop = 2 + size * 10
         rest = [text(item) for item in payload[stop:]]
         bar = rest.index("-")
-        known = {name: clients.read(told) for name, told in _pairs(rest[:bar])}
+        known = {name: client_of(told) for name, told in _pairs(rest[:bar])}
         units = dict(_pairs(rest[bar + 1 :]))
         rows = [payload[at : at + 10] for at in range(2, stop, 10)]
         items = tuple(_lock(path, row, now, known, units) for row in rows)
@@ -132,7 +147,7 @@ def _transaction(lead: int, row: list[str]) -> TransactionInfo:
     return TransactionInfo(
         id=row[0],
         session=record.session,
-        client=clients.read(row[2]),
+        client=client_of(row[2]),
         since=time_at(record.since_ms - lead),
         lease_until=time_at(record.deadline_ms - lead),
         operations=record.operations,
@@ -159,7 +174,7 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
         items = tuple(
             SessionInfo(
                 number=name,
-                client=clients.read(told),
+                client=client_of(told),
                 last_seen=time_at(int(used)) if used != "0" else None,
                 ttl_seconds=int(ttl) / 1000,
                 waiting={},
@@ -170,6 +185,65 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
 
     args: list[Arg] = [limit, *place(_SESSION_PLACE, after, "sessions")]
     return Call("session_list", manager.admin(), args, parse, changes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A message as message_list.lua tells of it."""
+
+    raw: Raw
+    state: Literal["ready", "delayed", "retry", "locked", "claimed"]
+    due_at: datetime | None
+    bytes: int
+    complete: bool
+    overdue: bool
+
+
+def ready(queue: Address, after: object, limit: int, match: bytes) -> Call[Page[StoredRow]]:
+    """A page of the available messages, in delivery order, without large bodies."""
+    (place_,) = place(_READY_PLACE, after, "messages")
+    return _messages(queue, ("ready", limit, "", place_, "", match), False, lambda _, at: at)
+
+
+def timed(
+    queue: Address, after: object, limit: int, span: tuple[str, str], match: bytes, whole: bool = False
+) -> Call[Page[StoredRow]]:
+    """A page of the messages that wait for their time, in its order. ``span``: from and to in ms, "" for no limit."""
+    score, member = place(_TIMED_PLACE, after, "scheduled messages")
+    args = ("timed", limit, score or span[0], member, span[1], match)
+    return _messages(queue, args, whole, lambda at, by: f"{at}-{by}")
+
+
+def one(queue: Address, lookup_id: str) -> Call[Page[StoredRow]]:
+    """One message with its body, in whatever state; an empty page if it is not there."""
+    return _messages(queue, ("one", 1, "", lookup_id, "", b""), True, lambda _, at: at)
+
+
+def _messages(
+    queue: Address, args: Sequence[Arg], whole: bool, following: Callable[[str, str], str]
+) -> Call[Page[StoredRow]]:
+    def parse(status: int, payload: Payload) -> Page[StoredRow]:
+        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        now, lead, more, score, at = (text(item) for item in payload[:5])
+        rows = tuple(_row(int(now), int(lead), whole, payload[n : n + 7]) for n in range(5, len(payload), 7))
+        return Page(rows, following(score, at) if more == "1" else None)
+
+    name = queue.path.partition(";")[0]
+    keys_ = queue.manager.call(queue.path, f"{name};retry")
+    return Call("message_list", keys_, [*args, "1" if whole else ""], parse, changes=False)
+
+
+def _row(now: int, lead: int, whole: bool, row: Payload) -> StoredRow:
+    lookup_id, state, due, expires, told, size, record = row
+    due_ms, expires_ms = number(due), number(expires)
+    return StoredRow(
+        raw=(lookup_id, told, record),
+        state=text(state),  # type: ignore[arg-type]  # the script says one of these
+        due_at=time_at(due_ms - lead) if due_ms >= 0 else None,
+        bytes=number(size),
+        complete=whole or record[13] not in LARGE,
+        overdue=0 <= due_ms <= now or 0 <= expires_ms <= now,
+    )
 
 
 @dataclass(frozen=True, slots=True)

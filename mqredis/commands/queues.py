@@ -197,14 +197,15 @@ def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[tuple[QueueInf
                 found.append((None, False))
                 continue
             stop = at + number(size)
-            found.append((_info(path, payload[at : stop - 1]), payload[stop - 1] == b"1"))
+            overdue = payload[stop - 1] == b"1"
+            found.append((_info(path, payload[at : stop - 1], overdue), overdue))
             at = stop
         return found
 
     return Call("queue_info", manager.admin(*paths), [], parse, changes=False)
 
 
-def _info(path: str, row: list[bytes]) -> QueueInfo:
+def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
     fields = {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
     ready, locked, waiters, handles = (number(item) for item in row[-4:])
     counts = dict(zip(QUEUE_COUNTS, map(int, fields["counts"].split()), strict=True))
@@ -229,5 +230,6 @@ def _info(path: str, row: list[bytes]) -> QueueInfo:
         bytes=counts["bytes"],
         active=handles > 0,
         waiters=waiters,
+        overdue=overdue,
         **values,
     )

@@ -76,7 +76,7 @@ def behind(place: str) -> str:
 
 
 #: Flag digits (base 32) of records whose body stands behind them.
-_LARGE = frozenset(b"89abcdefopqrstuv")
+LARGE = frozenset(b"89abcdefopqrstuv")
 
 
 def _messages(payload: Payload, at: int) -> Sequence[Raw]:
@@ -91,7 +91,7 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     states, records = joint.split(b","), payload[at + 2 :]
     if len(records) != count:
         rest = iter(records)
-        records = [record + next(rest) if record[13] in _LARGE else record for record in rest]
+        records = [record + next(rest) if record[13] in LARGE else record for record in rest]
     if len(states) != count:
         states *= count
     rows = Rows(ids, states, records)

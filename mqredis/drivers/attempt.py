@@ -26,7 +26,7 @@ from mqredis.steps import Call, Payload, Reply
 MAX_RENEWALS = 3
 
 # "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
-_FCALL = re.compile("'fcall'", re.IGNORECASE)
+_FCALL = re.compile("'fcall(_ro)?'", re.IGNORECASE)
 
 #: The session is over, or the slot has been used by another.
 ENDED = frozenset((EXPIRED, REUSED))
@@ -283,8 +283,12 @@ class Attempt:
 
 
 def arrival(core: Core, now: float, deadline: float) -> Attempt:
-    """The call that opens a session, or shows the present one to a restarted server."""
-    call: Call[Payload] = Call("session_open", core.admin, (), raw, False)
+    """The call that opens a session, or shows the present one to a restarted server.
+
+    A read-only client has no session, and asks for the manager instead.
+    """
+    script = "manager_info" if core.settings.read_only else "session_open"
+    call: Call[Payload] = Call(script, core.admin, (), raw, False)
     attempt = Attempt(core, call, None, now)
     attempt.deadline = deadline
     return attempt
@@ -296,7 +300,7 @@ def parting(core: Core, now: float) -> Attempt | None:
     None if there is no session, or if the server did not answer the last call: then the session expires by itself.
     """
     session, core.session = core.session, None
-    if session is None or core.unreachable:
+    if session is None or core.unreachable or core.settings.read_only:
         return None
     call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
     attempt = Attempt(core, call, None, now)

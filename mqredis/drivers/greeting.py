@@ -59,7 +59,8 @@ def greet(core: Core, memory: bool) -> Steps[str]:
                 "loss of changes at a restart is noticed later"
             )
     if core.shebang is None:
-        core.use_shebang(*(yield from _forms(memory, core.settings.functions != "off")))
+        functions = core.settings.functions != "off"
+        core.use_shebang(*(yield from _forms(memory, functions, core.settings.read_only)))
     return run_id
 
 
@@ -76,7 +77,7 @@ def run_id_of(info: Any) -> str:
     return found[1] if found else ""
 
 
-def _forms(memory: bool, functions: bool) -> Steps[tuple[bool, bool]]:
+def _forms(memory: bool, functions: bool, reading: bool) -> Steps[tuple[bool, bool]]:
     """Does the server understand ``#!lua`` in front of a script (Redis 7, Valkey), and may this user call functions?
 
     One question tells both, since Redis got both in one release: a server without functions does not know FCALL, and
@@ -84,12 +85,13 @@ def _forms(memory: bool, functions: bool) -> Steps[tuple[bool, bool]]:
     """
     if memory:
         return False, False
-    reply = yield Command(FUNCTION_PROBE)
+    suffix = "_RO" if reading else ""
+    reply = yield Command((FUNCTION_PROBE[0] + suffix, *FUNCTION_PROBE[1:]))
     if not isinstance(reply, Refused):
         return False, False
     may_call = NO_FUNCTION in reply.text
     if may_call and functions:
         # A function that cannot be loaded is run by EVALSHA, so a user without that right is refused from the start.
-        reply = yield Command(SCRIPT_PROBE)
+        reply = yield Command((SCRIPT_PROBE[0] + suffix, *SCRIPT_PROBE[1:]))
         functions = not (isinstance(reply, Refused) and reply.forbidden)
     return may_call or reply.forbidden, may_call and functions

@@ -19,6 +19,7 @@ from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
 from mqredis.drivers.net.wire import SIZES, as_text, bulk
 from mqredis.errors import (
+    AccessDenied,
     HistoryRolledBack,
     InvalidHandle,
     InvariantBroken,
@@ -165,7 +166,8 @@ class Core:
         self.functions = False
         #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
         self.server_state = ServerState()
-        self.wary = not (memory or settings.allow_volatile)  # nobody expects a fake to keep anything
+        # A fake keeps nothing anyway, and a read-only client has nothing kept.
+        self.wary = not (memory or settings.allow_volatile or settings.read_only)
         self._vetted: str | None = None
         #: The command by which a server (by its run_id) waits for a level (operations/durability/levels).
         self.wait_commands: dict[tuple[str, Durability], str] = {}
@@ -186,11 +188,16 @@ class Core:
     # ---- scripts ---------------------------------------------------------------------------------
 
     def script(self, name: str) -> scripts.Form:
-        """A script in the form this server takes."""
+        """A script in the form this server takes. Raises AccessDenied if only the client is read-only."""
         found = self.forms.get(name)
         if found is None:
-            script = scripts.get(name)
-            found = script.function() if self.functions else script.form(bool(self.shebang))
+            script, reading = scripts.get(name), self.settings.read_only
+            if reading and not script.header.no_writes:
+                raise AccessDenied(
+                    f"this client is read-only (Settings.read_only), so it does not run the script {name}; nothing was "
+                    "done. Use another client for calls that change something, open a queue or wait"
+                )
+            found = script.function(reading) if self.functions else script.form(bool(self.shebang), reading)
             self.forms[name] = found
         return found
 
@@ -203,9 +210,9 @@ class Core:
 
     def no_function(self, name: str) -> bool:
         """The server does not load or call this one as a function; False: it was none."""
-        if self.script(name).verb != "FCALL":
+        if not self.script(name).verb.startswith("FCALL"):
             return False
-        self.forms[name] = scripts.get(name).form(bool(self.shebang))
+        self.forms[name] = scripts.get(name).form(bool(self.shebang), self.settings.read_only)
         return True
 
     def no_room(self, name: str) -> bool:
@@ -274,6 +281,30 @@ class Core:
         if began < floor:
             raise self._rolled_back(floor, began)
         return True
+
+    def observe(self, reply: Any, run_id: str) -> None:
+        """Take over the answer of ``manager_info``: what a read-only client has in place of a session.
+
+        Raises:
+            ManagerNotFound: there is no such manager, or another incarnation than the one we knew.
+            HistoryRolledBack: the server has forgotten changes.
+        """
+        status, incarnation, history, payload = _parts(reply)
+        if status == _GONE and not self.incarnation:
+            raise ManagerNotFound(
+                f"there is no queue manager {self.keys.manager!r} on this server, and a read-only client creates none"
+            )
+        if status != Status.OK:
+            self._refuse(status, payload)
+        if self.incarnation and incarnation != self._incarnation:
+            raise self.gone()
+        floor = self.history
+        with self._lock:
+            self.incarnation, self._incarnation = as_text(incarnation), incarnation
+            self.history, self.run_id = history, run_id
+            self.session = Session("")
+        if history < floor:
+            raise self._rolled_back(floor, history)
 
     def _began(self, terms: list[str], history: int) -> int:
         """The least history with which a server process has begun since our last opening; ``history`` if none has."""

@@ -356,5 +356,7 @@ class Driver(BaseDriver):
         attempt = arrival(self.core, time.monotonic(), deadline)
         while True:
             _, reply = self._attempts(attempt)
+            if self.settings.read_only:
+                return self.core.observe(reply, attempt.server)
             if self.core.adopt(reply, attempt.server):
-                return
+                return None

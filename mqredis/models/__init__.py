@@ -6,6 +6,9 @@ of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mqredis.models.enums import (
     Access,
     Acknowledge,
@@ -16,16 +19,6 @@ from mqredis.models.enums import (
     MessageClass,
     Seek,
     Share,
-)
-from mqredis.models.inspection import (
-    ClaimInfo,
-    ClientInfo,
-    HeldMessage,
-    LockInfo,
-    Page,
-    QueueDepth,
-    SessionInfo,
-    TransactionInfo,
 )
 from mqredis.models.match import Match
 from mqredis.models.message import Message
@@ -42,15 +35,29 @@ from mqredis.models.queue import (
 )
 from mqredis.models.text import Identifier
 
+if TYPE_CHECKING:
+    from mqredis.models.inspection import (
+        ClaimInfo,
+        ClientInfo,
+        HeldMessage,
+        LockInfo,
+        Page,
+        QueueDepth,
+        SessionInfo,
+        StoredMessage,
+        TransactionInfo,
+    )
+
 __all__ = [
-    "TransactionInfo",
-    "SessionInfo",
-    "QueueDepth",
-    "Page",
-    "LockInfo",
-    "HeldMessage",
-    "ClientInfo",
     "ClaimInfo",
+    "ClientInfo",
+    "HeldMessage",
+    "LockInfo",
+    "Page",
+    "QueueDepth",
+    "SessionInfo",
+    "StoredMessage",
+    "TransactionInfo",
     "Access",
     "Acknowledge",
     "Durability",
@@ -74,3 +81,22 @@ __all__ = [
     "Share",
     "Subscription",
 ]
+
+#: What only operators ask for: imported at the first use, since each of these models takes time to make.
+_INSPECTION = {
+    "ClaimInfo",
+    "ClientInfo",
+    "HeldMessage",
+    "LockInfo",
+    "Page",
+    "QueueDepth",
+    "SessionInfo",
+    "StoredMessage",
+    "TransactionInfo",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _INSPECTION:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("mqredis.models.inspection"), name)

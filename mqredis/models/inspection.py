@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
+from mqredis.models.message import Message
 from mqredis.models.queue import Model
 from mqredis.models.text import Identifier
 
@@ -124,6 +125,24 @@ class ClaimInfo(Model):
     since: datetime
     #: Is the process that holds it connected?
     connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is in a queue, in whatever state."""
+
+    message: Message
+    #: ready: available. delayed: held back by ``delay=``. retry: resting between two attempts. locked: by a reader or a
+    #: transaction. claimed: by a data pipeline.
+    state: Literal["ready", "delayed", "retry", "locked", "claimed"]
+    #: When it becomes available; None: it is not waiting for a time.
+    due_at: datetime | None
+    #: Bytes of the message, header included.
+    bytes: int
+    #: Is the body complete? Bodies of more than 4096 bytes are left out of ``message``.
+    complete: bool
+    #: Its delay, its rest or its time to live is over, and no call has served that yet.
+    overdue: bool
 
 
 class QueueDepth(Model):

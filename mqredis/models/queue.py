@@ -120,6 +120,9 @@ class QueueInfo(QueueProperties):
     #: Is any handle open on it?
     active: bool
     waiters: int
+    #: Timers are due that no call has served yet: messages may count as delayed or locked although their time is over.
+    #: Only a read-only client sees that; any other client serves them first.
+    overdue: bool = False
 
     def properties(self) -> dict[str, Any]:
         """Only the settable properties."""
@@ -163,6 +166,8 @@ class QueueStatistics(Model):
     rate_seconds: float
     #: What an operator should look at: more failed messages than ``Settings.failed_messages_warning``.
     warnings: tuple[str, ...] = ()
+    #: As in QueueInfo.
+    overdue: bool = False
 
 
 class FailedMessages(Model):

@@ -9,7 +9,14 @@ from mqredis import keys
 from mqredis.commands import doctor as commands
 from mqredis.commands import queues
 from mqredis.commands.doctor import Edit
-from mqredis.errors import BrokerRefused, BrokerUnavailable, InvariantBroken, ManagerNotFound, MqError
+from mqredis.errors import (
+    AccessDenied,
+    BrokerRefused,
+    BrokerUnavailable,
+    InvariantBroken,
+    ManagerNotFound,
+    MqError,
+)
 from mqredis.keys import ManagerKeys
 from mqredis.operations import checks, failed, invariants, libraries, server_advice, snapshot
 from mqredis.operations.context import Context
@@ -30,6 +37,11 @@ CLOCK_SECONDS = 5
 def examine(context: Context, repair: bool) -> Steps[Report]:
     """Look, and with ``repair`` mend."""
     checks.flag(repair, "repair")
+    if context.settings.read_only:
+        raise AccessDenied(
+            "this client is read-only (Settings.read_only), and the doctor writes: it expands locks that are stored "
+            "together. Run it with another client"
+        )
     facts = yield from read_facts()
     advice, server = server_advice.advise(facts), facts.summary()
     advice = [*advice, *(yield from libraries.examine(repair))]

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import fnmatch
+from contextlib import suppress
+from datetime import datetime
 
 from mqredis import keys
-from mqredis.codec import time_at
+from mqredis.codec import decode_each, time_at
 from mqredis.commands import inspection as commands
 from mqredis.commands import pipelines, queues
 from mqredis.commands.common import Address, path_of
-from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.commands.filters import Filter
+from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
+from mqredis.models import Match
 from mqredis.models.inspection import (
     ClaimInfo,
     LockInfo,
     Page,
     QueueDepth,
     SessionInfo,
+    StoredMessage,
     TransactionInfo,
 )
-from mqredis.operations import checks
-from mqredis.operations.context import Context
+from mqredis.operations import checks, matching
+from mqredis.operations.context import Context, Handle
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.matching import Selection
+from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 
 _CLAIM_STATES = ("filling", "complete", "released")
@@ -67,6 +75,92 @@ def claims(context: Context, name: object) -> Steps[list[ClaimInfo]]:
 
 
 @procedure
+def messages(
+    context: Context, name: object, match: Match | None, selector: Selection, after: object, limit: object
+) -> Steps[Page[StoredMessage]]:
+    """A page of the available messages of a queue. Raises QueueNotFound."""
+    path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
+    call = commands.ready(Address(context.keys, path), after, most, _filter(context, match, selector))
+    page = yield from perform(call)
+    return Page(_stored(context, path, page), page.next)
+
+
+@procedure
+def scheduled(
+    context: Context,
+    name: object,
+    span: tuple[object, object],
+    match: Match | None,
+    selector: Selection,
+    after: object,
+    limit: object,
+    whole: bool = False,
+) -> Steps[Page[StoredMessage]]:
+    """A page of the messages of a queue that wait for their time, in its order. Raises QueueNotFound."""
+    path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
+    since, until = _moment(span[0], "since"), _moment(span[1], "until")
+    wanted = _filter(context, match, selector)
+    call = commands.timed(Address(context.keys, path), after, most, (since, until), wanted, whole)
+    page = yield from perform(call)
+    return Page(_stored(context, path, page), page.next)
+
+
+@procedure
+def delayed(
+    handle: Handle, after: str | None, match: Match | None = None, selector: Selection = None
+) -> Steps[Page[StoredMessage]]:
+    """The next messages of a browse that wait for their time, with their bodies.
+
+    Raises NotSupported through a handle with a selector.
+    """
+    handle.need("peek")
+    if handle.selector is not None:
+        raise NotSupported("delayed messages are not shown through a handle that was opened with a selector")
+    span = (None, None)
+    return (yield from scheduled(handle.context, handle.path, span, match, selector, after, PAGE, whole=True))
+
+
+@procedure
+def message(context: Context, name: object, lookup_id: object) -> Steps[StoredMessage]:
+    """One message of a queue, in whatever state. Raises QueueNotFound, MessageNotFound."""
+    path = path_of(name)
+    page = yield from perform(commands.one(Address(context.keys, path), hex_id(lookup_id)))
+    if not page.items:
+        raise MessageNotFound(f"queue {path!r} has no message with the lookup id {lookup_id:#018x}")
+    return _stored(context, path, page)[0]
+
+
+def _filter(context: Context, match: Match | None, selector: Selection) -> bytes:
+    matching.check(match, selector)
+    chosen = matching.selection(selector)
+    programs = [chosen.program] if chosen is not None else []
+    return Filter(match=match, programs=programs, incarnation=context.incarnation).text()
+
+
+def _moment(value: object, what: str) -> str:
+    """A time in ms since 1970; "" for None. Raises InvalidArgument."""
+    if value is None:
+        return ""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidArgument(f"{what} must be a datetime with a time zone or None, not {value!r:.60}")
+    return str(max(0, round(value.timestamp() * 1000)))
+
+
+def _stored(context: Context, path: str, page: Page[commands.StoredRow]) -> tuple[StoredMessage, ...]:
+    found = []
+    for row in page.items:
+        resting = row.state == "retry" and ";" not in path
+        where = f"{path};retry" if resting else path
+        shown = decode_each(where, context.incarnation, [row.raw])
+        if row.complete:
+            # A body that does not open is shown as it is stored: one message must not keep the others from being seen.
+            with suppress(SealBroken):
+                shown = context.unsealed(shown)
+        found.append(StoredMessage(shown[0], row.state, row.due_at, row.bytes, row.complete, row.overdue))
+    return tuple(found)
+
+
+@procedure
 def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
     """What is in each queue, by name. Subqueues that the broker fills are told with their queue."""
     if pattern is not None and not isinstance(pattern, str):
@@ -82,13 +176,3 @@ def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
         found += told.queues
         at += told.done
     return found
-
-
-@procedure
-def depth(context: Context, name: object) -> Steps[QueueDepth]:
-    """What is in one queue. Raises QueueNotFound."""
-    path = path_of(name)
-    told = yield from perform(commands.overview(context.keys, (path,)))
-    if not told.queues:
-        raise QueueNotFound(f"there is no queue {path!r}")
-    return told.queues[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqredis.commands import read
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
+from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import ReadCall
 from mqredis.operations.queue_call import QueueCall
@@ -42,6 +43,7 @@ def receive_by_lookup_id(
 ) -> Steps[Message]:
     """Take one particular message; in a transaction it may stay visible to peeks until the end."""
     handle.need("receive")
+    checks.flag(allow_peek, "allow_peek")
     owner, grant = owner_of(handle, unit)
     found = yield from QueueCall(
         handle.address,
@@ -66,6 +68,7 @@ def lock_by_lookup_id(
 ) -> Steps[Locks]:
     """Lock one particular message."""
     handle.need("receive")
+    checks.flag(allow_peek, "allow_peek")
     grant = str(lease_of(handle.context, lease))
     call = read.lookup(
         handle.address, "lock", _seek(seek), hex_id(lookup_id), grant=grant, allow_peek=allow_peek

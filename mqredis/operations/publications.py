@@ -57,7 +57,8 @@ def publications(context: Context) -> Steps[list[Publication]]:
             one = yield from _publication(context, field.decode(), int(publishing), int(since), manifest, now)
             if not one.expired or _keeps(one.name):
                 found.append(one)
-            else:  # a write without a name never comes again, so nothing needs to remember it
+            elif not context.settings.read_only:
+                # A write without a name never comes again, so nothing needs to remember it.
                 names = manifest.split(",")
                 yield from perform(commands.withdraw(context.keys, one.name, one.version, names, False))
     return sorted(found, key=lambda each: each.name)

@@ -99,7 +99,7 @@ def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | Non
     wanted = list(dict.fromkeys((*paths, *parents.values())))
     answers = yield from perform(commands.info(context.keys, wanted))
     overdue = [path for path, (_, due) in zip(wanted, answers, strict=True) if due]
-    if overdue:
+    if overdue and not context.settings.read_only:
         for path in overdue:
             yield from serve(context, path)
         answers = yield from perform(commands.info(context.keys, wanted))

@@ -25,13 +25,16 @@ SEQUENCE = (1 << 56) - 1
 def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
     """What is in a queue and passes through it."""
     path = path_of(name)
-    if keys.of_system(path):
+    bound, reading = context.settings.failed_messages_warning, context.settings.read_only
+    if keys.of_system(path) and not reading:
         yield from perform(queue_commands.ensure(context.keys, (path,)))
-    found, overdue = yield from perform(features.statistics(context.keys, path))
-    if overdue:
+    found, sample_due = yield from perform(features.statistics(context.keys, path))
+    if found.overdue and not reading:
         yield from serve(context, path)
-        found, _ = yield from perform(features.statistics(context.keys, path))
-    return failed.with_warning(found, context.settings.failed_messages_warning)
+        found, sample_due = yield from perform(features.statistics(context.keys, path))
+    if sample_due and not reading:
+        yield from perform(features.sample(context.keys, path))
+    return failed.with_warning(found, bound)
 
 
 @procedure

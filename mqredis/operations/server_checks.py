@@ -22,8 +22,10 @@ KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 @procedure
 def admit(manager: ManagerKeys, settings: Settings, database: int) -> Steps[None]:
     """Raise BrokerRefused if this user may not run what the scripts run, UnsafeServer if the server may delete
-    messages of its own accord.
+    messages of its own accord. A read-only client is admitted without a question.
     """
+    if settings.read_only:
+        return
     refused = yield from perform(commands.preflight(manager, database))
     if refused:
         raise BrokerRefused(

@@ -10,6 +10,7 @@ from mqredis.commands import manager
 from mqredis.commands import transactions as commands
 from mqredis.commands.common import OK, text
 from mqredis.errors import (
+    AccessDenied,
     InvalidArgument,
     InvalidHandle,
     NotSupported,
@@ -38,6 +39,8 @@ def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
 @procedure
 def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Steps[UnitOfWork]:
     """A new unit of work, for which a session is opened. With a chosen id the broker is asked at once."""
+    if context.settings.read_only:
+        raise AccessDenied("this client is read-only (Settings.read_only), so it begins no transaction")
     if chosen is None:
         return fresh(context, session, lease)
     lease_ms = lease_of(context, lease)

@@ -47,6 +47,7 @@ KINDS: dict[str, list[Any]] = {
     "rate": [NAN, INF, True, "1", 0, -1],
     "count": [0, -1, 257, HUGE, True, 1.5, "2", None, NAN],
     "limit": [-1, True, 1.5, "2", NAN],
+    "moment": [5, "now", b"x", True, datetime(2026, 1, 1)],  # noqa: DTZ001 - without a time zone it is refused
     "after": [5, b"1-1", ["1"], True, "", "nonsense", "1:2:3", "\ud800", "x" * 10_000],
     "quota": [-1, True, 1.5, "5", NAN, HUGE],
     "size": [0, -1, True, 1.5, "5"],
@@ -174,7 +175,20 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.transactions": ({}, {"after": "after"}),
     "QueueManager.sessions": ({}, {"after": "after", "limit": "count"}),
     "QueueManager.claims": ({}, {"queue": "name"}),
+    "QueueManager.publications": ({}, {}),
     "QueueManager.overview": ({}, {"pattern": "pattern"}),
+    "QueueManager.messages": (
+        {"queue": "q"},
+        {"queue": "name", "match": "match", "selector": "selector", "after": "after", "limit": "count"},
+    ),
+    "QueueManager.scheduled": (
+        {"queue": "q"},
+        {
+            "queue": "name", "since": "moment", "until": "moment", "match": "match", "selector": "selector",
+            "after": "after", "limit": "count",
+        },
+    ),
+    "QueueManager.message": ({"queue": "q", "lookup_id": 1}, {"queue": "name", "lookup_id": "lookup_id"}),
     "QueueManager.close": ({}, {}),
     "Queue.send": ({"body": b""}, {"body": "body", **_SENT, "fields": "fields"}),
     "Queue.send_many": ({"items": [b"x"]}, {"items": "items", **_SENT}),
@@ -189,7 +203,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Queue.receive_group": ({"timeout": 0}, _TAKE),
     "Queue.groups": ({"timeout": 0}, {**_READ, "transaction": "transaction"}),
     "Queue.peek": ({"timeout": 0}, {**_READ, "transaction": "transaction"}),
-    "Queue.browse": ({}, {"match": "match", "selector": "selector"}),
+    "Queue.browse": ({}, {"match": "match", "selector": "selector", "delayed": "flag"}),
     "Queue.browser": ({}, {"match": "match", "selector": "selector", "grouping": "grouping", "co_op": "flag"}),
     "Queue.lock": ({"timeout": 0}, {**_TAKE, "lease": "lease", "grouping": "grouping"}),
     "Queue.lock_many": ({"max": 1, "timeout": 0}, {"max": "count", **_READ, "lease": "lease", "settle": "settle"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,16 @@ import redis
 
 import mqredis
 import mqredis.asyncio
-from mqredis import BrokerRefused, BrokerUnavailable, ScriptsNotLoaded, Settings, scripts
+from mqredis import (
+    AccessDenied,
+    BrokerRefused,
+    BrokerUnavailable,
+    ManagerNotFound,
+    Match,
+    ScriptsNotLoaded,
+    Settings,
+    scripts,
+)
 from mqredis.cli import acl
 from mqredis.drivers import deploy
 from tests.cli.conftest import Run
@@ -317,6 +326,150 @@ def test_a_monitor_reads_and_does_not_write(server: RedisServer) -> None:
     with pytest.raises(redis.exceptions.NoPermissionError):
         raw.hset("mq:{shop}:meta", "schema", "7")
     raw.close()
+
+
+def shown(qm: Any) -> dict[str, Any]:
+    """Everything that a read-only client can be shown."""
+    (lock,) = qm.locks("orders").items
+    return {
+        "locks": lock.lookup_id,
+        "transactions": [each.id for each in qm.transactions()],
+        "sessions": len(qm.sessions()),
+        "claims": qm.claims("orders"),
+        "publications": qm.publications(),
+        "messages": [each.message.body for each in qm.messages("orders", selector="n = 1")],
+        "scheduled": [each.message.body for each in qm.scheduled("orders", match=Match(correlation_id="c"))],
+        "message": qm.message("orders", lock.lookup_id).state,
+        "overview": [each.name for each in qm.overview()],
+        "queues": [each.name for each in qm.queues()],
+        "queue": qm.queue_info("orders").locked,
+        "statistics": qm.statistics("orders").ready,
+        "subscriptions": [each.queue for each in qm.subscriptions("news")],
+        "info": qm.info().messages,
+        "failed_messages": [each.queue for each in qm.failed_messages()],
+    }
+
+
+#: Everything else that a queue manager can be asked for.
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "create_queue": lambda qm: qm.create_queue("x"),
+    "update_queue": lambda qm: qm.update_queue("orders", label="x"),
+    "delete_queue": lambda qm: qm.delete_queue("orders"),
+    "open": lambda qm: qm.open("orders"),
+    "transaction": lambda qm: qm.transaction(),
+    "resolve": lambda qm: qm.resolve("1.0:1"),
+    "redrive": lambda qm: qm.redrive(),
+    "subscribe": lambda qm: qm.subscribe("news", "orders"),
+    "unsubscribe": lambda qm: qm.unsubscribe("news", "orders"),
+    "throttle": lambda qm: qm.throttle(True),
+    "set_quota": lambda qm: qm.set_quota(5),
+    "advance_clock": lambda qm: qm.advance_clock(5),
+    "doctor": lambda qm: qm.doctor(),
+    "repair": lambda qm: qm.doctor(repair=True),
+    "maintain": lambda qm: qm.maintain(),
+    "delete": lambda qm: qm.operator("ada").delete("orders"),
+    "abort": lambda qm: qm.operator("ada").abort("x"),
+}
+
+
+@pytest.fixture
+def shop(server: RedisServer) -> Iterator[Any]:
+    """A manager with something of each kind, some of it due."""
+    settings = Settings(test_clock=True)
+    with mqredis.connect(server.url, manager="shop", settings=settings) as qm:
+        qm.create_queue("orders", transactional=False)
+        qm.create_queue("tx", transactional=True)
+        qm.create_queue("news", topic=True)
+        qm.subscribe("news", "orders")
+        orders = qm.open("orders")
+        orders.send(b"locked")
+        orders.lock(0, lease=50)
+        orders.send(b"one", properties={"n": 1})
+        orders.send(b"late", delay=5, correlation_id="c")
+        qm.open("tx").send(b"x", transaction=qm.transaction())
+        qm.advance_clock(20)
+        yield qm
+
+
+def everything_in(server: RedisServer) -> dict[bytes, bytes | None]:
+    with server.client() as raw:
+        return {key: raw.dump(key) for key in raw.keys("*")}
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["by a deploy step", "by itself"])
+@pytest.mark.parametrize("functions", [True, False])
+def test_a_monitor_sees_everything_and_changes_nothing(
+    server: RedisServer, shop: Any, functions: bool, loaded: bool
+) -> None:
+    old = server_version() < (7,)
+    if loaded:
+        deployed(server, functions=functions and not old)
+    url = login(server, "monitor", preloaded=loaded)
+    before = everything_in(server)
+    settings = Settings(read_only=True, functions="auto" if functions else "off")
+    with server.client() as raw:
+        raw.config_resetstat()
+    with mqredis.connect(url, manager="shop", settings=settings) as qm:
+        found = shown(qm)
+        assert qm.overview("orders")[0].overdue
+        assert qm.queue_info("orders").overdue
+        assert qm.statistics("orders").overdue
+        for name, change in CHANGES.items():
+            with pytest.raises(AccessDenied, match="read-only"):
+                print(name, change(qm))
+    assert everything_in(server) == before
+    assert found["scheduled"] == [b"late"]
+    assert found["messages"] == [b"one"]
+    assert found["message"] == "locked"
+    with server.client() as raw:
+        used: Any = raw.info("commandstats")
+    ran = {name.removeprefix("cmdstat_") for name in used}
+    assert not ran & {"fcall", *(() if old else ("evalsha",))}
+    with mqredis.connect(server.url, manager="shop", settings=Settings(read_only=True)) as qm:
+        assert shown(qm) == found  # the same as a user with every right sees in this way
+
+
+def test_the_server_refuses_what_a_monitor_asks_for_in_other_ways(server: RedisServer, shop: Any) -> None:
+    """Were the client to ask all the same, the user has no right to it."""
+    deployed(server)
+    url = login(server, "monitor")
+    before = everything_in(server)
+    with pytest.raises((BrokerRefused, ScriptsNotLoaded)):
+        mqredis.connect(url, manager="shop")
+    raw = redis.Redis.from_url(url)
+    for name in scripts.names():
+        form = scripts.get(name).form(HOW["functions"], reading=True)
+        with pytest.raises((redis.exceptions.NoPermissionError, redis.exceptions.ResponseError)):
+            raw.execute_command("EVAL", scripts.get(name).text, 1, "mq:{shop}:meta", "", "")
+        if not scripts.get(name).header.no_writes:
+            with pytest.raises(redis.exceptions.ResponseError):
+                raw.execute_command(form.verb, form.name, 1, "mq:{shop}:meta", "1.0", "1")
+    for command in (
+        ("HSET", "mq:{shop}:meta", "a", "b"),
+        ("DEL", "mq:{shop}:meta"),
+        ("FLUSHALL",),
+        ("KEYS", "*"),
+    ):
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            raw.execute_command(*command)
+    raw.close()
+    assert everything_in(server) == before
+
+
+def test_a_read_only_client_creates_no_manager(server: RedisServer) -> None:
+    with pytest.raises(ManagerNotFound, match="creates none"):
+        mqredis.connect(server.url, manager="ghost", settings=Settings(read_only=True))
+    assert everything_in(server) == {}
+
+
+def test_a_monitor_may_run_what_the_scripts_that_only_read_run() -> None:
+    used: set[str] = set()
+    for name in scripts.names():
+        if scripts.get(name).header.no_writes:
+            # What only the other scripts reach stands in the bundle as well; it is not in the entry script's own words.
+            path = scripts.root() / f"{name}.lua"
+            used |= set(re.findall(r'redis\.p?call\("([A-Z]+)"', path.read_text()))
+    assert {name.lower() for name in used} <= {name.partition("|")[0] for name in acl.MONITOR_COMMANDS}
 
 
 def test_the_list_of_commands_is_what_the_scripts_run() -> None:

@@ -243,6 +243,13 @@ def test_what_operators_are_shown(orders: Run) -> None:
         assert orders("show", what, "orders", "--json").rows == []
         assert "ghost" in orders("show", what, "ghost", code=Exit.REFUSED).err
     assert orders("show", "transactions", "--json").rows == []
+    orders("send", "orders", "later", "--delay", "60")
+    (ready,) = orders("show", "messages", "orders", "--json").rows
+    assert (ready["label"], ready["state"], ready["body"]) == ("first", "ready", "a")
+    (later,) = orders("show", "scheduled", "orders", "--until", "2200-01-01T00:00:00", "--json").rows
+    assert (later["state"], later["body"], later["overdue"]) == ("delayed", "later", False)
+    assert "delayed" in orders("show", "scheduled", "orders").out
+    orders("show", "scheduled", "orders", "--since", "2200-01-01T00:00:00", "--selector", "a = 1")
     rows = orders("show", "sessions", "--json").rows
     assert rows[-1]["version"]
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2

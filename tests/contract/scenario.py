@@ -69,6 +69,8 @@ def _shown(qm: QueueManager) -> None:
     qm.locks("tx")
     qm.transactions()
     qm.sessions()
+    qm.messages("orders", selector="n = 1")
+    qm.scheduled("orders")
     orders.commit_many(locks)
     held.abort()
     tx.close()

@@ -74,9 +74,18 @@ def test_every_script_begins_with_that(name: str) -> None:
     code = code_of(name)
     assert (
         "context.open(" in code
+        or "context.observe(" in code
         or "context.reset()" in code
         or "core/context" not in (LUA / f"{name}.lua").read_text()
     )
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_script_that_writes_nothing_says_so_to_the_context_and_to_the_server(name: str) -> None:
+    code, reading = code_of(name), scripts.get(name).header.no_writes
+    assert ("context.observe(" in code) == reading
+    if reading:
+        assert not re.search(r"context\.open\(|queue\.open\(|timers\.serve\(", code)
 
 
 def test_no_field_of_the_context_is_set_elsewhere_unless_it_is_declared() -> None:

@@ -1,0 +1,97 @@
+-- Shows messages of a queue, a page at a time, whatever their state. Changes nothing and serves no timers, so it also shows
+-- what is due and not served yet.
+-- MS-MQDMPR 3.1.7.1.15 Peek Message
+--
+-- KEYS message
+-- QUEUE[1] the queue
+-- QUEUE[2] its ;retry
+-- ARGV[3] which  ready: available messages in delivery order; timed: those that are held back or rest, by the time when they
+--   become available; one: the message with the id in ARGV[6], in any state
+-- ARGV[4] count  messages at most
+-- ARGV[5] score  in ms: timed messages behind it and ARGV[6]; "" from the front
+-- ARGV[6] place  ready: the id behind which the page begins; timed: the timer behind which it begins; "" from the front
+-- ARGV[7] until  ms: timed messages up to then, "" all
+-- ARGV[8] filter  which messages match, "" all (matching/filter)
+-- ARGV[9] whole  "1": with bodies of more than 4096 bytes, which are kept apart; else without them
+-- RETURNS OK now in ms, lead of the broker's clock in ms (core/context), "1" if there may be more, score and place behind which the
+--   next page begins; then of each message: id, state (ready, delayed, retry, locked, claimed), when it becomes available in ms or
+--   -1, when it expires in ms or -1, what is told of its state (core/message), its bytes, its record
+-- RETURNS QUEUE_NOT_FOUND
+-- FLAGS no-writes
+--- require "core/context"
+--- require "core/queue"
+--- require "core/message_state"
+--- require "core/position"
+--- require "core/record"
+--- require "admin/ordered"
+--- require lazy "matching/filter"
+local which, count, score, place, upto, wanted = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local whole = ARGV[9] == "1"
+-- So many messages a call looks at, and so many bytes of records it tells.
+local looks, room, step = 500, 1048576, 100
+local reply = context.observe()
+if reply then return reply end
+local q = queue.read(1, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+local resting, f = queue.read(2, 2), nil
+if wanted ~= "" then
+  filter.load()
+  f = filter.parse(wanted)
+end
+reply = { status.OK, "", 0, context.now, context.lead, "0", score, place }
+
+-- Tells of a message, if it is there and matches. True if the page is full.
+local function tell(from, id, state, due)
+  local rec = redis.call("HGET", from.m, id)
+  if not rec or f and not filter.test(f, id, rec) then return count == 0 or f and filter.spent(f) end
+  local text, at = redis.call("HGET", from.s, id), #reply
+  local st = text and message_state.parse(text)
+  if not state then
+    local delay = redis.call("ZSCORE", q.t, "d" .. id)
+    state = redis.call("ZSCORE", q.a, id) and "ready" or delay and "delayed" or "locked"
+    if state == "locked" and (st and string.sub(st.kind, 1, 1) == "C" or not st and q.locks == "") then
+      state = "claimed"
+    end
+    due = state == "delayed" and delay or -1
+  end
+  reply[at + 1], reply[at + 2], reply[at + 3] = id, state, string.format("%.0f", due)
+  reply[at + 4] = record.flag(rec, 1) and record.expires(rec) or -1
+  reply[at + 5] = st and message_state.counts(st) or ""
+  reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
+  if whole and record.flag(rec, 8) then rec = rec .. (redis.call("HGET", from.m, "^" .. id) or "") end
+  reply[at + 7] = rec
+  count, room = count - 1, room - #rec
+  return count == 0 or room <= 0
+end
+
+local full, done = false, false
+while which ~= "one" and not full and not done and looks > 0 do
+  local page
+  if which == "ready" then
+    page = redis.call("ZRANGEBYLEX", q.a, place == "" and "-" or "(" .. place, "+", "LIMIT", 0, math.min(step, looks))
+  else
+    page = ordered.page(q.t, score, place, math.min(step, looks))
+  end
+  done = #page == 0
+  for n = 1, #page, which == "ready" and 1 or 2 do
+    looks = looks - 1
+    if which == "ready" then
+      place = page[n]
+      full = tell(q, place, "ready", -1)
+    else
+      local at, letter, id = tonumber(page[n + 1]), string.sub(page[n], 1, 1), string.sub(page[n], 2)
+      done = upto and at > upto
+      if done then break end
+      score, place = string.format("%.0f", at), page[n]
+      if letter == "d" then
+        full = tell(q, id, "delayed", at)
+      elseif resting and (letter == "b" or letter == "s") then
+        full = tell(resting, id, "retry", at)
+      end
+    end
+    if full then break end
+  end
+end
+if which == "one" then tell(q, place, nil, nil) end
+reply[6], reply[7], reply[8] = not done and which ~= "one" and "1" or "0", score, place
+return context.close(reply)

@@ -1,0 +1,139 @@
+"""Messages of a queue as operators see them: available, delayed, resting, locked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mqredis import Match, RetryPolicy
+from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SelectorSyntaxError
+from tests.inspection.test_holders import made, pages
+
+pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
+
+
+def bodies(found: Any) -> list[bytes]:
+    return [stored.message.body for stored in found]
+
+
+def test_scheduled_messages_come_by_the_time_when_they_are_due(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"third", delay=300)
+    queue.send(b"now")
+    queue.send(b"first", delay=100, time_to_be_received=500)
+    sent = queue.send(b"second", delay=200, label="l")
+    found = pages(lambda **how: qm.scheduled("q", **how), limit=1)
+    assert bodies(found) == [b"first", b"second", b"third"]
+    assert {stored.state for stored in found} == {"delayed"}
+    assert found[1].message.lookup_id == sent.lookup_id
+    assert found[1].message.label == "l"
+    assert (found[1].due_at - found[1].message.arrived_at).total_seconds() == 200
+    assert not any(stored.overdue for stored in found)
+
+
+def test_only_those_of_a_time_and_those_that_match(qm: Any) -> None:
+    queue = made(qm)
+    for n in range(8):
+        queue.send(b"%d" % n, delay=100 * n + 100, properties={"n": n}, correlation_id=f"c{n % 2}")
+    all_of_them = qm.scheduled("q").items
+    since, until = all_of_them[2].due_at, all_of_them[5].due_at
+    assert bodies(qm.scheduled("q", since=since, until=until).items) == [b"2", b"3", b"4", b"5"]
+    assert bodies(qm.scheduled("q", selector="n > 5").items) == [b"6", b"7"]
+    odd = qm.scheduled("q", match=Match(correlation_id="c1"), until=until).items
+    assert bodies(odd) == [b"1", b"3", b"5"]
+    later = datetime.now(UTC) + timedelta(days=365)
+    assert not qm.scheduled("q", since=later).items
+
+
+def test_messages_between_two_attempts_are_scheduled_too(qm: Any) -> None:
+    queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60))
+    queue.send(b"x")
+    queue.lock(0).abort()
+    (stored,) = qm.scheduled("q").items
+    assert (stored.state, stored.message.body, stored.message.queue) == ("retry", b"x", "q;retry")
+    assert stored.message.attempts == 1
+
+
+def test_what_is_due_and_not_served_is_told(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"delayed", delay=10)
+    queue.send(b"expires", time_to_be_received=10)
+    qm.advance_clock(20)
+    (late,) = qm.scheduled("q").items
+    assert late.overdue
+    (expired,) = qm.messages("q").items
+    assert (expired.message.body, expired.overdue) == (b"expires", True)
+    qm.maintain()
+    assert not qm.scheduled("q").items
+    assert bodies(qm.messages("q").items) == [b"delayed"]
+
+
+def test_pages_of_available_messages(qm: Any) -> None:
+    queue = made(qm)
+    queue.send_many([b"%03d" % n for n in range(700)])
+    urgent = queue.send(b"urgent", priority=7)
+    found = pages(lambda **how: qm.messages("q", **how), limit=256)
+    assert bodies(found) == [b"urgent", *(b"%03d" % n for n in range(700))]
+    assert found[0].message.lookup_id == urgent.lookup_id
+    assert bodies(pages(lambda **how: qm.messages("q", selector="JMSPriority = 0", **how))) == []
+
+
+def test_a_page_looks_at_so_many_messages_and_no_more(qm: Any) -> None:
+    queue = made(qm)
+    for n in range(7):
+        queue.send_many([b"x"] * 99)
+        queue.send(b"y", properties={"n": n})
+    page = qm.messages("q", selector="n >= 0", limit=256)
+    assert len(page.items) == 5
+    assert page.next is not None
+    rest = qm.messages("q", selector="n >= 0", limit=256, after=page.next)
+    assert len(rest.items) == 2
+    assert rest.next is None
+
+
+def test_large_bodies_are_left_out_of_pages_and_shown_alone(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"x" * 10_000)
+    (stored,) = qm.messages("q").items
+    assert (stored.message.body, stored.complete) == (b"", False)
+    assert stored.bytes > 10_000
+    alone = qm.message("q", sent.lookup_id)
+    assert (alone.message.body, alone.complete, alone.bytes) == (b"x" * 10_000, True, stored.bytes)
+
+
+def test_one_message_in_each_state(qm: Any) -> None:
+    queue = made(qm)
+    later = queue.send(b"later", delay=60).lookup_id
+    first, second = queue.send(b"a").lookup_id, queue.send(b"b").lookup_id
+    queue.lock(0)
+    assert [qm.message("q", lookup_id).state for lookup_id in (later, first, second)] == [
+        "delayed", "locked", "ready",
+    ]  # fmt: skip
+    assert qm.message("q", later).due_at is not None
+    with pytest.raises(MessageNotFound, match="0x"):
+        qm.message("q", 5)
+
+
+def test_a_browse_shows_delayed_messages_when_asked(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"later", delay=60)
+    queue.send(b"x" * 10_000, delay=30)
+    queue.send(b"now")
+    assert [message.body for message in queue.browse()] == [b"now"]
+    assert [message.body for message in queue.browse(delayed=True)] == [b"now", b"x" * 10_000, b"later"]
+    with pytest.raises(NotSupported):
+        list(qm.open("q", selector="a = 1").browse(delayed=True))
+
+
+def test_what_is_wrong_is_said(qm: Any) -> None:
+    made(qm)
+    with pytest.raises(SelectorSyntaxError):
+        qm.messages("q", selector="a =")
+    for moment in ("now", 5, datetime(2026, 1, 1)):  # noqa: DTZ001 - this is what is refused
+        with pytest.raises(InvalidArgument, match="time zone"):
+            qm.scheduled("q", since=moment)
+    for call in (qm.messages, qm.scheduled):
+        with pytest.raises(InvalidArgument, match="next"):
+            call("q", after="nonsense")
