@@ -14,6 +14,7 @@ MODULES = (
     "kills_bar",
     "everysec_bar",
     "power_bar",
+    "clock_bar",
     "promotion_bar",
     "sentinel_bar",
     "resharding_bar",
@@ -27,6 +28,8 @@ MODULES = (
     "mutation_bar",
 )
 
+#: Those that need a preloaded library, with the names of their checks.
+PRELOADED = {"power_bar": "power cut", "clock_bar": "clock"}
 #: Bars that cannot run here, and why.
 ABSENT: dict[str, str] = {}
 
@@ -34,10 +37,10 @@ ABSENT: dict[str, str] = {}
 def load(spark: bool = False) -> None:
     """Register every bar; ``spark``: also those that start Spark, if it is there. They take minutes at any size."""
     if reason := lacking():
-        ABSENT["power cut"] = reason
+        ABSENT.update(dict.fromkeys(PRELOADED.values(), reason))
         print(reason, file=sys.stderr)
     for name in MODULES:
-        if name == "power_bar" and ABSENT:
+        if name in PRELOADED and ABSENT:
             continue
         import_module(f"tests.reliability.{name}")
     if spark and find_spec("pyspark") and shutil.which("java"):
