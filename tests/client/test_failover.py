@@ -177,3 +177,43 @@ def test_a_reader_that_moved_with_its_primary_is_woken_there(pair: Pair, broker:
         with mqredis.connect(pair.new.tcp_url, manager="m", settings=Settings(**QUICK)) as qm:
             qm.open("q").send("wake")
     assert waiting.result().text == "wake"
+
+
+@pytest.fixture
+def others(pair: Pair) -> Iterator[list[Compass]]:
+    """Two more Sentinels, which are asked first and keep naming the old primary."""
+    with Compass() as first, Compass() as second:
+        for each in (first, second):
+            each.primary = pair.old.port
+        ports = [each.port for each in (first, second, pair.sentinel)]
+        pair.url = f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/shop/0"
+        yield [first, second]
+
+
+def test_the_sentinel_with_the_newest_configuration_is_believed(
+    pair: Pair, others: list[Compass], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover the Sentinel that carried it out is for a moment the only one that names the new primary."""
+    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
+    idle = broker.handle(**QUICK)
+    idle.send("before")
+    pair.replicated()
+    pair.old.kill()
+    pair.promote()
+    pair.announce()
+    pair.sentinel.epoch = 2
+    pair.old.start()
+    idle.send("after")
+    broker.handle(**QUICK).send("a new client")
+    assert pair.bodies(pair.new) == ["before", "after", "a new client"]
+    assert pair.bodies(pair.old) == ["before"]
+
+
+def test_sentinels_that_do_not_tell_or_do_not_answer_are_no_obstacle(
+    pair: Pair, others: list[Compass], broker: Broker
+) -> None:
+    pair.sentinel.epoch, others[1].silent = None, True
+    queue = broker.handle(connect_timeout_seconds=100, reply_timeout_seconds=100, **QUICK)
+    with ThreadPoolExecutor(1) as sending:
+        sending.submit(queue.send, "sent").result(50)
+    assert pair.bodies(pair.old) == ["sent"]

@@ -113,6 +113,10 @@ class Compass:
         self.port: int = self._server.getsockname()[1]
         #: Port of the primary.
         self.primary = 0
+        #: The epoch of what it knows; None: it refuses to tell.
+        self.epoch: int | None = 1
+        #: It accepts connections and does not answer.
+        self.silent = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -138,8 +142,22 @@ class Compass:
                 for _ in range(int(head[1:])):
                     size = int(lines.readline()[1:])
                     args.append(lines.read(size + 2)[:-2].upper())
-                if args[:1] == [b"SENTINEL"]:
-                    port = b"%d" % self.primary
-                    client.sendall(b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%b\r\n" % (len(port), port))
+                if self.silent:
+                    continue
+                if args[:2] == [b"SENTINEL", b"MASTER"]:
+                    client.sendall(self._master())
+                elif args[:1] == [b"SENTINEL"]:
+                    client.sendall(_texts("127.0.0.1", str(self.primary)))
                 else:
                     client.sendall(b"+OK\r\n")
+
+    def _master(self) -> bytes:
+        if self.epoch is None:
+            return b"-NOPERM this user has no permissions to run the 'sentinel|master' command\r\n"
+        return _texts("name", "shop", "config-epoch", str(self.epoch))
+
+
+def _texts(*texts: str) -> bytes:
+    """A reply that is a list of texts."""
+    rows = [b"$%d\r\n%b\r\n" % (len(text), text.encode()) for text in texts]
+    return b"*%d\r\n" % len(rows) + b"".join(rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,9 @@ from mqredis.drivers.net.wire import as_text
 from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
 
+#: How long, in seconds, each further Sentinel may take once one has answered: one that is down must not delay each
+#: connection.
+FURTHER_SECONDS = 0.2
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 #: What a client's pool may carry that is its own business.
 _POOL_ONLY = frozenset(
@@ -144,10 +148,14 @@ class Plan:
         return [*self.known, *(node for node in self.target.nodes if node not in self.known)]
 
     def query(self) -> tuple[str, ...]:
-        """The command that asks for the way."""
+        """The command that asks for the node."""
         if self.supervised:
             return ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.target.name)
         return ("CLUSTER", "SLOTS")
+
+    def epoch_query(self) -> tuple[str, ...]:
+        """The command that asks a Sentinel for the epoch of its configuration."""
+        return ("SENTINEL", "MASTER", self.target.name)
 
     def learn(self, asked: tuple[str, int], reply: Any) -> tuple[str, int] | None:
         """Take the answer of the node that was asked: the address of the manager's node, or None if it is unknown."""
@@ -164,6 +172,50 @@ class Plan:
         return BrokerUnavailable(
             f"{self.target.describe()}: cannot find the {what}: {redact(why, *self.secrets)}"
         )
+
+
+class Search:
+    """One search for the node that owns the manager.
+
+    In a cluster the first answer counts. Of the Sentinels each one is asked, and the answer with the highest
+    configuration epoch counts, which is also the rule by which Sentinels correct each other. A majority would be wrong:
+    after a failover the Sentinel that carried it out names the new primary first, and for a moment alone. A Sentinel
+    that is cut off from the others names the old one for as long as that lasts.
+    """
+
+    def __init__(self, plan: Plan, now: float) -> None:
+        self.plan = plan
+        self.errors: list[str] = []
+        self.found: tuple[str, int] | None = None
+        self._epoch = -1
+        self._deadline = now + plan.settings.connect_timeout_seconds
+
+    def nodes(self) -> Iterator[tuple[str, int]]:
+        """The nodes to ask, one after the other."""
+        for node in self.plan.candidates():
+            if self.found is None or self.plan.supervised:
+                yield node
+
+    def deadline(self, now: float) -> float:
+        """Until when the next node may take to connect and answer. Once one has answered, the others get less time."""
+        return self._deadline if self.found is None else min(self._deadline, now + FURTHER_SECONDS)
+
+    def take(self, asked: tuple[str, int], reply: Any, master: Any = None) -> None:
+        """A node has answered. ``master``: a Sentinel's answer to ``epoch_query``, None if the user may not ask."""
+        epoch = _epoch(master)
+        node = self.plan.learn(asked, reply)
+        if node is not None and epoch > self._epoch:
+            self.found, self._epoch = node, epoch
+
+    def failed(self, asked: tuple[str, int], error: Exception) -> None:
+        """A node did not answer."""
+        self.errors.append(f"{asked[0]}:{asked[1]}: {error}")
+
+
+def _epoch(master: Any) -> int:
+    """The epoch in a flat list of names and values; 0 if there is none."""
+    pairs = [as_text(item) for item in master or ()]
+    return int(dict(zip(pairs[::2], pairs[1::2], strict=False)).get("config-epoch", "0"))
 
 
 def _primary(reply: Any) -> tuple[str, int] | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SocketConnection, connect
-from mqredis.drivers.net.discovery import Plan
+from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
@@ -257,28 +258,38 @@ class Backend:
 
     def _locate(self) -> tuple[str, int]:
         """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
-        plan, errors = self.plan, []
-        deadline = monotonic() + plan.settings.connect_timeout_seconds
-        for node in plan.candidates():
+        plan, search = self.plan, Search(self.plan, monotonic())
+        for node in search.nodes():
             try:
-                conn = self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
-                try:
-                    conn.send_command(*plan.query())
-                    found = plan.learn(node, conn.read_response())
-                finally:
-                    conn.disconnect()
+                self._ask(node, search)
             except rx.AuthenticationError:
                 raise
             except REDIS_ERRORS as error:
-                errors.append(f"{node[0]}:{node[1]}: {error}")
-            else:
-                if found is not None:
-                    before, plan.node = plan.node, found
-                    if before not in (None, found):
-                        self.suspect()
-                        self.on_move()
-                    return found
-        raise rx.ConnectionError(str(plan.lost(errors)))
+                search.failed(node, error)
+        if search.found is None:
+            raise rx.ConnectionError(str(plan.lost(search.errors)))
+        before, plan.node = plan.node, search.found
+        if before not in (None, search.found):
+            self.suspect()
+            self.on_move()
+        return search.found
+
+    def _ask(self, node: tuple[str, int], search: Search) -> None:
+        plan, deadline = self.plan, search.deadline(monotonic())
+        kwargs = plan.at(node, sentinel=plan.supervised)
+        if search.found is not None:
+            kwargs["socket_timeout"] = max(deadline - monotonic(), 0.001)
+        conn = self._make(kwargs, deadline)
+        try:
+            conn.send_command(*plan.query())
+            reply, master = conn.read_response(), None
+            if plan.supervised:
+                with suppress(rx.ResponseError):  # a user that may not ask
+                    conn.send_command(*plan.epoch_query())
+                    master = conn.read_response()
+            search.take(node, reply, master)
+        finally:
+            conn.disconnect()
 
 
 def _once(*_: Any, **__: Any) -> None:

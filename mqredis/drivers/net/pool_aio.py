@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import exceptions as rx
 
 from mqredis.drivers.net import aio as net
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
-from mqredis.drivers.net.discovery import Plan
+from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.pool import IDLE_CHECK
 from mqredis.drivers.net.urls import redact
@@ -323,29 +324,38 @@ class AsyncBackend:
 
     async def _locate(self) -> tuple[str, int]:
         """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
-        plan, errors = self.plan, []
-        deadline = time.monotonic() + plan.settings.connect_timeout_seconds
-        for node in plan.candidates():
+        plan, search = self.plan, Search(self.plan, time.monotonic())
+        for node in search.nodes():
             try:
-                conn = await self._make(plan.at(node, sentinel=plan.target.kind == "sentinel"), deadline)
-                try:
-                    async with asyncio.timeout(plan.settings.reply_timeout_seconds):
-                        link = AsyncConnection(conn, -1, plan.settings.reply_timeout_seconds)
-                        found = plan.learn(node, await link.command(*plan.query()))
-                finally:
-                    await hang_up(conn)
+                await self._ask(node, search)
             except rx.AuthenticationError:
                 raise
             except REDIS_ERRORS as error:
-                errors.append(f"{node[0]}:{node[1]}: {error}")
-            else:
-                if found is not None:
-                    before, plan.node = plan.node, found
-                    if before not in (None, found):
-                        await self.suspect()
-                        await self.on_move()
-                    return found
-        raise rx.ConnectionError(str(plan.lost(errors)))
+                search.failed(node, error)
+        if search.found is None:
+            raise rx.ConnectionError(str(plan.lost(search.errors)))
+        before, plan.node = plan.node, search.found
+        if before not in (None, search.found):
+            await self.suspect()
+            await self.on_move()
+        return search.found
+
+    async def _ask(self, node: tuple[str, int], search: Search) -> None:
+        plan, deadline = self.plan, search.deadline(time.monotonic())
+        patience = plan.settings.reply_timeout_seconds
+        if search.found is not None:
+            patience = max(deadline - time.monotonic(), 0.001)
+        conn = await self._make(plan.at(node, sentinel=plan.supervised), deadline)
+        try:
+            async with asyncio.timeout(patience):
+                link = AsyncConnection(conn, -1, patience)
+                reply, master = await link.command(*plan.query()), None
+                if plan.supervised:
+                    with suppress(rx.ResponseError):  # a user that may not ask
+                        master = await link.command(*plan.epoch_query())
+                search.take(node, reply, master)
+        finally:
+            await hang_up(conn)
 
 
 async def _nothing() -> None:
