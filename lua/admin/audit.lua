@@ -86,7 +86,7 @@ end
 function audit.element(out, at, part, member, value)
   local base = at - (string.find(audit.order, part, 1, true) - 1)
   local fine
-  if part == "t" and string.find(member, "^[bswk]") then
+  if part == "t" and string.find(member, "^[bswpk]") then
     audit.row(out, "T", KEYS[at], member, value)
     fine = true
   elseif part == "i" then

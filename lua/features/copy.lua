@@ -62,6 +62,7 @@ function copy.put(q, to, e, class, reason)
   -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
   head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
     .. string.format("\3B%.0f\3S%013.0f", context.shown(arrived), context.now - sent)
+  if class > 0 then head = head .. copy.life(q, context.now - sent) end
   head = (e.report or "") .. head
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
@@ -75,6 +76,12 @@ function copy.put(q, to, e, class, reason)
     reason == "poison") -- features/retry asks for room before it chooses this end
   if lid and class > 0 then redis.call("HINCRBY", (q.parent or q).q, "dead", 1) end
   return lid
+end
+
+-- What has a dead letter of a message of q, sent `age` ms ago, expire when its time there is over; "" if nothing does.
+function copy.life(q, age)
+  local kept = tonumber(redis.call("HGET", (q.parent or q).q, "failed_ttl") or "")
+  return kept and string.format("\3e%.0f", age + kept * 1000) or ""
 end
 
 -- The quota of a target journal stands with its queue.
@@ -126,6 +133,7 @@ function copy.awake(to, e)
   local rec = failure.remove(e.rec)
   local stop = string.find(rec, "\0", 15, true)
   local head = string.gsub(string.sub(rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
+  if record.field(rec, "O") then head = string.gsub(head, "\3e[^\1\3]*", "") end -- the life of the copy (copy.life)
   head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #copy.former do

@@ -33,7 +33,7 @@ features.list = {
   { name = "delivery_delay", module = delivery_delay, keys = "D", timers = "d" },
   { name = "identifiers", module = identifiers, keys = "[mcg]", flag = "x" },
   { name = "group_lock", module = group_lock, flag = "x" },
-  { name = "retry", module = retry, timers = "bws" },
+  { name = "retry", module = retry, timers = "bwsp" },
   { name = "trash", module = trash, keys = "Z", timers = "z" },
 }
 

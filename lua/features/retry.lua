@@ -15,7 +15,7 @@
 -- this release jitter, isolate (0 or 1), encoded name of the policy's dead letter queue ("-" for none).
 --
 -- Timers in the queue's t: "b"id back from ;retry; "s"id from ;retry to ;lapsed; "w"id from ;lapsed, where no worker
--- took the message for `patience` ms, back to the queue.
+-- took the message for `patience` ms, back to the queue; "p"id the end of the time that the queue keeps it in ;poison.
 local retry = {
   reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
   patience = 600000,
@@ -32,14 +32,15 @@ end
 function retry.policy(q)
   local home = retry.home(q)
   if not home.retry then
-    local found = redis.call("HMGET", home.q, "retry", "poison_quota_messages", "poison_quota_bytes")
+    local found = redis.call("HMGET", home.q, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
     local text = found[1] and found[1] ~= "" and found[1] or retry.default
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
       string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) ?(%S*) ?(%d?) ?(%S*)$")
     home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
       factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter) or 0,
       isolate = isolate == "1", letters = letters ~= "" and letters ~= "-" and letters or nil,
-      messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or "") }
+      messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
+      kept = tonumber(found[4] or "") }
   end
   return home.retry
 end
@@ -154,6 +155,8 @@ function retry.judge(q, entries)
       transfer.load()
       transfer.move(q, retry.target(q, "poison"), { e })
       redis.call("HINCRBY", retry.home(q).q, "n_poison", 1)
+      local kept = retry.policy(q).kept
+      if kept then retry.timer(q, "p", e, context.now + kept * 1000) end
     else
       retry.rests(q, e, fate)
     end
@@ -176,7 +179,7 @@ end
 -- Sets one of the policy's timers for a message, in place of any other.
 function retry.timer(q, kind, e, at)
   local home = retry.home(q)
-  redis.call("ZREM", home.t, "b" .. e.lid, "s" .. e.lid, "w" .. e.lid)
+  redis.call("ZREM", home.t, "b" .. e.lid, "s" .. e.lid, "w" .. e.lid, "p" .. e.lid)
   redis.call("ZADD", home.t, string.format("%.0f", at), kind .. e.lid)
   queue.set_timer(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
@@ -191,7 +194,10 @@ function retry.rest(q, e)
   return math.floor(rest * (1 + p.jitter * part))
 end
 
--- Of these ids, whose rest is over, those that no reader took from there meanwhile.
+-- The subqueue that holds the messages of these timers.
+retry.places = { b = "retry", s = "retry", w = "lapsed", p = "poison" }
+
+-- Of these ids, whose time there is over, those that no reader took from there meanwhile.
 function retry.rested(q, ids, name)
   local from, free = retry.target(q, name), {}
   if not from then return free end
@@ -203,9 +209,9 @@ function retry.rested(q, ids, name)
 end
 
 -- Timers of the policy: "b" the end of a rest in ;retry; "s" the same for messages that go on to ;lapsed; "w" the end of the
--- time in which a worker may take a message from there.
+-- time in which a worker may take a message from there; "p" the end of the time that a message is kept in ;poison.
 function retry.plan_due(q, ids, letter)
-  local entries = retry.rested(q, ids, letter == "w" and "lapsed" or "retry")
+  local entries = retry.rested(q, ids, retry.places[letter])
   if letter == "s" then retry.target(q, "lapsed") end
   trace.load()
   trace.expiring(q, entries)
@@ -215,7 +221,8 @@ end
 function retry.due(q, entries, letter)
   if #entries == 0 then return end
   if letter == "s" then return retry.isolate(q, entries) end
-  retry.back(q, entries, letter == "w" and "lapsed" or "retry")
+  if letter == "p" then return position.delete(retry.target(q, "poison"), entries, "dropped") end
+  retry.back(q, entries, retry.places[letter])
 end
 
 -- Back to their places.

@@ -33,6 +33,7 @@ FIELDS = {
     "journal_quota_messages": "journal_quota_messages",
     "poison_quota_bytes": "poison_quota_bytes",
     "poison_quota_messages": "poison_quota_messages",
+    "failed_time_to_live": "failed_ttl",
     "base_priority": "base_priority",
     "type_id": "type_id",
 }

@@ -69,6 +69,9 @@ class QueueProperties(Model):
     #: rest in ``;retry``.
     poison_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
     poison_quota_messages: int | None = Field(default=None, ge=0, strict=True)
+    #: Seconds that failed messages of the queue are kept in its ``;poison`` and among the dead letters before they are
+    #: deleted; None: until they are removed. It holds for messages that fail from now on.
+    failed_time_to_live: int | None = Field(default=None, ge=1, le=3_153_600_000, strict=True)
     base_priority: int = Field(default=0, ge=-32768, le=32767, strict=True)
     type_id: str = Field(default="", max_length=64)
     put_inhibited: bool = Field(default=False, strict=True)
@@ -94,6 +97,7 @@ class QueueFields(TypedDict, total=False):
     journal_quota_messages: int | None
     poison_quota_bytes: int | None
     poison_quota_messages: int | None
+    failed_time_to_live: int | None
     base_priority: int
     type_id: str
     put_inhibited: bool

@@ -53,7 +53,7 @@ class QueueView:
     misplaced: dict[tuple[str, bytes], str] = field(default_factory=dict)
     waiters: dict[str, float] = field(default_factory=dict)
     unindexed: set[bytes] = field(default_factory=set)  # elements that the index lacks
-    #: Timers of policies: ``b``, ``s`` or ``w`` and an id that rests (lua/features/retry), ``k`` and a dedup key.
+    #: Timers of policies: ``b``, ``s``, ``w`` or ``p`` and an id (lua/features/retry), ``k`` and a dedup key.
     policies: dict[bytes, float] = field(default_factory=dict)
 
 

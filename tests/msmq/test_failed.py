@@ -8,6 +8,7 @@ from mqredis import (
     DEAD_LETTER,
     SYSTEM_JOURNAL,
     TRANSACTIONAL_DEAD_LETTER,
+    Access,
     QueueNotFound,
     QueueQuotaExceeded,
     RetryPolicy,
@@ -82,3 +83,58 @@ def test_failed_messages_never_keep_senders_from_their_queue(qm, final):
     with pytest.raises(QueueQuotaExceeded):
         q.send(b"d")
     assert qm.info().messages == 22
+
+
+def test_failed_messages_are_kept_for_as_long_as_their_queue_says(qm):
+    for name, policy in (("p", AT_ONCE), ("s", TO_SYSTEM)):
+        queue = make(qm, name, retry=policy, failed_time_to_live=60)
+        assert qm.queue_info(name).failed_time_to_live == 60
+        qm.advance_clock(30)
+        fail(queue, 1)
+    qm.advance_clock(35)
+    qm.maintain()
+    assert {each.queue: each.messages for each in qm.failed_messages() if each.messages} == {DEAD_LETTER: 1}
+    qm.advance_clock(30)
+    qm.maintain()
+    assert qm.info().messages == 0
+    assert qm.doctor().findings == ()
+
+
+def test_a_dead_letter_that_is_put_back_in_time_lives_on(qm):
+    queue = make(qm, retry=TO_SYSTEM, failed_time_to_live=60)
+    sent = queue.send(b"a", time_to_be_received=500)
+    queue.lock(0).abort()
+    with qm.open(DEAD_LETTER) as dead:
+        assert (dead.peek(0).expires_at - dead.peek(0).arrived_at).total_seconds() == pytest.approx(60, abs=1)
+    assert qm.redrive() == 1
+    qm.advance_clock(100)
+    back = queue.receive(0)
+    assert back.lookup_id != sent.lookup_id
+    assert (back.expires_at - back.arrived_at).total_seconds() == pytest.approx(500, abs=1)
+
+
+def test_a_poison_message_that_fails_again_is_kept_anew(qm):
+    queue = make(qm, retry=AT_ONCE, failed_time_to_live=60)
+    sent = queue.send(b"a")
+    queue.lock(0).abort()
+    qm.advance_clock(50)
+    with qm.open("q;poison") as poison, qm.open("q", Access.MOVE) as target:
+        poison.move(sent.lookup_id, target)
+    queue.lock(0).abort()
+    qm.advance_clock(50)
+    qm.maintain()
+    assert [each.messages for each in qm.failed_messages() if each.queue == "q;poison"] == [1]
+    qm.advance_clock(11)
+    qm.maintain()
+    assert qm.info().messages == 0
+
+
+def test_poison_that_is_put_back_in_time_is_not_deleted(qm):
+    queue = make(qm, retry=AT_ONCE, failed_time_to_live=60)
+    queue.send(b"a", time_to_be_received=500)
+    queue.lock(0).abort()
+    assert qm.redrive("q;poison") == 1
+    qm.advance_clock(61)
+    qm.maintain()
+    back = queue.receive(0)
+    assert (back.expires_at - back.arrived_at).total_seconds() == pytest.approx(500, abs=1)
