@@ -38,6 +38,9 @@ Head = dict[str, str]
 #: Flag digits (lua/core/record) of messages that ask the broker for something, or may do so: special, and not only by a
 #: correlation id beside a body that is not large. And those of messages whose body is kept apart.
 _SPECIAL, _LARGE = b"13579bdfprtv", b"89abcdefopqrstuv"
+#: Flag digits of messages that only a correlation id sets apart, which is a text and stands last in the head. And those
+#: of messages that nothing sets apart.
+_NAMED, _PLAIN = b"hjln", b"0246"
 _FLAG = itemgetter(13)
 #: Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30
@@ -162,9 +165,11 @@ class Builder:
                 bodies = pc.coalesce(pa.array(apart, pa.binary()), bodies)
             columns["body"] = bodies
         if self.with_heads:
+            heads, ids = _without_ids(pc.binary_slice(fronts, 14, _END), rows.records)
             # Messages of one kind have one head, so each is read once.
-            heads = pc.binary_slice(fronts, 14, _END).dictionary_encode()
-            self._heads(rows, heads, arrived, columns)
+            self._heads(rows, heads.dictionary_encode(), arrived, columns)
+            if ids is not None and "correlation_id" in self.names:
+                columns["correlation_id"] = ids
 
     def _heads(self, rows: Rows, encoded: Any, arrived: Any, columns: dict[str, Any]) -> None:
         parsed = [_parse(head) for head in encoded.dictionary.to_pylist()]
@@ -214,6 +219,26 @@ class Builder:
             if name in self.names:
                 values = pa.array([int(count[n]) for count in counts], pa.int32())
                 columns[name] = values.take(encoded.indices)
+
+
+def _without_ids(heads: Any, records: Sequence[bytes]) -> tuple[Any, Any]:
+    """Heads without their correlation ids, and the ids; None for the ids if they stay in the heads.
+
+    An id is often unique, and would make each head a kind of its own.
+    """
+    found = set(flags(records))
+    if not found & {*_NAMED} or found - {*_NAMED, *_PLAIN}:
+        return heads, None
+    if found & {*_PLAIN}:
+        # An empty id, so that each head has one.
+        plain = pa.array([flag in _PLAIN for flag in map(_FLAG, records)])
+        heads = pc.if_else(plain, pc.binary_join_element_wise(heads, b"\x03cs", b""), heads)
+    parts = pc.split_pattern(heads, b"\x03c", max_splits=1, reverse=True).flatten()
+    places = np.arange(0, len(parts), 2)
+    ids = pc.binary_slice(parts.take(pa.array(places + 1)), 1, _END).cast(pa.string())
+    if pc.any(pc.match_substring(ids, "\x04")).as_py():
+        ids = pa.array([unescape(text) for text in ids.to_pylist()], pa.string())
+    return parts.take(pa.array(places)), pc.if_else(pc.equal(ids, ""), None, ids)
 
 
 def _time(ms: Any) -> Any:

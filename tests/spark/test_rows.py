@@ -1,4 +1,4 @@
-"""Rows of a DataFrame become the same records as the messages that ``Queue.send`` takes."""
+"""Rows of a DataFrame and messages: both have the same records, and are read from them alike."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from mqredis import InvalidArgument, Outgoing, codec
+from mqredis.spark import columns, schema
 from mqredis.spark.columns import any_special
 from mqredis.spark.rows import Encoder
 
@@ -102,3 +104,29 @@ def test_a_message_with_nothing_but_a_correlation_id_asks_the_broker_for_nothing
     assert not any_special(bytes({line[1] for _, line, _ in encoded(rows, TYPES, "orders")}))
     rows = {"body": [b"x", b"x"], "time_to_be_received": [None, 1.0]}
     assert any_special(bytes({line[1] for _, line, _ in encoded(rows, TYPES, "orders")}))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("special", [0.0, 0.1])
+def test_a_correlation_id_is_read_from_its_record(share: float, special: float) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    ids, records, wanted = [], [], []
+    for number in range(200):
+        fields: dict[str, Any] = {"label": rng.choice(TEXTS), "properties": {"a\x03c": rng.choice(TEXTS)}}
+        if rng.random() < share:
+            fields["correlation_id"] = rng.choice(TEXTS)
+        if rng.random() < special:
+            fields |= {"time_to_be_received": 5.0, "correlation_id": rng.choice([b"\x01", "text"])}
+        line, _ = codec.encode(Outgoing(b"body", **fields))
+        ids.append(b"%016x" % number)
+        records.append(b"1764000000000" + line[1:])
+        message = codec.decode("q", "", ids[-1], b"", records[-1])
+        named = message.correlation_id
+        shown = "0x" + named.hex() if isinstance(named, bytes) else named
+        wanted.append((message.label, shown, [*message.properties.items()]))
+    names = ["label", "correlation_id", "properties"]
+    shape = schema.arrow(StructType([schema.FIELDS[name] for name in names]))
+    batch = columns.Builder(shape).build(columns.Rows(ids, records, None, {}, "m", "q", "available"))
+    assert [tuple(row[name] for name in names) for row in batch.to_pylist()] == wanted
