@@ -35,8 +35,9 @@ from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import address, command, look, manager_of, planned, told
 from mqredis.spark.fetch import Place, Reader, part
-from mqredis.spark.offsets import BrowseOffset, sequential, share
+from mqredis.spark.offsets import BrowseOffset, sequential
 from mqredis.spark.options import Options
+from mqredis.spark.planning import share
 from mqredis.spark.watch import Idle, Minimum
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqredis.commands.pipelines import Backlog
 from mqredis.spark.connection import SourceError
 
 VERSION = 1
@@ -85,19 +84,6 @@ class Offset:
         return cls(str(value["owner"]), str(value["lineage"]), queues)
 
 
-def share(available: dict[str, int], limit: int) -> dict[str, int]:
-    """How many messages each queue gives to a micro-batch of ``limit`` (0: all), by its part of the
-    backlog."""
-    total = sum(available.values())
-    if not limit or total <= limit:
-        return available
-    shares = {key: count * limit // total for key, count in available.items()}
-    left = limit - sum(shares.values())
-    for key in sorted(available, key=lambda key: available[key] * limit % total, reverse=True)[:left]:
-        shares[key] += 1
-    return shares
-
-
 @dataclass
 class BrowseOffset:
     """An offset of a browsing query: the last SequentialID of each queue that the query has shown."""
@@ -128,17 +114,3 @@ def _check(value: dict[str, Any], mode: str) -> None:
             f"mqredis: the checkpoint belongs to a query with readMode={value.get('mode')}, not {mode}; "
             "use another checkpoint"
         )
-
-
-def has_work(begun: Offset, seen: dict[str, Backlog]) -> bool:
-    """Is there anything to do: messages, or an open claim?"""
-    return any(each.available for each in seen.values()) or has_open_claim(begun, seen)
-
-
-def has_open_claim(begun: Offset, seen: dict[str, Backlog]) -> bool:
-    """Is there a claim of a named consumer that is still open?"""
-    for key, each in seen.items():
-        plan = begun.queues.get(key) or Plan()
-        if each.claim and each.claim.sequence > max(each.claim.committed, plan.sequence):
-            return True
-    return False

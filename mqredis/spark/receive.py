@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,18 +25,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
 from mqredis.commands.filters import Filter
 from mqredis.commands.pipelines import Backlog, Claimed, Order
-from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueNotFound
+from mqredis.errors import InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
-from mqredis.spark.batch import NOTHING, address_of, pieces
+from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
-from mqredis.spark.columns import Builder
+from mqredis.spark.claim_slice import ClaimSlice
 from mqredis.spark.connection import (
     DOCS,
     SourceError,
@@ -49,25 +47,12 @@ from mqredis.spark.connection import (
     told,
 )
 from mqredis.spark.crash import point
-from mqredis.spark.fetch import Place, Reader
-from mqredis.spark.offsets import Offset, Plan, has_open_claim, has_work, sequential, share
+from mqredis.spark.fetch import Place
+from mqredis.spark.offsets import Offset, Plan, sequential
 from mqredis.spark.options import Options
+from mqredis.spark.planning import has_open_claim, has_work, next_offset
 from mqredis.spark.receiving import Receiving
 from mqredis.spark.watch import ONE_CALL, Beacon, Idle, Minimum, Pair
-from mqredis.steps import perform
-
-
-@dataclass
-class ClaimSlice(InputPartition):
-    """A part of a sealed claim."""
-
-    place: Place
-    owner: str
-    lineage: str
-    sequence: int
-    offset: int
-    count: int
-    batch_id: str
 
 
 class Tools:
@@ -161,10 +146,12 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 and self._tools().minimum.wait(total)
             ):
                 return start
-            offset = self._next(start, begun, seen, limit)
-            if offset is start:  # nothing is left behind by a query that is idle, or ends
-                self._tools().receiving.beside.settle()
-            return offset
+            offset = self._next(begun, seen, limit)
+            if any(plan.sequence > max(plan.first, begun.done(key)) for key, plan in offset.queues.items()):
+                return offset.json()
+            # Nothing is left behind by a query that is idle, or ends.
+            self._tools().receiving.beside.settle()
+            return start
 
     def _wait(self, begun: Offset, queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]) -> bool:
         """Wait in the broker for a message. True: look again."""
@@ -179,50 +166,17 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             waiting.setdefault(name, []).append((queue, each.last if self.match else plan.after))
         return self._tools().idle.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
-    def _next(
-        self, start: dict[str, Any], begun: Offset, seen: dict[str, Backlog], limit: ReadLimit
-    ) -> dict[str, Any]:
+    def _next(self, begun: Offset, seen: dict[str, Backlog], limit: ReadLimit) -> Offset:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        shares = share({key: each.available for key, each in seen.items()}, rows)
         most_bytes = 0 if isinstance(limit, ReadAllAvailable) else self.options.maxBytesPerTrigger
-        total = sum(shares.values())
-        offset, any_new = Offset(begun.owner, begun.lineage, dict(begun.queues)), False
-        for key, backlog in seen.items():
-            old = begun.queues.get(key) or Plan()
-            claim = backlog.claim
-            if claim and claim.lineage != begun.lineage and backlog.alive:
-                raise ClaimLost(commands.WHY["running"], why="running")
-            if key not in begun.queues:
-                first = starting.sequence(backlog)
-                old = Plan(first, first)
-            new = replace(
-                old,
-                sequence=old.sequence + 1,
-                bound=self.bounds.get(key, "") if self.bounds else "",
-                generation=backlog.generation,
-            )
-            plan = old
-            if (
-                claim
-                and old.sequence == old.first
-                and claim.sequence == old.sequence + 1
-                and claim.sealed != 2
-            ):
-                # A named consumer without its checkpoint: what it had claimed comes first.
-                plan = replace(new, wanted=claim.wanted, most_bytes=0)
-            elif shares[key]:
-                # Queues share the bytes as they share the messages.
-                part = max(1, most_bytes * shares[key] // total) if most_bytes else 0
-                plan = replace(new, wanted=shares[key], most_bytes=part)
-            any_new = any_new or plan is not old
-            offset.queues[key] = plan
+        offset = next_offset(begun, seen, rows, most_bytes, self.bounds or {})
         taken = {
             key: offset.queues[key].wanted for key in seen if offset.queues[key].sequence > begun.done(key)
         }
         if self.report:
             self.report = progress.behind(self.report, taken)
         point("after-latest")
-        return offset.json() if any_new else start
+        return offset
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Backlog and the age of the oldest message, for the progress of the query."""
@@ -291,30 +245,11 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._tools().receiving.beside.settle()
             self._tools().beacon.close()
 
-    # ---- executors -------------------------------------------------------------------------------
-
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Record batches of a part of a claim."""
+        """Record batches of a part of a claim; runs in the executors."""
         with told():
-            if not isinstance(partition, ClaimSlice):
-                return
-            place = partition.place
-            manager, queue = manager_of(place.url, place.manager), address_of(place)
-            builder = Builder(columns.arrow(self.schema))
-            reader = Reader(manager, place, builder, batch_id=partition.batch_id)
-            point("before-read")
-            done = 0
-            while done < partition.count:
-                count = min(self.options.fetchSize, partition.count - done)
-                who = (partition.owner, partition.lineage, partition.sequence)
-                ids = run(manager, perform(commands.claimed(queue, *who, partition.offset + done, count)))
-                if len(ids) != count:
-                    raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
-                batch = reader.batch(ids, "locked", strict=self.options.failOnDataLoss)
-                if batch is not None:
-                    yield batch
-                done += count
-                point("mid-read")
+            if isinstance(partition, ClaimSlice):
+                yield from partition.read(self.schema, self.options)
 
     # ---- helpers ---------------------------------------------------------------------------------
 

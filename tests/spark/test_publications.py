@@ -15,6 +15,7 @@ from mqredis.spark import publications, recover, sink, withdraw
 from mqredis.spark.pipelines.command import main
 from mqredis.spark.sink import BatchWriter
 from mqredis.spark.source import DefaultSource
+from mqredis.spark.staging import Stager
 from tests.support.server import RedisServer
 
 pytestmark = pytest.mark.spark
@@ -160,7 +161,7 @@ def test_a_publication_expires_with_its_stage(qm, options, broken_off, redis_ser
 def test_a_publication_of_a_stream_does_not_expire(qm, options, redis_server, monkeypatch):
     qm.create_queue("target")
     given = parsing.parse({**options, "queue": "target", "atomicPublishLimit": "100"})
-    staged = sink._Stager(given, "query-q1", 3, "q1").write(
+    staged = Stager(given, "query-q1", 3, "q1").write(
         iter([pa.RecordBatch.from_pydict({"body": [b"%d" % n for n in range(ROWS)]})])
     )
 

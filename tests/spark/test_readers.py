@@ -15,7 +15,7 @@ import mqredis
 from mqredis.spark import batch, recover
 from mqredis.spark import options as parsing
 from mqredis.spark.connection import fields
-from mqredis.spark.offsets import share
+from mqredis.spark.planning import share
 from mqredis.spark.receive import ReceiveReader
 from mqredis.spark.schema import SCHEMA
 from mqredis.spark.sink import BatchWriter

@@ -1,0 +1,50 @@
+"""A part of a claim, which one task reads. A task that runs again reads the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from mqredis.commands import pipelines as commands
+from mqredis.spark import schema as columns
+from mqredis.spark.batch import address_of
+from mqredis.spark.columns import Builder
+from mqredis.spark.connection import SourceError, manager_of, run
+from mqredis.spark.crash import point
+from mqredis.spark.fetch import Place, Reader
+from mqredis.spark.options import Options
+from mqredis.steps import perform
+
+
+@dataclass
+class ClaimSlice(InputPartition):
+    """A part of a sealed claim."""
+
+    place: Place
+    owner: str
+    lineage: str
+    sequence: int
+    offset: int
+    count: int
+    batch_id: str
+
+    def read(self, schema: StructType, options: Options) -> Iterator[pa.RecordBatch]:
+        """Record batches of the messages. Raises SourceError if the claim has lost messages."""
+        place = self.place
+        manager, queue = manager_of(place.url, place.manager), address_of(place)
+        reader = Reader(manager, place, Builder(columns.arrow(schema)), batch_id=self.batch_id)
+        point("before-read")
+        for done in range(0, self.count, options.fetchSize):
+            count = min(options.fetchSize, self.count - done)
+            who = (self.owner, self.lineage, self.sequence)
+            ids = run(manager, perform(commands.claimed(queue, *who, self.offset + done, count)))
+            if len(ids) != count:
+                raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
+            batch = reader.batch(ids, "locked", strict=options.failOnDataLoss)
+            if batch is not None:
+                yield batch
+            point("mid-read")
