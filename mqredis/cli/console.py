@@ -58,12 +58,8 @@ def _managers(arguments: Arguments) -> dict[str, Settings | str]:
 
 
 def _console(arguments: Arguments, output: Output) -> Exit:
-    try:
-        from mqredis.console import serve
-    except ImportError as error:
-        raise InvalidArgument(
-            f"the console needs more packages: pip install 'mqredis[console]' ({error})"
-        ) from None
+    from mqredis.console import serve
+
     token = arguments.token or os.environ.get(TOKEN) or None
     if token is None and not is_loopback(arguments.host):
         raise InvalidArgument(

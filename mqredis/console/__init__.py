@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mqredis.console.access import Access, Visitor, everyone
-from mqredis.console.application import app
+from mqredis.errors import MissingDependency
+
+try:
+    from mqredis.console.access import Access, Visitor, everyone
+    from mqredis.console.application import app
+except ImportError as error:
+    raise MissingDependency.of("mqredis.console", "console", error) from None
 
 __all__ = ["Access", "Visitor", "app", "everyone"]

@@ -49,9 +49,10 @@ def app(
     ``Visitor`` or None; it may be a coroutine function. ``token`` (at least 16 characters) is asked for once in each
     browser, and a signed cookie remembers it for 12 hours.
 
-    ``read_only``: no visitor may act. ``hide_bodies``: a body is shown when a visitor with the right "bodies" asks.
-    ``secret``: the key for cookies and forms, which several processes behind one address have to share; None: derived
-    from the token, else random. ``interval``: seconds between two readings of a queue manager that is being looked at.
+    ``read_only``: no visitor may act, and managers that the console opens get ``Settings(read_only=True)``.
+    ``hide_bodies``: a body is shown when a visitor with the right "bodies" asks. ``secret``: the key for cookies and
+    forms, which several processes behind one address have to share; None: derived from the token, else random.
+    ``interval``: seconds between two readings of a queue manager that is being looked at.
 
     Raises InvalidArgument.
     """
@@ -70,14 +71,14 @@ def app(
             else secrets.token_bytes(32)
         )
     console = Console(
-        Managers(managers),
+        Managers(managers, read_only),
         Signer(secret),
         access,
         token or "",
         read_only,
         hide_bodies,
         interval,
-        pages.NAVIGATION,
+        pages.navigation(read_only),
     )
 
     @asynccontextmanager

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import TEMPLATES
 from mqredis.errors import (
+    AccessDenied,
     BrokerFull,
     BrokerRefused,
     BrokerUnavailable,
@@ -37,6 +38,7 @@ ADVICE: tuple[tuple[type[MqError], int, str], ...] = (
         409,
         "The message is locked: a reader has it, or a transaction. Wait until that ends.",
     ),
+    (AccessDenied, 409, "This console only reads. Use another one for what writes to the broker."),
     (GetInhibited, 409, "Reads of this queue are switched off. An operator can switch them on on its page."),
     (SealBroken, 409, "The body is sealed. Give the console a manager that was opened with the sealer."),
     (OutcomeUnknown, 503, "Look whether the change was made before you repeat it."),

@@ -7,11 +7,13 @@ an action is carried out once, however often its form is sent, and also if sever
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple
 
-from mqredis.asyncio import Queue, QueueManager
+from mqredis.asyncio import QueueManager
 from mqredis.errors import DuplicateMessage, IoTimeout, MessageNotFound, QueueExists, QueueNotFound
+from mqredis.keys import ACTIONS
 from mqredis.models import Access, Match, Message, Seek
 
 QUEUE = "console$log"
@@ -86,18 +88,33 @@ async def outcome(manager: QueueManager, token: str) -> Entry | None:
 async def latest(manager: QueueManager, most: int) -> list[Entry]:
     """The newest entries, newest first, one for each action."""
     found: dict[str, Entry] = {}
-    with contextlib.suppress(QueueNotFound, MessageNotFound):
-        async with await manager.open(QUEUE, Access.PEEK) as log:
-            message = await _last(log)
-            while len(found) < most:
-                entry = _entry(message)
-                found.setdefault(entry.token, entry)
-                message = await log.peek_by_lookup_id(message.lookup_id, seek=Seek.PREVIOUS)
+    async for message in _backwards(manager, QUEUE):
+        entry = _entry(message)
+        found.setdefault(entry.token, entry)
+        if len(found) == most:
+            break
     return list(found.values())
 
 
-async def _last(log: Queue) -> Message:
-    return await log.peek_by_lookup_id(0, seek=Seek.LAST)
+async def of_operators(manager: QueueManager, most: int) -> list[Message]:
+    """The newest entries of ``system$;actions``, which the broker writes for actions of operators; newest first."""
+    found: list[Message] = []
+    async for message in _backwards(manager, ACTIONS):
+        found.append(message)
+        if len(found) == most:
+            break
+    return found
+
+
+async def _backwards(manager: QueueManager, name: str) -> AsyncIterator[Message]:
+    """The messages of a queue from its end; none if there is no such queue."""
+    with contextlib.suppress(QueueNotFound, MessageNotFound):
+        await manager.queue_info(name)  # opening a subqueue would create it
+        async with await manager.open(name, Access.PEEK) as queue:
+            message = await queue.peek_by_lookup_id(0, seek=Seek.LAST)
+            while True:
+                yield message
+                message = await queue.peek_by_lookup_id(message.lookup_id, seek=Seek.PREVIOUS)
 
 
 def _entry(message: Message) -> Entry:

@@ -19,7 +19,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 class Managers:
     """Queue managers by the name in their addresses. Those given as a URL or settings are connected to at first use."""
 
-    def __init__(self, given: Where | Mapping[str, Where] | None) -> None:
+    def __init__(self, given: Where | Mapping[str, Where] | None, read_only: bool) -> None:
+        self._read_only = read_only
         if given is None:
             given = Settings.from_env()
         self._given = dict(given) if isinstance(given, Mapping) else {_name_of(given): given}
@@ -49,7 +50,8 @@ class Managers:
             if name not in self._open:
                 settings = given if isinstance(given, Settings) else Settings.from_env(url=given)
                 # The console also has to show a server that would lose messages: its doctor says so.
-                settings = settings.model_copy(update={"allow_eviction": True})
+                changes = {"allow_eviction": True, "read_only": settings.read_only or self._read_only}
+                settings = settings.model_copy(update=changes)
                 self._open[name] = await connect(settings=settings)
             return self._open[name]
 

@@ -107,7 +107,7 @@ def test_a_purge_asks_for_the_name(console: str, broker: mqredis.QueueManager, o
     expect(page.get_by_role("alert")).to_contain_text("Nothing was done")
     page.get_by_label("Type orders to confirm").fill("orders")
     page.get_by_role("button", name="Purge").click()
-    expect(page.locator(".notice")).to_have_text("2 messages of orders removed.")
+    expect(page.locator(".notice")).to_have_text("2 messages of orders moved to the trash.")
     assert broker.queue_info("orders").messages == 0
 
 

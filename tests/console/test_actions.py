@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from mqredis import Outgoing, RetryPolicy
+from mqredis import LockLost, Outgoing, RetryPolicy, TransactionSequence
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app
 from mqredis.console.actions import REGISTRY
@@ -72,18 +74,82 @@ async def test_a_purge_counts_first_and_asks_for_the_name(browser: Browser, mana
     again = await browser.post("/m/main/act/purge", {**page.fields, "selector": "", "check": "1"})
     assert "This touches 4 messages of orders" in again.text
     page = await browser.post("/m/main/act/purge", {**form.fields, "confirm": "orders"})
-    assert "3 messages of orders removed" in page.text
+    assert "3 messages of orders moved to the trash" in page.text
     assert await ready(manager) == 1
+    page = await browser.act("restore", queue="orders")
+    assert "3 messages of orders restored" in page.text
+    await browser.post("/m/main/act/purge", {**page.fields, **again.fields, "trash": "", "confirm": "orders"})
+    assert await ready(manager) == 0
+
+
+async def test_delayed_messages_are_run_rescheduled_and_cancelled(
+    browser: Browser, manager: QueueManager
+) -> None:
+    late = [Outgoing(f"late {n}", delay=3600.0 + n, properties={"n": n}) for n in range(4)]
+    ids = await fill(manager, late)
+    page = await browser.get("/m/main/scheduled")
+    assert "4 messages that wait" in page.text
+    assert "in 1 h" in page.text
+    page = await browser.get("/m/main/scheduled", queue="orders", selector="n = 2")
+    assert re.findall("0x[0-9a-f]{16}", page.text) == [hex_id(ids[2])]
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(ids[2]))
+    assert "late 2" in page.text
+    page = await browser.act("run-now", queue="orders", id=hex_id(ids[0]))
+    assert "1 message of orders made available" in page.text
+    page = await browser.act("reschedule", queue="orders", id=hex_id(ids[1]), delay="60")
+    assert "1 message of orders rescheduled to 1 min from now" in page.text
+    form = await browser.get("/m/main/act/cancel", queue="orders", selector="n >= 2")
+    assert "This touches 2 messages of orders" in form.text
+    page = await browser.post("/m/main/act/cancel", {**form.fields, "confirm": "orders"})
+    assert "2 messages of orders cancelled" in page.text
+    info = await manager.queue_info("orders")
+    assert (info.ready, info.delayed) == (1, 1)
+    assert (
+        "delay is missing" in (await browser.act("reschedule", 400, queue="orders", id=hex_id(ids[1]))).text
+    )
+
+
+async def test_a_lock_is_ended_and_its_reader_refused(browser: Browser, manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["a"])
+    async with await manager.open("orders") as queue:
+        lock = await queue.lock(timeout=0)
+        page = await browser.act("release", queue="orders", id=hex_id(number))
+        assert f"The lock of message {hex_id(number)} of orders was ended" in page.text
+        assert await ready(manager) == 1
+        with pytest.raises(LockLost):
+            await lock.commit()
+    assert (
+        "not locked any more"
+        in (await browser.get("/m/main/act/release", 400, queue="orders", id=hex_id(number))).text
+    )
+
+
+async def test_a_transaction_is_aborted_and_its_client_refused(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.create_queue("ledger", transactional=True)
+    unit = await manager.transaction()
+    async with await manager.open("ledger") as ledger:
+        await ledger.send("x", transaction=unit)
+        page = await browser.get("/m/main/in-flight")
+        address = next(each for each in page.addresses if "/act/abort" in each)
+        form = await browser.get(address)
+        assert "with 1 operation" in form.text
+        page = await browser.post("/m/main/act/abort", form.fields)
+        assert "was aborted" in page.text
+        with pytest.raises(TransactionSequence):
+            await unit.commit()
+    assert (await manager.queue_info("ledger")).messages == 0
 
 
 async def test_a_message_is_moved_and_deleted_once(browser: Browser, manager: QueueManager) -> None:
     first, second = await fill(manager, ["a", "b"])
     page = await browser.act("move", queue="orders", id=hex_id(first), target="orders;later")
-    assert "was moved from orders to orders;later" in page.text
+    assert "1 message of orders moved to orders;later" in page.text
     form = await browser.get("/m/main/act/delete", queue="orders", id=hex_id(second))
     for _ in range(2):
         page = await browser.post("/m/main/act/delete", {**form.fields, "confirm": "orders"})
-        assert "was deleted from orders" in page.text
+        assert "1 message of orders moved to the trash" in page.text
     assert await ready(manager) == 0
     assert await ready(manager, "orders;later") == 1
 
@@ -93,8 +159,27 @@ async def test_failed_messages_are_put_back(browser: Browser, manager: QueueMana
     await fill(manager, ["a"])
     await fail(manager, "orders")
     page = await browser.act("redrive", queue="orders;poison")
-    assert "1 message put back from orders;poison" in page.text
+    assert "1 message of orders;poison put back" in page.text
     assert await ready(manager) == 1
+
+
+async def test_a_failed_message_is_edited_and_sent_again(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
+    await fill(manager, [Outgoing("wrong", label="order", priority=5, properties={"n": 7})])
+    await fail(manager, "orders")
+    async with await manager.open("orders;poison") as poison:
+        number = (await poison.peek(timeout=0)).lookup_id
+    form = await browser.get("/m/main/act/send-again", queue="orders;poison", id=hex_id(number))
+    assert ">\nwrong</textarea>" in form.html
+    assert (form.fields["to"], form.fields["label"], form.fields["priority"]) == ("orders", "order", "5")
+    page = await browser.post(
+        "/m/main/act/send-again", {**form.fields, "body": "right", "properties": '{"n": 8}'}
+    )
+    assert "was deleted from orders;poison" in page.text
+    async with await manager.open("orders") as queue:
+        message = await queue.receive(timeout=0)
+    assert (message.text, message.label, message.properties) == ("right", "order", {"n": 8})
+    assert "Nothing has failed" in (await browser.get("/m/main/failures")).text
 
 
 async def test_sends_and_reads_are_stopped(browser: Browser, manager: QueueManager) -> None:
@@ -147,15 +232,18 @@ async def test_the_log_says_who_did_what(manager: QueueManager) -> None:
     await browser.act("send", queue="orders", body="x")
     await browser.act("purge", queue="orders", confirm="orders")
     page = await browser.get("/m/main/actions")
-    assert "ann purge orders done 1 message of orders removed" in page.text
+    assert "ann purge orders done 1 message of orders moved to the trash" in page.text
     assert "ann send orders done Message" in page.text
+    assert "ann trash orders 1" in page.text  # what the broker has written
     await browser.close()
 
 
 async def test_every_action_is_tried_here() -> None:
     tried = {
-        *("send", "purge", "move", "delete", "redrive", "inhibit", "limits", "create-queue", "subscribe"),
-        *("unsubscribe", "delete-queue", "quota", "throttle", "repair"),
+        *("send", "send-again", "delete", "purge", "restore", "move", "redrive"),
+        *("cancel", "reschedule", "run-now", "release", "abort"),
+        *("create-queue", "delete-queue", "inhibit", "limits", "subscribe", "unsubscribe"),
+        *("quota", "throttle", "repair"),
     }
     assert set(REGISTRY) == tried
 

@@ -30,6 +30,7 @@ CASES = {
         "prometheus_client",
         "prometheus",
     ),
+    "console": ("import mqredis.console", "starlette", "console"),
     "memory": ("import mqredis; mqredis.connect('memory://x')", "fakeredis", "testing"),
     "memory without Lua": ("import mqredis; mqredis.connect('memory://x')", "lupa", "testing"),
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mqredis.console.actions import managers, messages, queues
+from mqredis.console.actions import holders, managers, messages, queues, sending
 from mqredis.console.actions.base import Action
 
 REGISTRY: dict[str, Action] = {
-    action.name: action for action in (*messages.ACTIONS, *queues.ACTIONS, *managers.ACTIONS)
+    action.name: action
+    for action in (*sending.ACTIONS, *messages.ACTIONS, *holders.ACTIONS, *queues.ACTIONS, *managers.ACTIONS)
 }

@@ -10,8 +10,9 @@ from mqredis.asyncio import QueueManager
 from mqredis.errors import InvalidArgument
 from mqredis.keys import SYSTEM
 
-#: The fields of the form, by name.
+#: The fields of the form, by name. When an action is carried out they have the name of the visitor, too.
 Values = Mapping[str, str]
+OPERATOR = "operator"
 
 
 @dataclass(frozen=True)

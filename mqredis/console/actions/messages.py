@@ -1,14 +1,15 @@
-"""Actions on messages: send, delete, move, redrive, purge."""
+"""Actions on messages that wait: delete, restore, move, put back, reschedule."""
 
 from __future__ import annotations
 
-import json
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 
-from mqredis.asyncio import Queue, QueueManager
-from mqredis.console import formats, search
+from mqredis.asyncio import Operator, QueueManager
+from mqredis.console import formats
 from mqredis.console.actions.base import (
+    OPERATOR,
     Action,
     Field,
     Preview,
@@ -20,169 +21,178 @@ from mqredis.console.actions.base import (
     whole,
 )
 from mqredis.errors import InvalidArgument
-from mqredis.models import Access, Outgoing
+from mqredis.models.operator import BulkResult, Choice
 
-#: A preview counts at most so many messages.
-COUNTED = 20_000
-#: A redrive from the console moves at most so many messages, so that its page answers in time.
-REDRIVEN = 10_000
+#: Calls of the broker for one count, and seconds that an action on many messages may take; it can be repeated.
+COUNTING, ACTING = 100, 20.0
+#: Seconds that deleted messages stay in ``;trash``, from where they can be restored.
+TRASH = 86_400.0
 
 _QUEUE = Field("queue", "Queue", "hidden")
 _ID = Field("id", "Message", "hidden")
 _SELECTOR = Field(
     "selector", "Only messages for which this is true", help="A selector, such as region = 'EU'. Empty: all."
 )
+_TRASH = Field("trash", "Keep them in ;trash for a day, from where they can be restored", "check")
 
 
-async def counted(queue: Queue, selector: str | None) -> str:
-    """The number of messages that an action would touch, in words. Raises SelectorSyntaxError."""
-    found, more = await search.count(queue, COUNTED, selector=selector)
-    return ("at least " if more else "") + formats.plural(found, "message")
+def _choice(values: Values, scheduled: bool | None = None) -> Choice:
+    """One message, or all that the selector chooses."""
+    chosen: Choice = {"scheduled": scheduled}
+    if values.get("id"):
+        chosen["lookup_ids"] = [lookup_id(values)]
+    elif values.get("selector"):
+        chosen["selector"] = values["selector"]
+    return chosen
 
 
-# ---- send ----------------------------------------------------------------------------------------
-
-
-def _outgoing(values: Values) -> Outgoing:
-    fields: dict[str, Any] = {
-        "content_type": values.get("content_type"),
-        "label": values.get("label"),
-        "priority": whole(values, "priority"),
-        "correlation_id": values.get("correlation_id"),
-        "delay": seconds(values, "delay"),
-        "time_to_be_received": seconds(values, "expires"),
-    }
-    if values.get("properties", "").strip():
-        fields["properties"] = _properties(values["properties"])
-    # Browsers send line ends as CR LF.
-    body = values.get("body", "").replace("\r\n", "\n")
-    return Outgoing(body, **{name: value for name, value in fields.items() if value not in (None, "")})
-
-
-def _properties(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"properties: this is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidArgument('properties: a JSON object is expected, such as {"region": "EU"}')
-    return found
-
-
-async def _preview_send(manager: QueueManager, values: Values) -> Preview:
-    info = await manager.queue_info(needed(values, "queue"))
-    _outgoing(values)
-    what = "topic" if info.topic else "queue"
-    return Preview(
-        f"One message goes to the {what} {info.name}, which holds {formats.plural(info.messages, 'message')}."
-    )
-
-
-async def _send(manager: QueueManager, values: Values) -> str:
+async def _counted(manager: QueueManager, values: Values, scheduled: bool | None = None) -> Preview:
     name = needed(values, "queue")
-    info = await manager.queue_info(name.partition(";")[0])
-    async with (
-        await manager.open(name, Access.SEND) as queue,
-        await manager.transaction() if info.transactional else nullcontext() as unit,
-    ):
-        sent = await queue.send(_outgoing(values), transaction=unit)
-    return f"Message {formats.hex_id(sent.lookup_id)} was sent to {name}."
+    choice: Choice = {**_choice(values, scheduled), "steps": COUNTING}
+    found = await manager.operator("console").count(name, **choice)
+    if values.get("id") and not found.changed:
+        raise InvalidArgument("the message is locked, or it is not in the queue any more")
+    count = formats.plural(found.changed, "message")
+    return Preview(f"This touches {'' if found.finished else 'at least '}{count} of {name}.", {"trash": "on"})
 
 
-# ---- one message ---------------------------------------------------------------------------------
+async def _preview_waiting(manager: QueueManager, values: Values) -> Preview:
+    return await _counted(manager, values)
 
 
-async def _preview_one(manager: QueueManager, values: Values) -> Preview:
-    name = needed(values, "queue")
-    await manager.queue_info(name)  # opening a subqueue would create it
-    async with await manager.open(name, Access.PEEK) as queue:
-        message = await queue.peek_by_lookup_id(lookup_id(values))
-    label = f" ({message.label})" if message.label else ""
-    return Preview(f"This touches 1 message of {name}: {formats.hex_id(message.lookup_id)}{label}.")
+async def _preview_available(manager: QueueManager, values: Values) -> Preview:
+    return await _counted(manager, values, scheduled=False)
+
+
+async def _preview_delayed(manager: QueueManager, values: Values) -> Preview:
+    return await _counted(manager, values, scheduled=True)
+
+
+async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
+    return await _counted(manager, {**values, "queue": f"{needed(values, 'queue').partition(';')[0]};trash"})
+
+
+def _operator(manager: QueueManager, values: Values) -> Operator:
+    return manager.operator(values[OPERATOR])
+
+
+async def _all(
+    action: Callable[..., Awaitable[BulkResult]], values: Values, what: str, *given: Any, **options: Any
+) -> str:
+    """Carry out an action on all messages of the choice, for as long as a page may take; says how far it got."""
+    until = monotonic() + ACTING
+    result = await action(*given, **options, token=values.get("token"), steps=COUNTING)
+    while not result.finished and monotonic() < until:
+        options["cursor"] = result.cursor
+        result = await action(*given, **options, token=values.get("token"), steps=COUNTING)
+    done = f"{formats.plural(result.changed, 'message')} of {given[0]} {what}."
+    return done if result.finished else f"{done} There are more: carry out the action again."
 
 
 async def _delete(manager: QueueManager, values: Values) -> str:
-    async with await manager.open(needed(values, "queue"), Access.RECEIVE) as queue:
-        message = await queue.receive_by_lookup_id(lookup_id(values))
-    return f"Message {formats.hex_id(message.lookup_id)} was deleted from {queue.name}."
-
-
-async def _move(manager: QueueManager, values: Values) -> str:
-    name, target = needed(values, "queue"), needed(values, "target")
-    async with (
-        await manager.open(name, Access.RECEIVE) as source,
-        await manager.open(target, Access.MOVE) as destination,
-    ):
-        await source.move(lookup_id(values), destination)
-    return f"Message {formats.hex_id(lookup_id(values))} was moved from {name} to {target}."
-
-
-# ---- many messages -------------------------------------------------------------------------------
-
-
-async def _preview_many(manager: QueueManager, values: Values) -> Preview:
-    info = await manager.queue_info(needed(values, "queue"))
-    selector = values.get("selector") or None
-    if selector is None:
-        locked = f"; {formats.number(info.locked)} more are locked" if info.locked else ""
-        return Preview(f"This touches {formats.plural(info.ready, 'message')} of {info.name}{locked}.")
-    async with await manager.open(info.name, Access.PEEK) as queue:
-        return Preview(f"This touches {await counted(queue, selector)} of {info.name}.")
+    trash = TRASH if values.get("trash") == "on" else None
+    what = "moved to the trash" if trash else "deleted"
+    return await _all(
+        _operator(manager, values).delete,
+        values,
+        what,
+        needed(values, "queue"),
+        trash=trash,
+        **_choice(values),
+    )
 
 
 async def _purge(manager: QueueManager, values: Values) -> str:
-    async with await manager.open(needed(values, "queue"), Access.RECEIVE) as queue:
-        removed = await queue.purge(selector=values.get("selector") or None)
-    return f"{formats.plural(removed, 'message')} of {queue.name} removed."
+    trash = TRASH if values.get("trash") == "on" else None
+    what = "moved to the trash" if trash else "removed"
+    choice = _choice(values, scheduled=False)
+    return await _all(
+        _operator(manager, values).delete, values, what, needed(values, "queue"), trash=trash, **choice
+    )
+
+
+async def _restore(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "queue").partition(";")[0]
+    return await _all(_operator(manager, values).restore, values, "restored", name, **_choice(values))
+
+
+async def _move(manager: QueueManager, values: Values) -> str:
+    target = needed(values, "target")
+    choice = _choice(values, scheduled=False)
+    return await _all(
+        _operator(manager, values).move,
+        values,
+        f"moved to {target}",
+        needed(values, "queue"),
+        target,
+        **choice,
+    )
 
 
 async def _redrive(manager: QueueManager, values: Values) -> str:
-    limit = whole(values, "limit")
-    went = await manager.redrive(
-        needed(values, "queue"),
-        to=values.get("to") or None,
-        limit=min(limit or REDRIVEN, REDRIVEN),
-        selector=values.get("selector") or None,
+    choice = _choice(values, scheduled=False)
+    options = {"to": values.get("to") or None, "limit": whole(values, "limit")}
+    return await _all(
+        _operator(manager, values).redrive, values, "put back", needed(values, "queue"), **options, **choice
     )
-    return f"{formats.plural(went, 'message')} put back from {values['queue']}."
+
+
+async def _cancel(manager: QueueManager, values: Values) -> str:
+    choice = _choice(values, scheduled=True)
+    return await _all(
+        _operator(manager, values).cancel, values, "cancelled", needed(values, "queue"), **choice
+    )
+
+
+async def _reschedule(manager: QueueManager, values: Values) -> str:
+    delay = seconds(values, "delay")
+    if delay is None:
+        raise InvalidArgument("delay is missing")
+    choice, what = _choice(values, scheduled=True), f"rescheduled to {formats.duration(delay)} from now"
+    return await _all(
+        _operator(manager, values).reschedule, values, what, needed(values, "queue"), delay=delay, **choice
+    )
+
+
+async def _run_now(manager: QueueManager, values: Values) -> str:
+    choice = _choice(values, scheduled=True)
+    return await _all(
+        _operator(manager, values).run_now, values, "made available", needed(values, "queue"), **choice
+    )
 
 
 ACTIONS = (
     Action(
-        "send",
-        "Send a message",
-        (
-            _QUEUE,
-            Field("body", "Body", "area"),
-            Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),
-            Field("label", "Label"),
-            Field(
-                "properties", "Properties", "area", 'A JSON object, such as {"region": "EU", "amount": 12.5}.'
-            ),
-            Field("priority", "Priority", "number", "0 to 7; 7 is delivered first. Empty: 3."),
-            Field("correlation_id", "Correlation id"),
-            Field("delay", "Delay in seconds", "number"),
-            Field("expires", "Expires after seconds", "number"),
-        ),
-        _preview_send,
-        _send,
-        to_queue,
-    ),
-    Action(
         "delete",
         "Delete the message",
-        (_QUEUE, _ID),
-        _preview_one,
+        (_QUEUE, _ID, _TRASH),
+        _preview_waiting,
         _delete,
         to_queue,
         destroys=True,
         relieves=True,
     ),
     Action(
+        "purge",
+        "Purge",
+        (_QUEUE, _SELECTOR, _TRASH),
+        _preview_available,
+        _purge,
+        to_queue,
+        destroys=True,
+        relieves=True,
+    ),
+    Action("restore", "Restore from the trash", (_QUEUE, _SELECTOR), _preview_trash, _restore, to_queue),
+    Action(
         "move",
-        "Move the message",
-        (_QUEUE, _ID, Field("target", "To", help="A subqueue of the same queue, or the queue itself.")),
-        _preview_one,
+        "Move messages",
+        (
+            _QUEUE,
+            _ID,
+            Field("target", "To", help="A subqueue of the same queue, or the queue itself."),
+            _SELECTOR,
+        ),
+        _preview_available,
         _move,
         to_queue,
     ),
@@ -191,15 +201,34 @@ ACTIONS = (
         "Put messages back",
         (
             _QUEUE,
+            _ID,
             _SELECTOR,
             Field("to", "Into this queue", help="Empty: the queue that each message came from."),
-            Field("limit", "At most", "number", f"Empty: {REDRIVEN:,}, which is also the largest number."),
+            Field("limit", "At most", "number", "Empty: all."),
         ),
-        _preview_many,
+        _preview_available,
         _redrive,
         to_queue,
     ),
     Action(
-        "purge", "Purge", (_QUEUE, _SELECTOR), _preview_many, _purge, to_queue, destroys=True, relieves=True
+        "cancel",
+        "Cancel delayed messages",
+        (_QUEUE, _ID, _SELECTOR),
+        _preview_delayed,
+        _cancel,
+        to_queue,
+        destroys=True,
+        relieves=True,
+    ),
+    Action(
+        "reschedule",
+        "Reschedule delayed messages",
+        (_QUEUE, _ID, _SELECTOR, Field("delay", "Seconds from now", "number")),
+        _preview_delayed,
+        _reschedule,
+        to_queue,
+    ),
+    Action(
+        "run-now", "Run delayed messages now", (_QUEUE, _ID, _SELECTOR), _preview_delayed, _run_now, to_queue
     ),
 )

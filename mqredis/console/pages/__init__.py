@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from mqredis.console.pages import action, failures, holders, log, messages, overview, server, topics
+from mqredis.console.pages import (
+    action,
+    failures,
+    holders,
+    log,
+    messages,
+    overview,
+    scheduled,
+    server,
+    topics,
+)
 from mqredis.console.visit import Endpoint
 
 #: Title and path of each page in the navigation, under the queue manager.
 NAVIGATION = (
     ("Overview", "/"),
     ("Failures", "/failures"),
+    ("Scheduled", "/scheduled"),
     ("In flight", "/in-flight"),
     ("Clients", "/clients"),
     ("Topics", "/topics"),
@@ -16,6 +27,15 @@ NAVIGATION = (
     ("Server", "/server"),
     ("Actions", "/actions"),
 )
+
+#: Pages that a client with ``Settings(read_only=True)`` cannot make.
+_OF_WRITERS = {"/doctor", "/actions"}
+
+
+def navigation(read_only: bool) -> tuple[tuple[str, str], ...]:
+    """The navigation of a console that reads only, or of one that acts."""
+    return tuple((title, path) for title, path in NAVIGATION if not read_only or path not in _OF_WRITERS)
+
 
 #: Pages by their path under the queue manager.
 PAGES: dict[str, Endpoint] = {
@@ -26,6 +46,7 @@ PAGES: dict[str, Endpoint] = {
     "/message": messages.message,
     "/body": messages.body,
     "/failures": failures.failures,
+    "/scheduled": scheduled.scheduled,
     "/in-flight": holders.in_flight,
     "/clients": holders.clients,
     "/topics": topics.topics,

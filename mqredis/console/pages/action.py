@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mqredis.console import log
 from mqredis.console.actions import REGISTRY
-from mqredis.console.actions.base import Action, Preview, Values
+from mqredis.console.actions.base import OPERATOR, Action, Preview, Values
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit
 from mqredis.errors import EnqueueRefused, MqError, QueueNotFound
@@ -83,7 +83,7 @@ async def carry_out(visit: Visit) -> Response:
     if await _begin(visit, action, values, token):
         who = (visit.visitor.name, action.name, queue)
         try:
-            text = await action.run(manager, values)
+            text = await action.run(manager, {**values, OPERATOR: visit.visitor.name})
         except MqError as error:
             await _end(visit, token, who, "failed", f"{type(error).__name__}: {error}")
             return _form(visit, action, values, preview, error)

@@ -8,11 +8,10 @@ from datetime import datetime
 from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
-from mqredis.console import search
 from mqredis.console.visit import Visit
 from mqredis.errors import QueueNotFound
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
-from mqredis.models import Access, Message
+from mqredis.models import Message
 
 #: The subqueue of messages that could not be handled.
 POISON = ";poison"
@@ -76,15 +75,14 @@ async def _grouped(manager: QueueManager, name: str, total: int) -> Failed:
     groups: dict[tuple[str, str, str], Group] = {}
     looked_at, place = 0, None
     try:
-        async with await manager.open(name, Access.PEEK) as queue:
-            while looked_at < LOOKED_AT:
-                page = await search.page(queue, place, 200)
-                for message in page.messages:
-                    _add(groups, message)
-                looked_at += len(page.messages)
-                place = page.place
-                if place is None:
-                    break
+        while looked_at < LOOKED_AT:
+            page = await manager.messages(name, after=place, limit=200)
+            for stored in page:
+                _add(groups, stored.message)
+            looked_at += len(page)
+            place = page.next
+            if place is None:
+                break
     except QueueNotFound:  # deleted meanwhile
         pass
     found = sorted(groups.values(), key=lambda group: -group.count)

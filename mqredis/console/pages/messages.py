@@ -6,47 +6,40 @@ from typing import Any
 
 from starlette.responses import Response
 
-from mqredis.asyncio import Queue
-from mqredis.console import bodies, search
+from mqredis.asyncio import QueueManager
+from mqredis.console import bodies
 from mqredis.console.actions.base import lookup_id, needed
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
-from mqredis.errors import InvalidArgument, MatchOptionsError, SelectorSyntaxError
-from mqredis.models import Access, Match, Message
+from mqredis.errors import InvalidArgument
+from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.text import identifier_of
 
 #: Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40
+#: Calls that one page may take. Each looks at a bounded number of messages, so a page that finds little ends, too.
+CALLS = 50
 _IDS = ("message_id", "correlation_id", "group_id")
-
-
-async def opened(visit: Visit, name: str) -> Queue:
-    """The queue for reading. Raises QueueNotFound; opening alone would create a subqueue that does not exist."""
-    manager = await visit.manager()
-    await manager.queue_info(name)
-    return await manager.open(name, Access.PEEK)
 
 
 async def messages(visit: Visit) -> Response:
     """A page of messages behind ``after``, those that the selector and the identifiers choose.
 
-    ``trail`` has the places of the pages before, for the way back. A place is a lookup id, so a page begins where the
-    page before ended, whatever has come and gone meanwhile.
+    ``trail`` has the places of the pages before, for the way back. A page begins where the page before ended, whatever
+    has come and gone meanwhile.
     """
     name = needed(visit.query, "queue")
     trail = [part for part in visit.query.get("trail", "").split(",") if part]
-    after = lookup_id(visit.query, "after") if visit.query.get("after") else None
-    found, wrong = search.Page([], None, False), None
-    async with await opened(visit, name) as queue:
-        try:
-            match = _match(visit.query)
-            found = await search.page(queue, after, ROWS, match, visit.query.get("selector") or None)
-        except (SelectorSyntaxError, MatchOptionsError, InvalidArgument) as error:
-            wrong = error
+    found: list[StoredMessage] = []
+    place, wrong = None, None
+    try:
+        found, place = await _page(await visit.manager(), name, visit.query)
+    except InvalidArgument as error:  # a wrong selector or identifier
+        wrong = error
     following = None
-    if found.place is not None:
+    if place is not None:
         more = [*trail, visit.query.get("after") or "0"][-TRAIL:]
-        following = visit.here(after=f"{found.place:#018x}", trail=",".join(more))
+        following = visit.here(after=place, trail=",".join(more))
     before = None
     if trail:
         before = visit.here(after="" if trail[-1] == "0" else trail[-1], trail=",".join(trail[:-1]))
@@ -55,6 +48,7 @@ async def messages(visit: Visit) -> Response:
         400 if wrong else 200,
         queue=name,
         found=found,
+        unfinished=place is not None and len(found) < ROWS,
         wrong=wrong,
         following=following,
         before=before,
@@ -62,6 +56,24 @@ async def messages(visit: Visit) -> Response:
         bodies=bodies,
         hidden=hidden(visit),
     )
+
+
+async def _page(
+    manager: QueueManager, name: str, query: dict[str, str]
+) -> tuple[list[StoredMessage], str | None]:
+    """The messages of a page, and the place where the next one begins. Raises InvalidArgument, QueueNotFound."""
+    match, selector = _match(query), query.get("selector") or None
+    found: list[StoredMessage] = []
+    place = query.get("after") or None
+    for _ in range(CALLS):
+        page = await manager.messages(
+            name, match=match, selector=selector, after=place, limit=ROWS - len(found)
+        )
+        found += page.items
+        place = page.next
+        if place is None or len(found) >= ROWS:
+            break
+    return found, place
 
 
 def _match(query: dict[str, str]) -> Match | None:
@@ -74,14 +86,15 @@ def hidden(visit: Visit) -> bool:
     return visit.console.hide_bodies
 
 
-async def _message(visit: Visit) -> Message:
-    async with await opened(visit, needed(visit.query, "queue")) as queue:
-        return await queue.peek_by_lookup_id(lookup_id(visit.query))
+async def _stored(visit: Visit) -> StoredMessage:
+    manager = await visit.manager()
+    return await manager.message(needed(visit.query, "queue"), lookup_id(visit.query))
 
 
 async def message(visit: Visit) -> Response:
-    """One message with its body, fields and properties."""
-    found = await _message(visit)
+    """One message in whatever state, with its body, fields and properties."""
+    stored = await _stored(visit)
+    found = stored.message
     show = not hidden(visit) or (visit.query.get("body") == "show" and visit.may("bodies"))
     failure = {
         name.removeprefix("failure_"): value
@@ -90,6 +103,7 @@ async def message(visit: Visit) -> Response:
     }
     return visit.page(
         "message.html",
+        stored=stored,
         message=found,
         body=bodies.view(found.body, visit.query.get("view", "")) if show else None,
         failure=failure,
@@ -111,7 +125,7 @@ async def body(visit: Visit) -> Response:
     """The bytes of a body, as a file."""
     if hidden(visit) and not visit.may("bodies"):
         raise Forbidden("This console hides bodies, and you may not show them.")
-    found = await _message(visit)
+    found = (await _stored(visit)).message
     name = f'attachment; filename="{found.lookup_id:016x}.bin"'
     headers = {"content-disposition": name, "cache-control": "no-store"}
     return Response(found.body, media_type="application/octet-stream", headers=headers)

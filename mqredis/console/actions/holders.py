@@ -1,0 +1,92 @@
+"""Actions on those who hold messages: end a lock, abort a transaction."""
+
+from __future__ import annotations
+
+from mqredis.asyncio import QueueManager
+from mqredis.console import formats
+from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, lookup_id, needed
+from mqredis.errors import InvalidArgument, TransactionSequence
+from mqredis.models import TransactionInfo
+
+#: Pages of open transactions among which one is looked for.
+_PAGES = 50
+
+
+def _to_holders(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
+    return "/in-flight", {}
+
+
+async def _preview_release(manager: QueueManager, values: Values) -> Preview:
+    name, number = needed(values, "queue"), lookup_id(values)
+    found = await manager.message(name, number)
+    if found.state != "locked":
+        raise InvalidArgument("the message is not locked any more")
+    return Preview(
+        f"This ends the lock of 1 message of {name}, {formats.hex_id(number)}. It is given back as after a failed "
+        "attempt. Its reader is refused when it settles the message; a worker cancels the handler."
+    )
+
+
+async def _release(manager: QueueManager, values: Values) -> str:
+    name, number = needed(values, "queue"), lookup_id(values)
+    reason = values.get("reject") or None
+    result = await manager.operator(values[OPERATOR]).release(
+        name, [number], reject=reason, token=values.get("token")
+    )
+    if not result.changed:
+        held = "a transaction or a pipeline holds it" if result.locked else "no reader holds it any more"
+        raise InvalidArgument(f"message {formats.hex_id(number)} stays as it is: {held}")
+    return f"The lock of message {formats.hex_id(number)} of {name} was ended."
+
+
+async def _transaction(manager: QueueManager, values: Values) -> TransactionInfo:
+    wanted, after = needed(values, "transaction"), None
+    for _ in range(_PAGES):
+        page = await manager.transactions(after=after)
+        for each in page:
+            if each.id == wanted:
+                return each
+        after = page.next
+        if after is None:
+            break
+    raise TransactionSequence(f"transaction {wanted!r:.60} is not open any more")
+
+
+async def _preview_abort(manager: QueueManager, values: Values) -> Preview:
+    found = await _transaction(manager, values)
+    client = f" of {found.client.name} on {found.client.host}" if found.client.name else ""
+    operations = formats.plural(found.operations, "operation")
+    return Preview(
+        f"This aborts transaction {found.id}{client} with {operations}: what it sent is gone, and what it received is "
+        "back in its queue. Its client is refused from then on."
+    )
+
+
+async def _abort(manager: QueueManager, values: Values) -> str:
+    wanted = needed(values, "transaction")
+    await manager.operator(values[OPERATOR]).abort(wanted, token=values.get("token"))
+    return f"Transaction {wanted} was aborted."
+
+
+ACTIONS = (
+    Action(
+        "release",
+        "End the lock",
+        (
+            Field("queue", "Queue", "hidden"),
+            Field("id", "Message", "hidden"),
+            Field("reject", "Reject it for this reason", help="Empty: it is given back."),
+        ),
+        _preview_release,
+        _release,
+        _to_holders,
+    ),
+    Action(
+        "abort",
+        "Abort the transaction",
+        (Field("transaction", "Transaction", "hidden"),),
+        _preview_abort,
+        _abort,
+        _to_holders,
+    ),
+)

@@ -1,0 +1,145 @@
+"""Actions that send a message: a new one, or a failed one that was edited."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import Any
+
+from mqredis.asyncio import QueueManager
+from mqredis.console import formats
+from mqredis.console.actions.base import (
+    OPERATOR,
+    Action,
+    Field,
+    Preview,
+    Values,
+    lookup_id,
+    needed,
+    seconds,
+    to_queue,
+    whole,
+)
+from mqredis.errors import InvalidArgument
+from mqredis.keys import SYSTEM
+from mqredis.models import Access, Message, Outgoing
+
+
+def _outgoing(values: Values) -> Outgoing:
+    fields: dict[str, Any] = {
+        "content_type": values.get("content_type"),
+        "label": values.get("label"),
+        "priority": whole(values, "priority"),
+        "correlation_id": values.get("correlation_id"),
+        "delay": seconds(values, "delay"),
+        "time_to_be_received": seconds(values, "expires"),
+    }
+    if values.get("properties", "").strip():
+        fields["properties"] = _properties(values["properties"])
+    # Browsers send line ends as CR LF.
+    body = values.get("body", "").replace("\r\n", "\n")
+    return Outgoing(body, **{name: value for name, value in fields.items() if value not in (None, "")})
+
+
+def _properties(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"properties: this is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArgument('properties: a JSON object is expected, such as {"region": "EU"}')
+    return found
+
+
+async def _preview_send(manager: QueueManager, values: Values) -> Preview:
+    info = await manager.queue_info(needed(values, "queue"))
+    _outgoing(values)
+    what = "topic" if info.topic else "queue"
+    holds = formats.plural(info.messages, "message")
+    return Preview(f"One message goes to the {what} {info.name}, which holds {holds}.")
+
+
+async def _send(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "queue")
+    info = await manager.queue_info(name.partition(";")[0])
+    async with (
+        await manager.open(name, Access.SEND) as queue,
+        await manager.transaction() if info.transactional else nullcontext() as unit,
+    ):
+        sent = await queue.send(_outgoing(values), transaction=unit)
+    return f"Message {formats.hex_id(sent.lookup_id)} was sent to {name}."
+
+
+# ---- edit and send again -------------------------------------------------------------------------
+
+
+async def _preview_again(manager: QueueManager, values: Values) -> Preview:
+    name, number = needed(values, "queue"), lookup_id(values)
+    stored = await manager.message(name, number)
+    if stored.state != "ready":
+        raise InvalidArgument(f"the message is {stored.state}: only an available message can be sent again")
+    _outgoing(values)
+    return Preview(
+        f"The message below is sent, and then message {formats.hex_id(number)} of {name} is deleted.",
+        _editable(stored.message),
+    )
+
+
+def _editable(message: Message) -> dict[str, str]:
+    """The message as fields of a form. Raises InvalidArgument for what cannot be written in a form."""
+    report = ("failure_",)
+    properties = {name: value for name, value in message.properties.items() if not name.startswith(report)}
+    try:
+        body, shown = message.text, json.dumps(properties, ensure_ascii=False) if properties else ""
+    except (UnicodeDecodeError, TypeError):
+        raise InvalidArgument(
+            "a body or a property of bytes cannot be edited; put the message back"
+        ) from None
+    correlation = message.correlation_id
+    if isinstance(correlation, bytes):
+        raise InvalidArgument("a correlation id of bytes cannot be edited; put the message back as it is")
+    parent = message.queue.partition(";")[0]
+    return {
+        "to": message.original_queue or ("" if parent == SYSTEM else parent),
+        "body": body,
+        "content_type": message.content_type,
+        "label": message.label,
+        "properties": shown,
+        "priority": str(message.priority),
+        "correlation_id": correlation or "",
+    }
+
+
+async def _send_again(manager: QueueManager, values: Values) -> str:
+    done = await _send(manager, {**values, "queue": needed(values, "to")})
+    name, number = needed(values, "queue"), lookup_id(values)
+    operator = manager.operator(values[OPERATOR])
+    result = await operator.delete(name, lookup_ids=[number], token=values.get("token"))
+    if not result.changed:
+        return f"{done} Message {formats.hex_id(number)} was locked or gone meanwhile and was not deleted."
+    return f"{done} Message {formats.hex_id(number)} was deleted from {name}."
+
+
+_QUEUE = Field("queue", "Queue", "hidden")
+_MESSAGE = (
+    Field("body", "Body", "area"),
+    Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),
+    Field("label", "Label"),
+    Field("properties", "Properties", "area", 'A JSON object, such as {"region": "EU", "amount": 12.5}.'),
+    Field("priority", "Priority", "number", "0 to 7; 7 is delivered first. Empty: 3."),
+    Field("correlation_id", "Correlation id"),
+    Field("delay", "Delay in seconds", "number"),
+    Field("expires", "Expires after seconds", "number"),
+)
+
+ACTIONS = (
+    Action("send", "Send a message", (_QUEUE, *_MESSAGE), _preview_send, _send, to_queue),
+    Action(
+        "send-again",
+        "Edit and send again",
+        (_QUEUE, Field("id", "Message", "hidden"), Field("to", "To the queue"), *_MESSAGE),
+        _preview_again,
+        _send_again,
+        to_queue,
+    ),
+)
