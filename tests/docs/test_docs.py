@@ -58,6 +58,8 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     told = re.findall(r"# -> (.*)", "".join(blocks))
     assert told, "an example shows what it prints"
     assert capsys.readouterr().out.splitlines() == told
+    with mqredis.connect() as qm:  # a private server keeps queues, so the next page would find them
+        assert [queue.name for queue in qm.queues() if not queue.name.startswith("system$")] == []
 
 
 @pytest.mark.parametrize("page", ["testing.md", "learn/testing.md"])
