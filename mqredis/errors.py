@@ -18,8 +18,8 @@ class MqError(Exception):
     """The broker refused the operation."""
 
     status: ClassVar[Status | int] = Status.INVALID_PARAMETER
-    #: The reason code (MQRC) with which IBM MQ says the same, where it does.
     mqrc: ClassVar[int | None] = None
+    """The reason code (MQRC) with which IBM MQ says the same, where it does."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         text = message or (type(self).__doc__ or "").strip().splitlines()[0]
@@ -160,8 +160,8 @@ class EnqueueRefused(MqError):
     """Enqueue Message refused the message (MS-MQDMPR 3.1.7.1.9)."""
 
     status = Status.INSUFFICIENT_RESOURCES
-    #: The published number: 1 queue quota, 2 queue manager quota or throttle, 3 timed out on the way.
     enqueue_status: ClassVar[int] = 0
+    """The published number: 1 queue quota, 2 queue manager quota or throttle, 3 timed out on the way."""
 
 
 class QueueQuotaExceeded(EnqueueRefused):
@@ -313,16 +313,17 @@ class DurabilityNotReached(MqError):
         **details: Any,
     ) -> None:
         super().__init__(message, **details)
-        #: What the call would have returned (of a receive: the list of its messages). It is done: repeating it would do
-        #: it twice.
         self.result = result
-        #: The level that was asked for, and the one that is certain.
+        """What the call would have returned; for a receive the list of its messages. The change is done: a repeated
+        call would do it twice."""
         self.wanted = wanted
+        """The level that was asked for."""
         self.reached = reached
-        #: Replicas that have confirmed the change.
+        """The level that is certain."""
         self.replicas = replicas
-        #: Token of the (last) call that fell short.
+        """Number of replicas that have confirmed the change."""
         self.token = token
+        """Token of the last call that did not reach the level."""
 
 
 class SelectorSyntaxError(InvalidArgument):
@@ -333,9 +334,10 @@ class SelectorSyntaxError(InvalidArgument):
 
     def __init__(self, message: str = "", *, reason: str = "", position: int = 0, **details: Any) -> None:
         super().__init__(message, **details)
-        #: What is wrong, and where: characters from the start of the selector's text, the first is 0.
         self.reason = reason or str(self)
+        """What is wrong."""
         self.position = position
+        """Where it is wrong, in characters from the start of the selector, from 0."""
 
 
 class MatchOptionsError(InvalidArgument):
@@ -366,9 +368,9 @@ class SealBroken(MqError):
 
     def __init__(self, message: str = "", *, messages: Any = (), **details: Any) -> None:
         super().__init__(message, **details)
-        #: What the call has read; bodies that could not be opened are as they are stored. A receive has taken them all,
-        #: a lock holds them until its lease is over.
         self.messages = messages
+        """What the call has read. Bodies that could not be opened are as they are stored. A receive has taken all of
+        these messages, and a lock holds them until its lease lapses."""
 
 
 class MissingDependency(MqError, ImportError):

@@ -14,18 +14,19 @@ class Finding(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    #: Short and stable, for machines: ``position.lost``, ``counter.queue``, ``server.eviction``...
     code: str
-    #: error: an invariant of the store is broken. warning: the server may lose or delay messages. notice: remains
-    #: of clients that went away without a word; they do no harm.
+    """Short and stable, for machines: ``position.lost``, ``counter.queue``, ``server.eviction``..."""
     severity: Severity
-    #: The queue, key, transaction, session or setting.
+    """error: an invariant of the store is broken. warning: the server may lose or delay messages. notice: something
+    that ended clients have left behind, which does no harm."""
     where: str
+    """The queue, key, transaction, session or setting."""
     text: str
-    #: The doctor put it right (``repair=True``).
+    """What is wrong, and what to do."""
     repaired: bool = False
-    #: ``repair=True`` would put it right without losing anything.
+    """The doctor has repaired it (``repair=True``)."""
     repairable: bool = False
+    """``repair=True`` would repair it without loss."""
 
 
 class Level(BaseModel):
@@ -33,11 +34,12 @@ class Level(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    #: memory, fsync, replica or replica-fsync.
     name: str
+    """memory, fsync, replica or replica-fsync."""
     reachable: bool
-    #: By what, or why not.
+    """Does the server offer the level now?"""
     text: str
+    """By which means, or why not."""
 
 
 class Report(BaseModel):
@@ -46,21 +48,25 @@ class Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     manager: str
-    #: Broken invariants of the store, those that were repaired included.
+    """Name of the queue manager."""
     findings: tuple[Finding, ...] = ()
-    #: Warnings about the server, and notices.
+    """Broken invariants of the store, repaired ones included."""
     advice: tuple[Finding, ...] = ()
-    #: What was looked at.
+    """Warnings about the server, and notices."""
     queues: int = 0
+    """Number of queues that were examined."""
     messages: int = 0
+    """Number of messages that were examined."""
     transactions: int = 0
+    """Number of transactions that were examined."""
     sessions: int = 0
-    #: False: the manager was too busy for one consistent picture, so sums and cross references were not compared.
+    """Number of sessions that were examined."""
     consistent: bool = True
-    #: What ``durability=`` can ask of this server (docs/guarantees.md).
+    """False: the manager was too busy for one consistent picture, so sums and cross references were not compared."""
     levels: tuple[Level, ...] = ()
-    #: Settings of the server as far as they could be read: version, persistence, eviction, notifications...
+    """What ``durability=`` can ask of this server (docs/guarantees.md)."""
     server: dict[str, str] = {}
+    """Settings of the server as far as they could be read: version, persistence, eviction, notifications..."""
 
     @property
     def healthy(self) -> bool:

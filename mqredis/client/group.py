@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self, Unpack
 
 from mqredis.models import Identifier, Sent
-from mqredis.models.fields import MemberFields
+from mqredis.models.header import MemberFields
 from mqredis.operations import groups as operations
 from mqredis.operations.context import unit_of
 from mqredis.operations.groups import Writing

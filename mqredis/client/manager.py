@@ -27,7 +27,7 @@ from mqredis.models import (
     Share,
     Subscription,
 )
-from mqredis.models.fields import MessageFields
+from mqredis.models.header import MessageFields
 from mqredis.models.queue import QueueFields
 from mqredis.operations import failed, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of

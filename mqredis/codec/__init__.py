@@ -18,7 +18,7 @@ from mqredis.codec.decode import (
     sound,
 )
 from mqredis.codec.encode import Batch, encode, encode_each
-from mqredis.models.fields import DEFAULT_CONTENT_TYPE
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.models.text import (

@@ -21,25 +21,25 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Where the broker is; None: ``MQREDIS_URL``.
     url: str | None = None
-    #: Name of the queue manager; None: ``MQREDIS_MANAGER``.
+    """Where the broker is; None: ``MQREDIS_URL``."""
     manager: str | None = None
-    #: In front of the names of Django's queues.
+    """Name of the queue manager; None: ``MQREDIS_MANAGER``."""
     queue_prefix: str = Field(default="django.", max_length=64)
-    #: How long results are kept after the last change of their state, in seconds; 0: there are no results.
+    """In front of the names of Django's queues."""
     result_ttl: float = Field(default=86_400.0, ge=0, le=31_536_000)
-    #: How often a task is begun whose worker is killed or lost. After that the task is failed, and its message goes to
-    #: ;poison. Attempts are counted as in a RetryPolicy: an orderly end of a worker is none.
+    """How long results are kept after the last change of their state, in seconds; 0: there are no results."""
     max_attempts: int = Field(default=5, ge=1)
-    #: After so many seconds the tasks of a worker that died are begun again by another.
+    """How often a task is begun whose worker is killed or lost. After that the task is failed, and its message goes
+    to ;poison. Attempts are counted as in a RetryPolicy: an orderly end of a worker is none."""
     lease: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
-    #: Enqueue when the transaction of the default database is committed, instead of at once.
+    """After so many seconds the tasks of a worker that died are begun again by another."""
     enqueue_on_commit: bool = False
-    #: Modules with tasks besides the ``tasks`` module of each application.
+    """Enqueue when the transaction of the default database is committed, instead of at once."""
     modules: tuple[str, ...] = ()
-    #: Fields of ``mqredis.Settings``.
+    """Modules with tasks besides the ``tasks`` module of each application."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    """Fields of ``mqredis.Settings``."""
 
 
 def options_of(given: Mapping[str, Any], alias: str) -> Options:

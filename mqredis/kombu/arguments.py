@@ -23,14 +23,14 @@ DELIVERY_LIMIT = 20
 class Declared:
     """What was declared about a queue; None: nothing."""
 
-    #: x-expires: the queue goes when nobody has used it for so long.
     expires_ms: int | None = None
-    #: x-message-ttl.
+    """x-expires: the queue goes when nobody has used it for so long."""
     ttl_ms: int | None = None
-    #: x-dead-letter-exchange: where rejected and expired messages go; "" is the default exchange.
+    """x-message-ttl."""
     dead_exchange: str | None = None
-    #: x-dead-letter-routing-key; None: that of each message.
+    """x-dead-letter-exchange: where rejected and expired messages go; "" is the default exchange."""
     dead_key: str | None = None
+    """x-dead-letter-routing-key; None: that of each message."""
 
     def label(self) -> str:
         """It as the label of a queue."""

@@ -7,6 +7,7 @@ makes another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import get_annotations
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from mqredis.errors import InvalidArgument, did_you_mean
@@ -67,7 +68,12 @@ def checked(cls: type[Fields], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expose(cls: type[Fields], getter: Callable[[str, Any], property]) -> None:
-    """Let each annotated name of a class be the property that ``getter`` makes of the name and its default."""
-    cls.FIELDS = {name: vars(cls).get(name, REQUIRED) for name in cls.__annotations__ if name[0] != "_"}
+    """Replace each field of a class, inherited ones included, by the property that ``getter`` returns for it."""
+    cls.FIELDS = {
+        name: vars(base).get(name, REQUIRED)
+        for base in cls.__mro__[: cls.__mro__.index(Fields)]
+        for name in get_annotations(base)
+        if name[0] != "_"
+    }
     for name, default in cls.FIELDS.items():
         setattr(cls, name, getter(name, default))

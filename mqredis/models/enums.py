@@ -75,10 +75,11 @@ class Acknowledge(IntFlag, boundary=STRICT):
     FULL_REACH_QUEUE = 5
     NACK_RECEIVE = 12
     FULL_RECEIVE = 14
-    #: The correlation id of the original instead of its message id (MQRO_PASS_CORREL_ID).
     PASS_CORRELATION_ID = 64
-    #: The message id of the original instead of a new one (MQRO_PASS_MSG_ID).
+    """The acknowledgement or reply carries the correlation id of the original instead of its message id
+    (MQRO_PASS_CORREL_ID)."""
     PASS_MESSAGE_ID = 128
+    """The acknowledgement or reply carries the message id of the original instead of a new one (MQRO_PASS_MSG_ID)."""
 
 
 class Journal(IntFlag, boundary=STRICT):
@@ -93,14 +94,15 @@ class Grouping(IntFlag):
     """How a read treats groups and segments (IBM MQ get options)."""
 
     NONE = 0
-    #: Groups are delivered member by member in their own order; while one is open on the handle nothing else is.
     LOGICAL_ORDER = 1
-    #: A group is there only when all its messages are.
+    """Groups are delivered member by member in their own order. While a group is open on the handle, only its
+    messages are delivered."""
     ALL_MESSAGES_AVAILABLE = 2
-    #: A segmented message is there only when all its segments are.
+    """A group is available only if all its messages are."""
     ALL_SEGMENTS_AVAILABLE = 4
-    #: Segments are joined to the message they were; implies ALL_SEGMENTS_AVAILABLE.
+    """A segmented message is available only if all its segments are."""
     COMPLETE_MESSAGE = 8
+    """Segments are joined to the original message; implies ALL_SEGMENTS_AVAILABLE."""
 
 
 class Mark(IntFlag):

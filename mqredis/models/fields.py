@@ -1,8 +1,8 @@
 """The fields of a message: how each is checked, written into a record, and read from it.
 
 A record (``lua/core/record.lua``) holds a field as the mark ``\\x03``, the letter of the field and its value. A field
-at its default is not written. :data:`FIELDS` is the only table of them. A new optional field is a row here, its name
-and type in :class:`MemberFields`, and an attribute of ``Outgoing`` and of ``Message``.
+at its default is not written. :data:`FIELDS` is the only table of them. A new optional field is a row here, and an
+attribute and an argument in ``header``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.keys import check_name
 from mqredis.models.enums import Acknowledge, Journal
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from mqredis.models.properties import PropertyValue, read_properties, write_properties
 from mqredis.models.text import (
     PLACE_REASONS,
@@ -26,8 +27,6 @@ from mqredis.models.text import (
     read_identifier,
     unescape,
 )
-
-DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 # What a field that is set says about its message.
 #: The scripts act on the field when the message arrives or leaves: bit 1 of the record's flag.
@@ -44,43 +43,6 @@ PRIORITY = 16
 EXPRESS = 32
 #: It has a dedup window, which means nothing without a dedup key.
 WINDOW = 64
-
-
-class MemberFields(TypedDict, total=False):
-    """Keyword arguments of ``GroupWriter.send``: the fields of Outgoing but its body and what the group sets."""
-
-    content_type: str
-    label: str
-    priority: int
-    message_id: Identifier | None
-    correlation_id: Identifier | None
-    properties: Mapping[str, PropertyValue]
-    time_to_be_received: float | None
-    time_to_reach_queue: float | None
-    sent_seconds_ago: float
-    delay: float
-    dedup_key: str | None
-    dedup_window: float
-    recoverable: bool
-    acknowledge: Acknowledge
-    administration_queue: str | None
-    response_queue: str | None
-    dead_letter_queue: str | None
-    journal: Journal
-    app_tag: int
-    body_type: int
-    extension: bytes
-
-
-class MessageFields(MemberFields, total=False):
-    """Keyword arguments of ``Queue.send``: the fields of Outgoing but its body."""
-
-    group_id: Identifier | None
-    sequence: int | None
-    offset: int | None
-    last_in_group: bool
-    segment: bool
-    last_segment: bool
 
 
 class Field(NamedTuple):

@@ -19,8 +19,9 @@ class Page(Generic[T]):
     """One page of a list. It may be shorter than was asked for, and even empty, while there are more pages."""
 
     items: tuple[T, ...]
-    #: ``after=`` of the call that reads the next page; None: this was the last one.
+    """The items of this page."""
     next: str | None
+    """``after=`` of the call that reads the next page; None: this was the last one."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -32,99 +33,119 @@ class Page(Generic[T]):
 class ClientInfo(Model):
     """What a client told of itself when it opened its session. Empty where it told nothing."""
 
-    #: ``Settings.client_name``, or the name of the program.
     name: str = ""
+    """``Settings.client_name``, or the name of the program."""
     host: str = ""
-    #: Number of the process on that host; 0: unknown.
+    """Name of the host."""
     process: int = 0
-    #: Version of mqredis.
+    """Number of the process on that host; 0: unknown."""
     version: str = ""
+    """Version of mqredis."""
 
 
 class LockInfo(Model):
     """A message that a reader or a transaction holds (MS-MQDMPR 3.1.7.1.11)."""
 
     queue: str
+    """Name of the queue."""
     lookup_id: int
+    """Lookup id of the message."""
     message_id: Identifier
+    """Identifier of the message."""
     label: str
-    #: lock: locked by a reader. received, sent, moved: by a transaction.
+    """Label of the message."""
     kind: Literal["lock", "received", "sent", "moved"]
-    #: The messages of a purge that ran meanwhile are deleted when they come back.
+    """lock: locked by a reader. received, sent, moved: by a transaction."""
     purged: bool
-    #: Id of the transaction; None: no transaction holds it.
+    """The messages of a purge that ran meanwhile are deleted when they come back."""
     transaction: str | None
-    #: Number of the session that holds it; "" if the session is over.
+    """Id of the transaction; None: no transaction holds it."""
     session: str
+    """Number of the session that holds it; "" if the session is over."""
     client: ClientInfo
-    #: When it was locked; None where the broker does not know any more: its reader has made other calls since.
+    """The client that holds the message."""
     since: datetime | None
-    #: When the lease ends.
+    """When it was locked; None where the broker does not know any more: its reader has made other calls since."""
     lease_until: datetime
-    #: The lease is over, and no call has given the message back yet.
+    """When the lease ends."""
     overdue: bool
-    #: How often the message was delivered, this time included.
+    """The lease is over, and no call has given the message back yet."""
     deliveries: int
-    #: How many of these deliveries count as attempts.
+    """How often the message was delivered, this delivery included."""
     attempts: int
-    #: Number of the change that locked it. Only the holder of this fence can settle the message.
+    """How many of these deliveries count as attempts."""
     fence: str
+    """Number of the change that locked it. Only the holder of this fence can settle the message."""
 
 
 class HeldMessage(Model):
     """What a transaction has done with one message."""
 
     kind: Literal["sent", "received", "rejected", "moved"]
+    """What the transaction did with the message."""
     queue: str
+    """Name of the queue."""
     lookup_id: int
-    #: Where a moved message goes.
+    """Lookup id of the message."""
     target: str | None = None
+    """Where a moved message goes."""
 
 
 class TransactionInfo(Model):
     """An open transaction (MS-MQDMPR 3.1.1.14)."""
 
     id: str
+    """Id of the transaction."""
     session: str
+    """Number of the session that began it."""
     client: ClientInfo
+    """The client that began it."""
     since: datetime
-    #: When the transaction is aborted unless its client renews the lease.
+    """When it began."""
     lease_until: datetime
-    #: How many messages it has sent, received and moved.
+    """When the transaction is aborted unless its client renews the lease."""
     operations: int
-    #: The first of these, 100 at most.
+    """How many messages it has sent, received and moved."""
     holds: tuple[HeldMessage, ...]
+    """The first of these, 100 at most."""
     fence: str
+    """Number of the change that began it or renewed its lease last."""
 
 
 class SessionInfo(Model):
     """A session of a client (MS-MQDMPR 3.1.1.1)."""
 
     number: str
+    """Number of the session."""
     client: ClientInfo
-    #: When it last changed something or opened a connection; reads alone do not count.
+    """The client that opened it."""
     last_seen: datetime | None
-    #: Seconds without a call after which the broker forgets it.
+    """When it last changed something or opened a connection; reads alone do not count."""
     ttl_seconds: float
-    #: Readers of this session that wait now, by the name of the queue.
+    """Seconds without a call after which the broker forgets it."""
     waiting: dict[str, int]
+    """Readers of this session that wait now, by the name of the queue."""
 
 
 class ClaimInfo(Model):
     """Messages of a queue that a data pipeline has claimed (``mqredis.spark``)."""
 
     queue: str
-    #: ``consumerName`` of the pipeline.
+    """Name of the queue."""
     owner: str
-    #: Number of the batch.
+    """``consumerName`` of the pipeline."""
     sequence: int
+    """Number of the batch."""
     messages: int
+    """Messages in the claim."""
     bytes: int
-    #: filling: it may take more. complete: it waits for its commit. released: an operator gives its messages back.
+    """Bytes that they take."""
     state: Literal["filling", "complete", "released"]
+    """filling: it may take more. complete: it waits for its commit. released: an operator gives its messages back."""
     since: datetime
-    #: Is the process that holds it connected?
+    """When the claim began."""
     connected: bool
+    """Is the process that holds it connected?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,50 +153,64 @@ class StoredMessage:
     """A message as it is in a queue, in whatever state."""
 
     message: Message
-    #: ready: available. delayed: held back by ``delay=``. retry: resting between two attempts. locked: by a reader or a
-    #: transaction. claimed: by a data pipeline.
     state: Literal["ready", "delayed", "retry", "locked", "claimed"]
-    #: When it becomes available; None: it is not waiting for a time.
+    """ready: available. delayed: held back by ``delay=``. retry: resting between two attempts. locked: by a reader or
+    a transaction. claimed: by a data pipeline."""
     due_at: datetime | None
-    #: Bytes of the message, header included.
+    """When it becomes available; None: it is not waiting for a time."""
     bytes: int
-    #: Is the body complete? Bodies of more than 4096 bytes are left out of ``message``.
+    """Bytes of the message, header included."""
     complete: bool
-    #: Its delay, its rest or its time to live is over, and no call has served that yet.
+    """Is the body complete? Bodies of more than 4096 bytes are left out of ``message``."""
     overdue: bool
+    """Its delay, its rest or its time to live is over, and no call has served that yet."""
 
 
 class QueueDepth(Model):
     """What is in a queue and passes through it, from its counters alone (``QueueManager.overview``)."""
 
     name: str
+    """Name of the queue."""
     ready: int
-    #: Waiting for their time, or resting between two attempts.
+    """Messages that are available now."""
     delayed: int
-    #: By readers, transactions and pipelines.
+    """Messages that wait for their time or rest between two attempts."""
     locked: int
-    #: Locked by pipelines.
+    """Messages locked by readers, transactions and pipelines."""
     claimed: int
-    #: In the subqueue ``;poison``.
+    """Messages locked by pipelines."""
     poison: int
-    #: In the subqueue ``;journal``.
+    """Messages in ``;poison``."""
     journal: int
+    """Messages in ``;journal``."""
     messages: int
+    """All messages of the queue."""
     bytes: int
+    """Bytes that they take."""
     waiters: int
-    #: Messages that came and left since the queue was created.
+    """Readers that wait for a message now."""
     total_in: int
+    """Messages that came since the queue was created."""
     total_out: int
-    #: How many of those that left became dead letters, poison, were rejected, or expired.
+    """Messages that left since the queue was created."""
     dead: int
+    """Messages that became dead letters."""
     poisoned: int
+    """Messages that went to ``;poison``."""
     rejected: int
+    """Messages that were rejected."""
     expired: int
-    #: Age in seconds of the oldest available message; None: none is available.
+    """Messages whose time was over."""
     oldest_seconds: float | None
-    #: Timers are due that no call has served yet: messages may count as locked or delayed although their time is over.
+    """Age in seconds of the oldest available message; None: none is available."""
     overdue: bool
+    """Timers are due that no call has served yet: messages may count as locked or delayed although their time is
+    over."""
     transactional: bool
+    """Does the queue take messages only in transactions?"""
     topic: bool
+    """Is the queue a topic?"""
     put_inhibited: bool
+    """Are sends refused?"""
     get_inhibited: bool
+    """Are reads refused?"""

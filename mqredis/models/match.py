@@ -19,11 +19,17 @@ class Match(Model):
     """
 
     message_id: Identifier | None = None
+    """Identifier of the message."""
     correlation_id: Identifier | None = None
+    """Correlation id of the message."""
     group_id: Identifier | None = None
+    """Group of the message."""
     sequence: int | None = Field(default=None, ge=1, le=999_999_999, strict=True)
+    """Number of the message in its group, from 1."""
     offset: int | None = Field(default=None, ge=0, le=999_999_999, strict=True)
+    """Offset of the segment in its message, from 0."""
     token: str | None = None
+    """Token of one message on its queue (``Message.token``)."""
 
     def __init__(self, **fields: Any) -> None:
         try:

@@ -7,10 +7,10 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqredis.models.base import Fields, checked, expose
-from mqredis.models.enums import Acknowledge, Journal, MessageClass
-from mqredis.models.fields import DEFAULT_CONTENT_TYPE, read_fields
-from mqredis.models.properties import PropertyValue
+from mqredis.models.base import checked, expose
+from mqredis.models.enums import MessageClass
+from mqredis.models.fields import read_fields
+from mqredis.models.header import Header
 from mqredis.models.text import Identifier, generated_id, time_at, token_of
 
 #: Bits of a record's flag (lua/core/record.lua).
@@ -31,58 +31,58 @@ class Origin(NamedTuple):
     taken: bool
 
 
-class Message(Fields):
+class Message(Header):
     """A message as it was read."""
 
     __slots__ = ("_body", "_head", "_lookup_id", "_origin", "_values")
 
     lookup_id: int
+    """Number of the message on its queue manager. A later message has a greater one."""
     queue: str
+    """Name of the queue that the message was read from."""
     body: bytes
-    content_type: str = DEFAULT_CONTENT_TYPE
-    label: str = ""
-    priority: int = 3
+    """The content of the message."""
     message_id: Identifier
-    correlation_id: Identifier | None = None
-    group_id: Identifier | None = None
+    """Identifier of the message, given by its sender or generated."""
     sequence: int = 1
+    """Number of the message in its group, from 1."""
     offset: int = 0
-    last_in_group: bool = False
-    segment: bool = False
-    last_segment: bool = False
-    #: Names this very instance on its queue (MQ message token).
+    """Offset of the segment in the larger message, in bytes."""
     token: str
-    properties: dict[str, PropertyValue] = {}  # noqa: RUF012 - each message has its own
+    """Names this instance of the message on its queue (MQ message token)."""
     sent_at: datetime
+    """When the message was sent."""
     arrived_at: datetime
+    """When the message came into the queue."""
     expires_at: datetime | None = None
-    #: How often the message was handed to a reader, this time included (0 for a peek of a fresh message).
+    """When the message is removed if it was not received; None: never."""
     delivery_count: int = 0
-    #: Which attempt to handle the message this is, from 1: ``delivery_count`` less the deliveries that readers gave
-    #: back in order. The retry policy compares its limit with it. A peek shows the attempts so far.
+    """How often the message was delivered to a reader, this delivery included (0 for a peek of a new message)."""
     attempts: int = 0
+    """Which attempt to handle the message this is, from 1: ``delivery_count`` less the deliveries that readers gave
+    back in order. The retry policy compares its limit with it. A peek shows the attempts so far."""
     abort_count: int = 0
+    """How often a reader gave the message back."""
     move_count: int = 0
+    """How often the message was moved."""
     last_moved_at: datetime | None = None
+    """When the message was moved last."""
     message_class: int = MessageClass.NORMAL
+    """Kind of the message: normal, or which acknowledgement it is (MessageClass)."""
     first_in_transaction: bool = False
+    """The message is the first one that its transaction sent to this queue."""
     last_in_transaction: bool = False
+    """The message is the last one that its transaction sent to this queue."""
     transaction_id: str | None = None
-    recoverable: bool = True
-    acknowledge: Acknowledge = Acknowledge.NONE
-    administration_queue: str | None = None
-    response_queue: str | None = None
-    dead_letter_queue: str | None = None
-    journal: Journal = Journal.NONE
-    app_tag: int = 0
-    body_type: int = 0
-    extension: bytes = b""
-    dedup_key: str | None = None
-    #: On journal copies and dead letters: where the message was, under which id, and why it left.
+    """Id of the transaction in which the message was sent."""
     original_queue: str | None = None
+    """On copies in a journal and on dead letters: the queue of the original message."""
     original_lookup_id: int | None = None
+    """On copies in a journal and on dead letters: the lookup id of the original message."""
     original_arrived_at: datetime | None = None
+    """On copies in a journal and on dead letters: when the original message came into its queue."""
     reason: str | None = None
+    """On dead letters: why the message has failed."""
 
     if not TYPE_CHECKING:  # a type checker knows the arguments from the fields
 

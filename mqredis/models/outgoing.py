@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mqredis.errors import InvalidArgument
 from mqredis.models.base import Fields, checked, expose
-from mqredis.models.enums import Acknowledge, Journal
 from mqredis.models.fields import (
-    DEFAULT_CONTENT_TYPE,
     EXPRESS,
     NAMED,
     PRIORITY,
     SPECIAL,
-    MessageFields,
     write_fields,
 )
+from mqredis.models.header import Header, MessageFields
 from mqredis.models.properties import PropertyValue
 from mqredis.models.text import Identifier, escape, generated_id, names, token_of
 
@@ -30,7 +28,7 @@ _LARGE, _NAMED = 8, 16
 _new = object.__new__
 
 
-class Outgoing(Fields):
+class Outgoing(Header):
     """A message before it is sent. ``Queue.send`` takes the same fields as keyword arguments.
 
     A body that is text is sent as UTF-8 with the content type text/plain, unless one is given. Raises InvalidArgument,
@@ -40,38 +38,23 @@ class Outgoing(Fields):
     __slots__ = ("_about", "_body", "_correlation", "_given", "_text")
 
     body: bytes = b""
-    content_type: str = DEFAULT_CONTENT_TYPE
-    label: str = ""
-    priority: int = 3
+    """The content of the message."""
     message_id: Identifier | None = None
-    correlation_id: Identifier | None = None
-    group_id: Identifier | None = None
+    """Identifier of the message; None: the broker gives it one."""
     sequence: int | None = None
+    """Number of the message in its group, from 1."""
     offset: int | None = None
-    last_in_group: bool = False
-    segment: bool = False
-    last_segment: bool = False
-    properties: dict[str, PropertyValue] = {}  # noqa: RUF012 - each message has its own
-    #: Seconds from the send after which the message is removed if nobody received it. None: never.
+    """Offset of the segment in the larger message, in bytes."""
     time_to_be_received: float | None = None
-    #: Seconds from the send within which the message must reach the queue. None: no limit.
+    """Seconds from the send after which the message is removed if it was not received. None: never."""
     time_to_reach_queue: float | None = None
-    #: How long ago the message was sent by its originator, in seconds (bridges, store and forward).
+    """Seconds from the send within which the message must reach the queue. None: no limit."""
     sent_seconds_ago: float = 0.0
-    #: Seconds during which the broker holds the message back. 0: none.
+    """How long ago the originator has sent the message, in seconds (bridges, store and forward)."""
     delay: float = 0.0
-    #: Messages with the same key are refused for ``dedup_window`` seconds, or while one is in the queue.
-    dedup_key: str | None = None
+    """Seconds during which the broker holds the message back. 0: none."""
     dedup_window: float = 0.0
-    recoverable: bool = True
-    acknowledge: Acknowledge = Acknowledge.NONE
-    administration_queue: str | None = None
-    response_queue: str | None = None
-    dead_letter_queue: str | None = None
-    journal: Journal = Journal.NONE
-    app_tag: int = 0
-    body_type: int = 0
-    extension: bytes = b""
+    """Seconds during which the same ``dedup_key`` is refused. 0: as long as this message is in the queue."""
 
     #: What the fields say about the message: bits of mqredis.models.fields.
     _about: int
@@ -168,11 +151,15 @@ class Sent(Fields):
     __slots__ = ("_copies", "_group_id", "_id", "_incarnation", "_message_id", "_token")
 
     lookup_id: int
+    """Number of the message on this queue manager."""
     message_id: Identifier
+    """Identifier of the message, given or generated."""
     token: str
+    """Names this instance of the message on its queue (MQ message token)."""
     group_id: Identifier | None = None
-    #: Of a send to several queues: what the send to each of them returned, this one included.
+    """Group of the message, given or generated."""
     copies: tuple[Sent, ...] = ()
+    """Of a send to several queues: what the send to each of them returned, this one included."""
 
     if not TYPE_CHECKING:
 

@@ -25,20 +25,26 @@ class RetryPolicy(Model):
     """
 
     immediate: int = Field(default=2, ge=0, le=1000, strict=True)
+    """Attempts that follow the first one without a rest."""
     cycles: int = Field(default=0, ge=0, le=1_000_000_000, strict=True)
-    #: How long the first rest lasts, in seconds; each further one is ``factor`` times as long, up to ``max_delay``.
+    """Rests before ``final`` is due."""
     delay: float = Field(default=10.0, ge=0, le=31_536_000)
+    """Length of the first rest in seconds."""
     factor: float = Field(default=2.0, ge=1, le=100)
+    """Each further rest is so many times as long as the one before it, up to ``max_delay``."""
     max_delay: float = Field(default=3600.0, ge=0, le=31_536_000)
-    #: poison: to the subqueue ``;poison``. dead_letter: to ``dead_letter_queue``, or if that is None to the dead-letter
-    #: queue of the message or of the system. reject: as if its reader had rejected it. drop: it is deleted.
+    """Longest rest in seconds."""
     final: Literal["poison", "dead_letter", "reject", "drop"] = "poison"
-    #: Each rest is longer by up to this part of it, so that messages that fail together do not come back together.
+    """Fate of a message after the last attempt. poison: it goes to the subqueue ``;poison``. dead_letter: it goes to
+    ``dead_letter_queue``, or if that is None to the dead-letter queue of the message or of the system. reject: it is
+    rejected as by a reader. drop: it is deleted."""
     jitter: float = Field(default=0.0, ge=0, le=1)
-    #: A message whose lease lapsed returns to the subqueue ``;lapsed``, from which each worker takes one at a time.
+    """Each rest is longer by a random part of it, up to this one (0 to 1), so that messages that failed together do
+    not come back together."""
     isolate: bool = Field(default=False, strict=True)
-    #: Queue of the dead letters, if ``final`` is "dead_letter".
+    """A message whose lease lapsed returns to the subqueue ``;lapsed``, from which each worker takes one at a time."""
     dead_letter_queue: str | None = Field(default=None, max_length=124)
+    """Queue of the dead letters if ``final`` is "dead_letter"; None: that of the message or of the system."""
 
     @property
     def attempts(self) -> int:
@@ -57,31 +63,45 @@ class QueueProperties(Model):
     """Properties of a queue (MS-MQDMPR 3.1.1.2); ``transactional`` and ``topic`` are fixed at creation."""
 
     label: str = Field(default="", max_length=124)
+    """Text for people, at most 124 characters."""
     transactional: bool = Field(default=False, strict=True)
-    #: None: no limit.
+    """The queue takes messages only in transactions. Fixed when the queue is created."""
     quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    """Bytes that the messages of the queue may take together; None: no limit."""
     quota_messages: int | None = Field(default=None, ge=0, strict=True)
+    """Messages that the queue may hold; None: no limit."""
     max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864, strict=True)
+    """Bytes that one message may take."""
     journaling: bool = Field(default=False, strict=True)
+    """A copy of each received message goes to the subqueue ``;journal``."""
     journal_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    """Bytes that the messages of ``;journal`` may take together; None: no limit."""
     journal_quota_messages: int | None = Field(default=None, ge=0, strict=True)
-    #: Of the subqueue ``;poison``, which does not count in the quota of its queue. While it is full, failed messages
-    #: rest in ``;retry``.
+    """Messages that ``;journal`` may hold; None: no limit."""
     poison_quota_bytes: int | None = Field(default=None, ge=0, strict=True)
+    """Bytes that the messages of ``;poison`` may take together; None: no limit. They do not count in ``quota_bytes``.
+    While ``;poison`` is full, failed messages rest in ``;retry``."""
     poison_quota_messages: int | None = Field(default=None, ge=0, strict=True)
-    #: Seconds that failed messages of the queue are kept in its ``;poison`` and among the dead letters before they are
-    #: deleted; None: until they are removed. It holds for messages that fail from now on.
+    """Messages that ``;poison`` may hold; None: no limit. They do not count in ``quota_messages``."""
     failed_time_to_live: int | None = Field(default=None, ge=1, le=3_153_600_000, strict=True)
+    """Seconds that failed messages of the queue are kept in its ``;poison`` and among the dead letters before they are
+    deleted; None: until they are removed. It holds for messages that fail from now on."""
     base_priority: int = Field(default=0, ge=-32768, le=32767, strict=True)
+    """Priority of the queue among others, for programs that read several (PROPID_Q_BASEPRIORITY). The broker stores
+    it only."""
     type_id: str = Field(default="", max_length=64)
+    """Identifier of the kind of queue, for programs (PROPID_Q_TYPE). The broker stores it only."""
     put_inhibited: bool = Field(default=False, strict=True)
+    """Sends to the queue are refused."""
     get_inhibited: bool = Field(default=False, strict=True)
-    #: One active message per group, and fair turns between groups. Fixed when the queue is created.
+    """Reads of the queue are refused."""
     group_exclusive: bool = Field(default=False, strict=True)
-    #: What becomes of messages that their readers give back; None: they are delivered again for ever.
+    """One message of each group is active at a time, and groups take turns. Fixed when the queue is created."""
     retry: RetryPolicy | None = None
-    #: A topic keeps no messages: what is sent to it goes to every queue that subscribed. Fixed at creation.
+    """What becomes of messages that their readers give back; None: they are delivered again without limit."""
     topic: bool = Field(default=False, strict=True)
+    """The queue is a topic: it keeps no messages, and what is sent to it goes to each queue that subscribed. Fixed
+    when the queue is created."""
 
 
 class QueueFields(TypedDict, total=False):
@@ -111,22 +131,28 @@ class QueueInfo(QueueProperties):
     """Properties and present state of a queue."""
 
     name: str
+    """Name of the queue."""
     created_at: datetime
+    """When the queue was created."""
     modified_at: datetime
-    #: Available now, waiting for their time, and locked (by readers, or sent in an open transaction).
+    """When its properties were last changed."""
     ready: int
-    #: Messages that rest between two attempts (subqueues ``;retry`` and ``;lapsed``) included.
+    """Messages that are available now."""
     delayed: int
+    """Messages that wait for their time or rest between two attempts (``;retry`` and ``;lapsed``)."""
     locked: int
-    #: Everything in the list, uncommitted sends and resting messages included.
+    """Messages locked by readers, and messages sent in open transactions."""
     messages: int
+    """All messages of the queue, uncommitted sends and resting messages included."""
     bytes: int
-    #: Is any handle open on it?
+    """Bytes that all messages take."""
     active: bool
+    """Is any handle open on the queue?"""
     waiters: int
-    #: Timers are due that no call has served yet: messages may count as delayed or locked although their time is over.
-    #: Only a read-only client sees that; any other client serves them first.
+    """Readers that wait for a message now."""
     overdue: bool = False
+    """Timers are due that no call has served yet: messages may count as delayed or locked although their time is over.
+    Only a read-only client sees that; any other client serves them first."""
 
     def properties(self) -> dict[str, Any]:
         """Only the settable properties."""
@@ -137,74 +163,109 @@ class QueueStatistics(Model):
     """What is in a queue and passes through it, of one moment (``QueueManager.statistics``)."""
 
     name: str
+    """Name of the queue."""
     ready: int
+    """Messages that are available now."""
     delayed: int
+    """Messages that wait for their time."""
     locked: int
-    #: Everything in the list, uncommitted sends included.
+    """Messages locked by readers, and messages sent in open transactions."""
     messages: int
+    """All messages of the queue, uncommitted sends included."""
     bytes: int
+    """Bytes that all messages take."""
     waiters: int
+    """Readers that wait for a message now."""
     journal_messages: int
+    """Messages in ``;journal``."""
     journal_bytes: int
-    #: What the retry policy has put to rest, and what it has given up.
+    """Bytes in ``;journal``."""
     retry_messages: int
+    """Messages that rest between two attempts."""
     retry_bytes: int
+    """Bytes of resting messages."""
     poison_messages: int
+    """Messages in ``;poison``."""
     poison_bytes: int
-    #: Messages that came and left since the queue was created, in whatever way, moves included.
+    """Bytes in ``;poison``."""
     total_in: int
+    """Messages that came since the queue was created, moves included."""
     total_out: int
-    #: Of those that left: for which reason. The rest was received.
+    """Messages that left since the queue was created, moves included."""
     expired: int
+    """Messages that left because their time was over."""
     purged: int
+    """Messages that left by a purge."""
     rejected: int
+    """Messages that left because a reader rejected them."""
     poisoned: int
+    """Messages that left for ``;poison``."""
     dropped: int
-    #: Dead letters made from messages of this queue.
+    """Messages that left because their retry policy deleted them. All other messages that left were received."""
     dead: int
-    #: Age of the oldest message that a reader could take now, in seconds, by priority (transactional ones: 7).
+    """Dead letters made from messages of this queue."""
     oldest_seconds: dict[int, float]
-    #: Messages per second that came and left, over the last ``rate_seconds``.
+    """Age in seconds of the oldest available message, by priority (transactional messages: 7)."""
     rate_in: float
+    """Messages per second that came, over the last ``rate_seconds``."""
     rate_out: float
+    """Messages per second that left, over the last ``rate_seconds``."""
     rate_seconds: float
-    #: What an operator should look at: more failed messages than ``Settings.failed_messages_warning``.
+    """The period of both rates in seconds."""
     warnings: tuple[str, ...] = ()
-    #: As in QueueInfo.
+    """What needs attention: more failed messages than ``Settings.failed_messages_warning``."""
     overdue: bool = False
+    """As in QueueInfo."""
 
 
 class FailedMessages(Model):
     """Messages in a queue that holds what has failed: a ``;poison``, or a queue of dead letters."""
 
     queue: str
+    """Name of the queue."""
     messages: int
+    """Messages in it."""
     bytes: int
-    #: What to do if there are more than ``Settings.failed_messages_warning``; None: there are not.
+    """Bytes that they take."""
     warning: str | None = None
+    """What to do if there are more than ``Settings.failed_messages_warning``; None if there are not."""
 
 
 class Subscription(Model):
     """A queue that subscribed to a topic."""
 
     topic: str
+    """Name of the topic."""
     queue: str
-    #: Which messages it wants; None: all.
+    """Name of the queue that gets its messages."""
     selector: str | None = None
+    """Selector of the messages that the queue gets; None: all."""
 
 
 class ManagerInfo(Model):
     """State of a queue manager."""
 
     name: str
+    """Name of the queue manager."""
     incarnation: str
+    """Identifier of its data: it differs after the data were lost and the manager was created again."""
     history: int
+    """Number of changes so far."""
     schema_version: int
+    """Version of the format in which it is stored."""
     throttled: bool
+    """All sends are refused at present (``QueueManager.throttle``)."""
     quota_bytes: int | None
+    """Bytes that all messages may take together; None: no limit."""
     quota_messages: int | None
+    """Messages that all queues may hold together; None: no limit."""
     messages: int
+    """Messages in all queues."""
     bytes: int
+    """Bytes that they take."""
     queues: int
+    """Number of queues."""
     sessions: int
+    """Number of sessions."""
     transactions: int
+    """Number of open transactions."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_type_hints
 
 from mqredis.models import Outgoing, PropertyValue, QueueProperties
-from mqredis.models.fields import MemberFields, MessageFields
+from mqredis.models.header import MemberFields, MessageFields
 from mqredis.models.queue import QueueFields
 
 
