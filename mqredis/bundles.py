@@ -15,17 +15,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
 from mqredis import functions
+from mqredis.status import Status
 
 _REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$', re.MULTILINE)
 _FUNCTION = re.compile(r"^function ([a-z_]+\.[a-z_]+)\(")
 _COMMENT = re.compile(r"^\s*(--.*)?$")
 _MODULE = re.compile(r"^local ([a-z_]+) = \{")
-_STATUS_LINE = re.compile(r"^\s*([A-Z_]+) = (0x[0-9A-Fa-f]+),")
 _STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
 
 _WORD = re.compile(r"\w+")
@@ -67,6 +67,14 @@ def _word(module: str) -> str:
     return module.rpartition("/")[2]
 
 
+def _status_number(match: re.Match[str]) -> str:
+    """The number of ``status.NAME`` (``mqredis.status``): scripts have no table of them."""
+    try:
+        return str(int(Status[match[1]]))
+    except KeyError:
+        raise ScriptError(f"status.{match[1]} is not in mqredis/status.py") from None
+
+
 class Files:
     """The Lua below one folder."""
 
@@ -75,18 +83,6 @@ class Files:
         self._texts: dict[str, str] = {}
         self._sources: dict[str, list[Line]] = {}
         self._halves: dict[str, tuple[list[Line], list[Line]]] = {}
-
-    @cached_property
-    def statuses(self) -> dict[str, int]:
-        """The numbers of ``core/status.lua``."""
-        text = (self._root / "core" / "status.lua").read_text()
-        return {m[1]: int(m[2], 16) for line in text.splitlines() if (m := _STATUS_LINE.match(line))}
-
-    def _number(self, match: re.Match[str]) -> str:
-        try:
-            return str(self.statuses[match[1]])
-        except KeyError:
-            raise ScriptError(f"status.{match[1]} is not in lua/core/status.lua") from None
 
     def _text(self, name: str, wanted_by: str = "") -> str:
         text = self._texts.get(name)
@@ -101,7 +97,7 @@ class Files:
         """The lines of a file, but for those that require others."""
         lines = self._sources.get(name)
         if lines is None:
-            texts = _STATUS_USE.sub(self._number, self._text(name)).splitlines()
+            texts = _STATUS_USE.sub(_status_number, self._text(name)).splitlines()
             numbered = enumerate(texts, 1)
             lines = [
                 (f"lua/{name}.lua", number, line) for number, line in numbered if not _REQUIRE.match(line)
@@ -124,7 +120,7 @@ class Files:
 
     def _requires(self, name: str, path: tuple[str, ...] = ()) -> list[tuple[bool, str]]:
         found = _REQUIRE.findall(self._text(name, path[-1] if path else ""))
-        return [(bool(lazy), module) for lazy, module in found if module != "core/status"]
+        return [(bool(lazy), module) for lazy, module in found]
 
     def _modules(self, name: str) -> tuple[list[str], list[str], list[str]]:
         """Modules a script needs: those that exist from its start, those loaded when needed, and what these rest on."""

@@ -144,7 +144,7 @@ def root() -> Path:
     """The folder that holds the Lua: inside the installed package, else beside it in a checkout."""
     package = Path(__file__).resolve().parent
     for candidate in (package / "lua", package.parent / "lua"):
-        if (candidate / "core" / "status.lua").is_file():
+        if (candidate / "core" / "store.lua").is_file():
             return candidate
     raise ScriptError("the Lua scripts of mqredis are missing: neither mqredis/lua nor ../lua holds them")
 
@@ -152,11 +152,6 @@ def root() -> Path:
 @cache
 def _files(folder: Path) -> Files:
     return Files(folder)
-
-
-def statuses() -> dict[str, int]:
-    """The numbers of ``lua/core/status.lua``."""
-    return _files(root()).statuses
 
 
 def names() -> list[str]:

@@ -1,6 +1,6 @@
 """Status numbers of MS-MQDMPR and MQMQ 2.4, and our own in the band 0xA0010000.
 
-The same numbers stand in ``lua/core/status.lua``; a contract test compares the two, both ways.
+Scripts write ``status.NAME``, and ``bundles`` puts the number in its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
---- require "core/status"
 --- require "core/cache"
 --- require "core/kept_reply"
 --- require lazy "core/replay"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from mqredis import scripts
+from mqredis.status import Status
 
 #: All scripts and modules, so that a new or renamed one is never left out.
 FILES = tuple(
@@ -116,4 +117,4 @@ class Bundles(dict[str, str]):
 
 
 def _inlined(line: str) -> str:
-    return re.sub(r"\bstatus\.([A-Z_]+)\b", lambda m: str(scripts.statuses()[m[1]]), line)
+    return re.sub(r"\bstatus\.([A-Z_]+)\b", lambda m: str(int(Status[m[1]])), line)
