@@ -25,11 +25,11 @@ class Fields:
     FIELDS: ClassVar[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name."""
+        """Return all fields by name."""
         return {name: getattr(self, name) for name in self.FIELDS}
 
     def replace(self, **changes: Any) -> Self:
-        """Another one that differs in these fields. Raises InvalidArgument as the constructor does."""
+        """Return a copy with these changes. Raises InvalidArgument as the constructor does."""
         return type(self)(**{**self._given_fields(), **changes})
 
     def _given_fields(self) -> dict[str, Any]:
