@@ -149,6 +149,8 @@ class ManagerKeys:
         self.manager = check_name(manager, "manager")
         self.tag = f"{PREFIX}:{{{encode(self.manager)}}}:"
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
+        #: The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
+        self.workers = f"{self.tag}workers"
         self._calls: dict[tuple[str, ...], KeySet] = {}
         self._admins: dict[tuple[str, ...], KeySet] = {}
 

@@ -62,6 +62,24 @@ def register(subparsers: Subparsers) -> None:
     abort = command(subparsers, "abort", "abort an open transaction of any client", _abort)
     abort.add_argument("transaction", help="its id")
     operator_options(abort)
+    for name, about, run in (
+        ("pause", "have no worker read a queue, or a consumer read nothing", _pause),
+        ("resume", "end a pause", _resume),
+    ):
+        parser = command(subparsers, name, about, run)
+        parser.add_argument("queue", nargs="?")
+        parser.add_argument(
+            "--consumer", metavar="NAME", help="pause the consumers of this name instead of a queue"
+        )
+        if name == "pause":
+            parser.add_argument("--reason", default="", help="why, for everybody who sees the pause")
+        operator_options(parser)
+    stop = command(subparsers, "stop-worker", "ask a worker to stop, or to cancel one of its handlers", _stop)
+    stop.add_argument("worker", help="its id (mqredis show workers)")
+    stop.add_argument(
+        "--cancel", type=lookup_id, metavar="ID", help="cancel the handler of this message, and go on"
+    )
+    operator_options(stop)
     log = command(subparsers, "actions", "show what operators have done, the latest last", _actions)
     log.add_argument("--limit", type=int, default=100, help="at most so many (default: 100)")
 
@@ -196,6 +214,42 @@ def _abort(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         operator_of(arguments, qm).abort(arguments.transaction, token=arguments.token)
     output.line(f"aborted {arguments.transaction}", transaction=arguments.transaction)
+    return Exit.DONE
+
+
+def _pause(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        operator_of(arguments, qm).pause(
+            arguments.queue, consumer=arguments.consumer, reason=arguments.reason, token=arguments.token
+        )
+    name = arguments.queue or arguments.consumer
+    output.line(f"paused {name}", name=name, paused=True)
+    return Exit.DONE
+
+
+def _resume(arguments: Arguments, output: Output) -> Exit:
+    name = arguments.queue or arguments.consumer
+    with open_manager(arguments) as qm:
+        was_paused = operator_of(arguments, qm).resume(
+            arguments.queue, consumer=arguments.consumer, token=arguments.token
+        )
+    output.line(f"resumed {name}" if was_paused else f"{name} was not paused", name=name, paused=False)
+    return Exit.DONE
+
+
+def _stop(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        operator = operator_of(arguments, qm)
+        if arguments.cancel is None:
+            operator.stop_worker(arguments.worker, token=arguments.token)
+        else:
+            operator.cancel_handler(arguments.worker, arguments.cancel, token=arguments.token)
+    text = (
+        "the worker is asked to stop"
+        if arguments.cancel is None
+        else "the worker is asked to cancel the handler"
+    )
+    output.line(text, worker=arguments.worker)
     return Exit.DONE
 
 

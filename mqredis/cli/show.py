@@ -50,6 +50,8 @@ MESSAGES = (
     "attempts",
     "bytes",
 )
+WORKERS = ("id", "name", "host", "pid", "version", "started_at", "busy", "handled", "failed", "last_error")
+PAUSES = ("kind", "name", "since", "operator", "reason")
 CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
 
 
@@ -76,6 +78,8 @@ def register(subparsers: Subparsers) -> None:
         scheduled.add_argument(
             f"--{name}", type=_moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
         )
+    command(inner, "workers", "show the workers that live, and what they do", _workers)
+    command(inner, "pauses", "show the queues and consumers that operators have paused", _pauses)
     claims = command(inner, "claims", "show what data pipelines have claimed in a queue", _claims)
     claims.add_argument("queue")
 
@@ -178,3 +182,23 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
 def _claims(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         return _show(output, qm.claims(arguments.queue), CLAIMS)
+
+
+def _workers(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        found = qm.workers()
+    rows = []
+    for worker in found:
+        row = worker.model_dump()
+        for total in ("busy", "handled", "failed"):
+            row[total] = sum(getattr(consumer, total) for consumer in worker.consumers)
+        row["last_error"] = next((c.last_error for c in worker.consumers if c.last_error), "")
+        rows.append(row)
+    output.rows(rows, WORKERS)
+    return Exit.DONE
+
+
+def _pauses(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        output.rows([pause.model_dump() for pause in qm.pauses()], PAUSES)
+    return Exit.DONE

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         StoredMessage,
         TransactionInfo,
     )
+    from mqredis.models.worker import Pause, WorkerInfo
     from mqredis.operations.context import Context
     from mqredis.operations.publications import Publication
     from mqredis.steps import Operation
@@ -112,6 +113,21 @@ class Inspection:
         from mqredis.operations import publications
 
         return self._run(publications.publications(self._context))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that live, by name: where they run, what their consumers do, and which handlers run now.
+
+        Each is as of the worker's last heartbeat (``Worker(heartbeat_seconds=)``).
+        """
+        from mqredis.operations import workers
+
+        return self._run(workers.workers(self._context))
+
+    def pauses(self) -> list[Pause]:
+        """The queues that no worker reads, and the consumers that read nothing, since an operator has paused them."""
+        from mqredis.operations import workers
+
+        return self._run(workers.pauses(self._context))
 
     def overview(self, pattern: str | None = None) -> list[QueueDepth]:
         """What is in each queue and has passed through it, by name; ``pattern`` is a glob.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from mqredis.commands.bulk import Action
 from mqredis.keys import DEAD_LETTER, TRASH
 from mqredis.models.operator import BulkResult, Choice
-from mqredis.operations import actions, bulk, force
+from mqredis.operations import actions, bulk, force, workers
 
 if TYPE_CHECKING:
     from mqredis.client.manager import QueueManager
@@ -118,6 +118,44 @@ class Operator:
         is open.
         """
         self._manager.run(force.abort(self._manager.context, self._name, transaction, token))
+
+    # ---- workers ---------------------------------------------------------------------------------
+
+    def pause(
+        self,
+        queue: str | None = None,
+        *,
+        consumer: str | None = None,
+        reason: str = "",
+        token: str | None = None,
+    ) -> None:
+        """Have no worker read a queue, or the consumers of this name read nothing, until ``resume``.
+
+        Workers learn of it with their next heartbeat (``Worker(heartbeat_seconds=)``). What their handlers have begun
+        they finish; messages that they locked ahead are given back. Other readers are not concerned: the property
+        ``get_inhibited`` refuses those. Raises InvalidArgument.
+        """
+        self._manager.run(workers.pause(self._manager.context, self._name, queue, consumer, reason, token))
+
+    def resume(
+        self, queue: str | None = None, *, consumer: str | None = None, token: str | None = None
+    ) -> bool:
+        """End a pause; False if there was none."""
+        return self._manager.run(workers.resume(self._manager.context, self._name, queue, consumer, token))
+
+    def stop_worker(self, worker: str, *, token: str | None = None) -> None:
+        """Ask the worker with this ``WorkerInfo.id`` to stop, as SIGTERM does. It learns of it with its next heartbeat.
+
+        Raises InvalidArgument if no such worker lives.
+        """
+        self._manager.run(workers.stop(self._manager.context, self._name, worker, token))
+
+    def cancel_handler(self, worker: str, lookup_id: int, *, token: str | None = None) -> None:
+        """Ask a worker to cancel the handler that has this message. That is a failed attempt of the message.
+
+        The worker learns of it with its next heartbeat. Raises InvalidArgument if no such worker lives.
+        """
+        self._manager.run(workers.cancel(self._manager.context, self._name, worker, lookup_id, token))
 
     def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
         operation = bulk.bulk(self._manager.context, self._name, queue, action, choice, title)

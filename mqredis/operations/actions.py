@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from mqredis import codec
@@ -40,7 +41,7 @@ def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> t
     return (manager.token(hashlib.sha256(repr((token, *depends_on)).encode()).hexdigest()[:32]),)
 
 
-def entry(operator: str, action: str, queue: str, details: dict[str, Any]) -> bytes:
+def entry(operator: str, action: str, queue: str, details: Mapping[str, Any]) -> bytes:
     """An entry of the log as the scripts take it (lua/admin/operator.lua).
 
     The label is the action, the properties ``operator`` and ``queue`` say who acted on what, and the body has the

@@ -63,7 +63,7 @@ def key_names(store: Store) -> Faults:
     present = set(store.found or ())
     for key in store.found or ():
         rest = key[len(tag) :]
-        if key in known or rest.startswith(("bell:", "stage:", "action:")) or rest == "sinks":
+        if key in known or rest.startswith(("bell:", "stage:", "action:")) or rest in ("sinks", "workers"):
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from mqredis.client import QueueManager, connect
 from mqredis.errors import InvalidArgument
+from mqredis.operations import checks
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
 from mqredis.worker.metrics import served
@@ -34,7 +35,10 @@ class Worker:
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
     back. ``health_file``: touched whenever a look at a queue worked, at most once a second. ``metrics``: port, or
     host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages;
-    None: host and process id.
+    None: host and process id. ``heartbeat_seconds``: how often the worker tells the broker that it lives and asks what
+    operators want of it (docs/operating.md); None: never.
+
+    Raises InvalidArgument for a heartbeat that is not positive.
     """
 
     def __init__(
@@ -47,8 +51,12 @@ class Worker:
         health_file: str | None = None,
         metrics: str | None = None,
         name: str | None = None,
+        heartbeat_seconds: float | None = 5.0,
     ) -> None:
+        if heartbeat_seconds is not None:
+            checks.seconds(heartbeat_seconds, "heartbeat_seconds", positive=True)
         self.name = name
+        self._heartbeat_seconds = heartbeat_seconds
         self._url = url
         self._manager = manager
         self._settings = settings
@@ -203,6 +211,7 @@ class Worker:
             health_file=self.health_file,
             raise_errors=errors == "raise",
             name=self.name,
+            heartbeat_seconds=self._heartbeat_seconds,
         )
         try:
             running.prepare()

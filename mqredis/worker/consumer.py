@@ -102,6 +102,8 @@ class Consumer:
     handled: int = 0
     failed: int = 0
     rejected: int = 0
+    #: The last failure as operators see it, "" if there was none.
+    last_error: str = ""
     #: time.monotonic() of the last look at the queues that worked; 0.0: none yet.
     looked: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)

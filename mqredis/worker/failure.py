@@ -23,6 +23,12 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def text_of(error: BaseException, *, sealed: bool) -> str:
+    """The type and the text of an error; of ``sealed`` bodies the type alone, since the text may quote one."""
+    kind = type(error).__name__
+    return kind if sealed else f"{kind}: {error}"[:MAX_ERROR]
+
+
 class Reporter:
     """Describes the failures of one handler. ``sealed``: bodies are secret, so nothing that may quote one is told."""
 
@@ -43,8 +49,7 @@ class Reporter:
         return giveback.failed(self._text(error), about)
 
     def _text(self, error: BaseException) -> str:
-        kind = type(error).__name__
-        return kind if self._sealed else f"{kind}: {error}"[:MAX_ERROR]
+        return text_of(error, sealed=self._sealed)
 
     def _about(self, **more: str) -> dict[str, Any]:
         return {"worker": self._worker, "handler": self._handler, **more}

@@ -24,7 +24,14 @@ from mqredis.steps import Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import Reporter
 from mqredis.worker.keeper import Held
-from mqredis.worker.outcomes import Cancelled, Reject, RetryLater, TimeLimitExceeded, reached
+from mqredis.worker.outcomes import (
+    Cancelled,
+    HandlerCancelled,
+    Reject,
+    RetryLater,
+    TimeLimitExceeded,
+    reached,
+)
 from mqredis.worker.prefetch import Prefetch
 from mqredis.worker.unit import AsyncUnit, Unit
 
@@ -67,6 +74,8 @@ class Loop:
         self._done: list[LockedMessage] = []
         self._held: list[LockedMessage] = []
         self._transaction: Transaction | None = None
+        #: The pauses at the beginning of the present turn.
+        self._pauses = running.pauses
         #: When to look for lapsed messages next; not in the turn after one was handled.
         self._lapsed_next = time.monotonic() + LAPSED_SECONDS
         self._lapsed_last = False
@@ -82,12 +91,26 @@ class Loop:
         self._lapsed_last = False
         return self._turn(self.queues, timeout)
 
+    @property
+    def paused(self) -> bool:
+        """Has an operator paused the consumer, or all queues that it reads?"""
+        return self.running.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
+
+    def _readable(self, queues: list[Queue]) -> list[Queue]:
+        """Those of the queues that no operator has paused."""
+        pauses = self.running.pauses
+        return [queue for queue in queues if not pauses.queue(queue.name)] if pauses else queues
+
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
         """Read from these queues, or if they are empty from those with lapsed messages."""
+        self._pauses = self.running.pauses
+        queues, lapsed = self._readable(queues), self._readable(self.lapsed)
+        if not queues and not lapsed:
+            return False
         try:
             if self.transactional:
-                return self._turn_in_transaction([*queues, *self.lapsed], len(queues), timeout)
-            return self._turn_with_locks([*queues, *self.lapsed], len(queues), timeout)
+                return self._turn_in_transaction([*queues, *lapsed], len(queues), timeout)
+            return self._turn_with_locks([*queues, *lapsed], len(queues), timeout)
         except (IoTimeout, OperationCancelled):
             self.consumer.looked = time.monotonic()
             return False
@@ -138,7 +161,7 @@ class Loop:
             self.lease,
             earlier,
             (self.running.scope,),
-            self.running.stopping.is_set,
+            self._interrupted,
         )
         try:
             at, found = self._read(operation)
@@ -165,8 +188,12 @@ class Loop:
             self._handle_locks(queue, locks)
         return True
 
+    def _interrupted(self) -> bool:
+        """Does the worker stop, or has an operator changed what it reads?"""
+        return self.running.stopping.is_set() or self.running.pauses is not self._pauses
+
     def _ending(self) -> bool:
-        return self.running.stopping.is_set() or self.running.first is not None
+        return self.running.stopping.is_set() or self.running.first is not None or self.paused
 
     def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
         self._handle_locks(queue, [lock])
@@ -227,7 +254,7 @@ class Loop:
             timeout,
             transaction.unit,
             (self.running.scope,),
-            self.running.stopping.is_set,
+            self._interrupted,
         )
         at, messages = self._read(operation)
         consumer.looked = time.monotonic()
@@ -296,6 +323,7 @@ class Loop:
             on_cancel=unit._lose,
         )
         running.keeper.add(held)
+        running.handlers[held] = (consumer, unit.messages, time.monotonic())
         try:
             argument = arguments if consumer.payload.many else arguments[0]
             if consumer.is_async:
@@ -309,7 +337,7 @@ class Loop:
             reached(commit)
         except Cancelled as cancelled:
             why = held.reason or cancelled
-            if isinstance(why, TimeLimitExceeded):
+            if isinstance(why, TimeLimitExceeded | HandlerCancelled):
                 return why
             log.warning("%s was cancelled: %s", consumer.name, why)
             return cancelled
@@ -320,6 +348,7 @@ class Loop:
             return error
         finally:
             running.keeper.remove(held)
+            del running.handlers[held]
         consumer.handled += len(unit.messages)
         return None
 

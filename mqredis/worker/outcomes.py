@@ -47,5 +47,9 @@ class Cancelled(BaseException):
     """
 
 
+class HandlerCancelled(Exception):
+    """An operator has cancelled the handler. That is a failed attempt."""
+
+
 class TimeLimitExceeded(Exception):
     """The handler took longer than its consumer's ``time_limit``, or held its message for ``max_hold``."""

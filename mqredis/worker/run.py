@@ -18,8 +18,9 @@ from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExist
 from mqredis.models import Message
 from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.failure import worker_name
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.failure import text_of, worker_name
+from mqredis.worker.heartbeat import Heartbeat, Pauses
+from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.logs import announce
 from mqredis.worker.loop import LOOK_SECONDS, Loop
 from mqredis.worker.outcomes import reached
@@ -29,6 +30,8 @@ from mqredis.worker.schedule import Schedule
 log = logging.getLogger("mqredis.worker")
 
 _PAUSE_MAX = 5.0
+#: How often a thread looks whether a pause that an operator has set is over, in seconds.
+_PAUSED_SECONDS = 0.2
 #: How often it is asked whether a glance for all who wait worked, in seconds.
 _GLANCE_SECONDS = 1.0
 
@@ -46,6 +49,7 @@ class Running:
         health_file: str | None = None,
         raise_errors: bool = False,
         name: str | None = None,
+        heartbeat_seconds: float | None = None,
     ) -> None:
         self.manager = manager
         self.settings = manager.context.settings
@@ -54,6 +58,11 @@ class Running:
         self.consumers = list(consumers)
         self.schedules = list(schedules)
         self.keeper = Keeper()
+        #: What operators have paused.
+        self.pauses = Pauses()
+        #: The handlers that run: their consumers, their messages, and when they began (time.monotonic()).
+        self.handlers: dict[Held, tuple[Consumer, Sequence[Message], float]] = {}
+        self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
         #: What waiting readers may be woken by.
         self.scope = object()
         self.stopping = threading.Event()
@@ -94,6 +103,7 @@ class Running:
 
     def failed(self, consumer: Consumer, messages: Sequence[Message], error: BaseException) -> None:
         """A handler failed."""
+        consumer.last_error = text_of(error, sealed=self.sealed)
         if self._raise_errors and isinstance(error, Exception):
             self.first = self.first or error
             return
@@ -159,13 +169,25 @@ class Running:
     def forever(self) -> None:
         """Handle messages until ``stop``."""
         announce(self.manager, self.name, self.consumers)
-        self._threads(self._until_stopped, wait=self._shutdown_seconds)
+        if self._heartbeat is None:
+            return self._threads(self._until_stopped, wait=self._shutdown_seconds)
+        self._heartbeat.begin()
+        try:
+            self._threads(self._until_stopped, wait=self._shutdown_seconds)
+        finally:
+            self._heartbeat.end()
 
     def stop(self) -> None:
         """Read no more; what is being handled is finished, or given back at the deadline. The second time: now."""
         if self.stopping.is_set():
             self._killed.set()
         self.stopping.set()
+
+    def set_pauses(self, pauses: Pauses) -> None:
+        """An operator has paused or resumed something: readers that wait look anew at what they may read."""
+        if pauses != self.pauses:
+            self.pauses = pauses  # first, since a reader that is just going to wait looks at it
+            self.manager.driver.cancel(self.scope)
 
     def close(self) -> None:
         """Close what was opened."""
@@ -262,6 +284,12 @@ class Running:
         pause = 0.0
         while not self.stopping.is_set():
             try:
+                if loop.paused:
+                    loop.flush()
+                    loop.consumer.looked = time.monotonic()
+                    self.touch()
+                    self.stopping.wait(_PAUSED_SECONDS)
+                    continue
                 if rate is not None:
                     wait = rate.pause(loop.consumer.batch)
                     if wait > 0:

@@ -97,6 +97,8 @@ KINDS: dict[str, list[Any]] = {
     "operator": ["", "x" * 256, None, 5, b"ada", ["ada"], "\ud800"],
     "trash": [*_NOT_SECONDS, 0, -1],
     "delay": [*_NOT_SECONDS, -1, None],
+    "consumer": ["", 5, b"x", "x" * 256, "a\nb", None],
+    "worker": ["", "no one", 5, None, b"x", "nobody"],
     "lookup_ids": [5, None, [], "1", [-1], [None], range(257)],
     "reject": [5, b"x", ["x"]],
     "action_token": [5, b"x", "", "\ud800", "x" * 256],
@@ -165,6 +167,8 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"message": "$message", "body": b""}, {"message": "message", "body": "body", "fields": "fields"},
     ),
     "QueueManager.operator": ({}, {"name": "operator"}),
+    "QueueManager.workers": ({}, {}),
+    "QueueManager.pauses": ({}, {}),
     "QueueManager.info": ({}, {}),
     "QueueManager.throttle": ({}, {"on": "flag"}),
     "QueueManager.set_quota": ({}, {"messages": "quota", "bytes": "quota"}),
@@ -275,6 +279,14 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Operator.release": (
         {"queue": "q", "lookup_ids": [1]},
         {"queue": "name", "lookup_ids": "lookup_ids", "reject": "reject", "token": "action_token"},
+    ),
+    "Operator.pause": (
+        {}, {"queue": "name", "consumer": "consumer", "reason": "reason", "token": "action_token"},
+    ),
+    "Operator.resume": ({}, {"queue": "name", "consumer": "consumer", "token": "action_token"}),
+    "Operator.stop_worker": ({"worker": "abc"}, {"worker": "worker", "token": "action_token"}),
+    "Operator.cancel_handler": (
+        {"worker": "abc", "lookup_id": 1}, {"worker": "worker", "lookup_id": "lookup_id", "token": "action_token"},
     ),
     "Operator.abort": ({"transaction": "t"}, {"transaction": "transaction_id", "token": "action_token"}),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mqredis import IoTimeout, Journal, Mark, Match, MqError, Outgoing, QueueManager, RetryPolicy, Seek, Share
-from mqredis.commands import manager
+from mqredis.commands import manager, workers
 from mqredis.models import Access
 from mqredis.steps import perform
 from tests.support.counts import set_count
@@ -37,6 +37,9 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.set_quota(messages=100_000)
     qm.resolve("1.1:1")
     qm.operator("ada").cancel("orders")
+    qm.operator("ada").pause("orders")
+    qm.workers()
+    qm.run(perform(workers.beat(qm.context.keys, "a", 0, True, "{}", ["q:orders"])))
     qm.operator("ada").release("orders", [1])
     with contextlib.suppress(MqError):
         qm.operator("ada").abort("none")

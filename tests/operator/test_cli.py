@@ -76,3 +76,19 @@ def test_release_and_abort(orders: Run, url: str, manager: str) -> None:  # noqa
             ledger.send(b"x", transaction=unit)
             assert orders("abort", "stuck", "--json").rows == [{"transaction": "stuck"}]
             assert "stuck" in orders("abort", "stuck", code=Exit.REFUSED).err
+
+
+def test_pauses_and_workers(orders: Run) -> None:
+    orders("pause", "orders", "--reason", "closed", "--operator", "ada")
+    orders("pause", "--consumer", "mails", "--operator", "ada")
+    rows = orders("show", "pauses", "--json").rows
+    assert [(row["kind"], row["name"], row["reason"]) for row in rows] == [
+        ("consumer", "mails", ""),
+        ("queue", "orders", "closed"),
+    ]
+    assert orders("resume", "orders").out == "resumed orders\n"
+    assert orders("resume", "orders").out == "orders was not paused\n"
+    assert orders("show", "workers", "--json").rows == []
+    assert "lives" in orders("stop-worker", "abc", code=Exit.USAGE).err
+    assert "lives" in orders("stop-worker", "abc", "--cancel", "1", code=Exit.USAGE).err
+    assert "either" in orders("pause", code=Exit.USAGE).err

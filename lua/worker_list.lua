@@ -1,0 +1,19 @@
+-- The workers that live, and the pauses that operators have set. Changes nothing.
+-- docs/operating.md
+--
+-- KEYS message
+-- KEYS workers (admin/workers)
+-- RETURNS OK now in ms; then field and text of each worker and each pause, as in admin/workers
+--- require "core/context"
+local key = KEYS[3]
+local reply = context.open()
+if reply then return reply end
+reply = { status.OK, "", 0, context.now }
+local fields = redis.call("HGETALL", key)
+for n = 1, #fields, 2 do
+  local kind, until_ms = string.sub(fields[n], 1, 1), string.match(fields[n + 1], "^(%d+) ")
+  if kind == "q" or kind == "c" or kind == "w" and until_ms and until_ms + 0 > context.now then
+    reply[#reply + 1], reply[#reply + 2] = fields[n], fields[n + 1]
+  end
+end
+return context.close(reply)

@@ -1,0 +1,51 @@
+-- An operator tells workers something: an order for one of them, or a pause of a queue or consumer for all of them.
+-- docs/operating.md
+--
+-- KEYS message
+-- QUEUE[1+] the log of actions (admin/operator)
+-- KEYS workers (admin/workers), then the key of a token, if ARGV[3] is not "" (admin/operator)
+-- ARGV[3] token  as in admin/operator
+-- ARGV[4] entry  as in admin/operator
+-- ARGV[5] field  of the hash: "o:", "q:" or "c:" and a name
+-- ARGV[6] text  the order, or the JSON of a pause; "" ends the pause
+-- RETURNS OK "1" if something has changed, else "0": there is no such worker, or no such pause to end
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+--- require "core/context"
+--- require "core/store"
+--- require "admin/operator"
+--- require "admin/workers"
+--- require "waiting/waiters"
+local key = KEYS[ARGV[3] ~= "" and #KEYS - 1 or #KEYS]
+local field, text = ARGV[5], ARGV[6]
+local reply = context.open()
+if reply then return reply end
+reply = operator.repeated()
+if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
+local order, known = string.sub(field, 1, 2) == "o:", true
+if order then
+  known = workers.lives(key, string.sub(field, 3))
+elseif text == "" then
+  known = redis.call("HEXISTS", key, field) == 1
+end
+if not known then return operator.close({ status.OK, "", 0, "0" }) end
+operator.plan()
+if context.missing then return context.close(context.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+local before = order and redis.call("HGET", key, field)
+if order then
+  redis.call("HSET", key, field, before and before .. "\n" .. text or text)
+elseif text == "" then
+  redis.call("HDEL", key, field)
+else
+  redis.call("HSET", key, field, string.format("%.0f ", context.shown(context.now)) .. text)
+end
+context.mark_changed()
+operator.log(1, true)
+local sides = context.sides or {}
+for n = 1, #sides do store.save_one(sides[n]) end
+reply = operator.close({ status.OK, "", 0, "1" })
+for n = 1, #sides do waiters.serve(sides[n]) end
+return reply

@@ -1,0 +1,80 @@
+"""worker_beat.lua, worker_list.lua, worker_order.lua: workers, and what operators tell them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mqredis import keys
+from mqredis.codec import time_at
+from mqredis.commands.common import check, number, text
+from mqredis.keys import KeySet, ManagerKeys
+from mqredis.models.worker import Pause, WorkerInfo
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+#: Letters of lua/admin/workers.lua.
+KINDS = {"q": "queue", "c": "consumer"}
+
+
+def _keys(manager: ManagerKeys, paths: Sequence[str] = (), extra: tuple[str, ...] = ()) -> KeySet:
+    return KeySet((*manager.call(*paths).keys, manager.workers, *extra))
+
+
+def beat(
+    manager: ManagerKeys, worker: str, lease_ms: int, begins: bool, record: str, pauses: Sequence[str]
+) -> Call[tuple[list[str], frozenset[str]]]:
+    """A worker lives; ``lease_ms`` 0: it ends. Answers its orders, and which of these pauses are set."""
+
+    def parse(status: int, payload: Payload) -> tuple[list[str], frozenset[str]]:
+        check(status)
+        orders, *found = payload
+        paused = [pause for pause, flag in zip(pauses, found, strict=True) if flag == b"1"]
+        return text(orders).splitlines(), frozenset(paused)
+
+    args: list[Arg] = [worker, lease_ms, int(begins), record, *pauses]
+    return Call("worker_beat", _keys(manager), args, parse)
+
+
+def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
+    """The workers that live, by name, and the pauses that are set."""
+
+    def parse(status: int, payload: Payload) -> tuple[list[WorkerInfo], list[Pause]]:
+        check(status)
+        now, *rest = payload
+        workers: list[WorkerInfo] = []
+        pauses: list[Pause] = []
+        for field, value in zip(rest[::2], rest[1::2], strict=True):
+            kind, _, name = text(field).partition(":")
+            time, _, record = text(value).partition(" ")
+            said: dict[str, Any] = json.loads(record)
+            if kind == "w":
+                expires = max(int(time) - number(now), 0) / 1000
+                workers.append(WorkerInfo(id=name, expires_in=expires, **said))
+            else:
+                pauses.append(Pause(kind=KINDS[kind], name=name, since=time_at(int(time)), **said))  # type: ignore[arg-type]
+        workers.sort(key=lambda worker: (worker.name, worker.id))
+        return workers, sorted(pauses, key=lambda pause: (pause.kind, pause.name))
+
+    return Call("worker_list", _keys(manager), [], parse, changes=False)
+
+
+def order(
+    manager: ManagerKeys,
+    paths: Sequence[str],
+    extra: tuple[str, ...],
+    entry: bytes,
+    field: str,
+    value: str,
+) -> Call[tuple[bool, list[str]]]:
+    """Tell workers something. Answers whether it has changed anything, and queues that have to be named as well."""
+
+    def parse(status: int, payload: Payload) -> tuple[bool, list[str]]:
+        if status == Status.KEYS_CHANGED:
+            return False, [keys.decode(text(item)) for item in payload]
+        check(status)
+        return text(payload[0]) == "1", []
+
+    args: list[Arg] = ["1" if extra else "", entry, field, value]
+    return Call("worker_order", _keys(manager, paths, extra), args, parse)

@@ -1,0 +1,126 @@
+"""Workers that say that they live, and operators that tell them something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from mqredis import keys
+from mqredis.commands import workers as commands
+from mqredis.commands.common import path_of
+from mqredis.errors import InvalidArgument
+from mqredis.models.worker import Pause, WorkerInfo
+from mqredis.operations import actions, checks
+from mqredis.operations.context import Context
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.queue_call import provide
+from mqredis.steps import Steps, perform, procedure
+
+
+@procedure
+def workers(context: Context) -> Steps[list[WorkerInfo]]:
+    """The workers that live, by name."""
+    found, _ = yield from perform(commands.listing(context.keys))
+    return found
+
+
+@procedure
+def pauses(context: Context) -> Steps[list[Pause]]:
+    """The queues and consumers that are paused."""
+    _, found = yield from perform(commands.listing(context.keys))
+    return found
+
+
+def _text(value: object, what: str, most: int = 255) -> str:
+    if not isinstance(value, str) or len(value) > most or checks.lone(value) or not value.isprintable():
+        raise InvalidArgument(
+            f"{what} must be a printable str of at most {most} characters, not {value!r:.40}"
+        )
+    return value
+
+
+def _field(queue: object, consumer: object) -> str:
+    """The field of a pause. Raises InvalidArgument unless exactly one of the two is given."""
+    if (queue is None) == (consumer is None):
+        raise InvalidArgument("give either queue= or consumer=")
+    if consumer is None:
+        return f"q:{path_of(queue)}"
+    if not _text(consumer, "the name of a consumer"):
+        raise InvalidArgument("the name of a consumer is empty")
+    return f"c:{consumer}"
+
+
+@procedure
+def pause(
+    context: Context, operator: str, queue: object, consumer: object, reason: object, token: str | None
+) -> Steps[None]:
+    """Have no worker read a queue, or a consumer read nothing in any worker."""
+    field, why = _field(queue, consumer), _text(reason, "reason", 1000)
+    said = json.dumps({"operator": operator, "reason": why})
+    yield from _tell(context, operator, "pause", field, said, {"reason": why}, token)
+
+
+@procedure
+def resume(
+    context: Context, operator: str, queue: object, consumer: object, token: str | None
+) -> Steps[bool]:
+    """End a pause; False if there was none."""
+    field = _field(queue, consumer)
+    return (yield from _tell(context, operator, "resume", field, "", {}, token))
+
+
+@procedure
+def stop(context: Context, operator: str, worker: object, token: str | None) -> Steps[None]:
+    """Ask a worker to stop."""
+    yield from _order(context, operator, worker, "stop_worker", "stop", {}, token)
+
+
+@procedure
+def cancel(context: Context, operator: str, worker: object, lookup_id: int, token: str | None) -> Steps[None]:
+    """Ask a worker to cancel the handler of a message."""
+    told = hex_id(lookup_id)
+    details = {"lookup_id": told}
+    yield from _order(context, operator, worker, "cancel_handler", f"cancel {told}", details, token)
+
+
+def _order(
+    context: Context,
+    operator: str,
+    worker: object,
+    action: str,
+    value: str,
+    details: Mapping[str, object],
+    token: str | None,
+) -> Steps[None]:
+    if not isinstance(worker, str) or not worker.isalnum():
+        raise InvalidArgument(f"worker must be the id of a WorkerInfo, not {worker!r:.40}")
+    told = yield from _tell(
+        context, operator, action, f"o:{worker}", value, {"worker": worker, **details}, token
+    )
+    if not told:
+        raise InvalidArgument(f"no worker with the id {worker!r:.40} lives; workers() lists them")
+
+
+def _tell(
+    context: Context,
+    operator: str,
+    action: str,
+    field: str,
+    value: str,
+    details: Mapping[str, object],
+    token: str | None,
+) -> Steps[bool]:
+    if token is not None:
+        actions.check_token(token)
+    kind, _, name = field.partition(":")
+    if kind == "c":
+        details = {"consumer": name, **details}
+    entry = actions.entry(operator, action, name if kind == "q" else "", details)
+    extra = actions.token_key(context.keys, token, field, value)
+    paths: list[str] = [keys.ACTIONS]
+    while True:
+        done, missing = yield from perform(commands.order(context.keys, paths, extra, entry, field, value))
+        if not missing:
+            return done
+        yield from provide(context.keys, missing)
+        paths += [path for path in missing if path not in paths]

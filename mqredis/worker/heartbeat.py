@@ -1,0 +1,145 @@
+"""What a worker tells the broker of itself, and what it learns there from operators."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mqredis import __version__
+from mqredis.commands import workers as commands
+from mqredis.errors import MqError
+from mqredis.steps import perform
+from mqredis.worker.outcomes import HandlerCancelled
+
+if TYPE_CHECKING:
+    from mqredis.worker.run import Running
+
+log = logging.getLogger("mqredis.worker")
+
+#: A worker counts as gone after so many heartbeats that did not come.
+MISSED = 4
+#: Running handlers, and messages of each, that a worker tells.
+MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What operators have paused: "q:" and the name of a queue, or "c:" and that of a consumer."""
+
+    fields: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
+    def consumer(self, name: str) -> bool:
+        """Is this consumer paused?"""
+        return f"c:{name}" in self.fields
+
+    def queue(self, name: str) -> bool:
+        """Is this queue paused? The messages in ``;lapsed`` belong to their queue."""
+        return f"q:{name.removesuffix(';lapsed')}" in self.fields
+
+
+class Heartbeat:
+    """Tells the broker every ``seconds`` that a worker lives, and does what operators have asked for.
+
+    It has a thread of its own, so that the end of the worker does not wait for a broker that does not answer.
+    """
+
+    def __init__(self, running: Running, seconds: float) -> None:
+        self.id = uuid.uuid4().hex[:12]
+        self._running = running
+        self._seconds = seconds
+        self._started_at = datetime.now(UTC).isoformat()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="mqredis-heartbeat", daemon=True)
+        queues = {queue for consumer in running.consumers for queue in consumer.queues}
+        self._pauses = [
+            *(f"q:{name}" for name in sorted(queues)),
+            *(f"c:{consumer.name}" for consumer in running.consumers),
+        ]
+
+    def begin(self) -> None:
+        """The first heartbeat, and those after it. Raises MqError if the broker refuses the first one."""
+        self._beat(begins=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The worker has ended: the broker forgets it."""
+        self._ended.set()
+        self._thread.join(self._seconds)
+        try:
+            self._tell(0, False, "{}")
+        except MqError as error:
+            log.debug("the end of the worker could not be told: %s", error)
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(self._seconds):
+            try:
+                self._beat()
+            except MqError as error:
+                log.warning("the heartbeat of the worker failed: %s", error)
+
+    def _beat(self, *, begins: bool = False) -> None:
+        lease_ms = int(self._seconds * MISSED * 1000)
+        orders, paused = self._tell(lease_ms, begins, json.dumps(self._record()))
+        self._running.set_pauses(Pauses(paused))
+        for order in orders:
+            self._obey(*order.split(" "))
+
+    def _tell(self, lease_ms: int, begins: bool, record: str) -> tuple[list[str], frozenset[str]]:
+        manager = self._running.manager
+        call = commands.beat(manager.context.keys, self.id, lease_ms, begins, record, self._pauses)
+        return manager.run(perform(call))
+
+    def _obey(self, order: str, *rest: str) -> None:
+        log.info("an operator orders: %s", " ".join((order, *rest)))
+        if order == "stop":
+            self._running.stop()
+        elif order == "cancel":
+            for held, (_, messages, _) in self._running.handlers.copy().items():
+                if any(f"{message.lookup_id:016x}" == rest[0] for message in messages):
+                    held.cancel(HandlerCancelled("an operator has cancelled the handler"))
+
+    def _record(self) -> dict[str, Any]:
+        running, now = self._running, time.monotonic()
+        handling = list(running.handlers.copy().values())
+        busy = [consumer for consumer, _, _ in handling]
+        return {
+            "name": running.name,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": __version__,
+            "started_at": self._started_at,
+            "schedules": [schedule.name for schedule in running.schedules],
+            "consumers": [
+                {
+                    "name": consumer.name,
+                    "queues": consumer.queues,
+                    "concurrency": consumer.concurrency,
+                    "busy": busy.count(consumer),
+                    "handled": consumer.handled,
+                    "failed": consumer.failed,
+                    "rejected": consumer.rejected,
+                    "last_error": consumer.last_error,
+                }
+                for consumer in running.consumers
+            ],
+            "running": [
+                {
+                    "consumer": consumer.name,
+                    "queue": messages[0].queue,
+                    "lookup_ids": [message.lookup_id for message in messages[:MOST]],
+                    "seconds": round(now - since, 3),
+                }
+                for consumer, messages, since in handling[:MOST]
+            ],
+        }

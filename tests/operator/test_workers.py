@@ -1,0 +1,165 @@
+"""Workers that operators see, pause and stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import pytest
+
+import mqredis
+from mqredis import InvalidArgument, Message, Operator, QueueManager
+from mqredis.models.worker import WorkerInfo
+from mqredis.worker import Retry, Worker
+from mqredis.worker.heartbeat import Pauses
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Ask the broker until something holds."""
+    deadline = monotonic() + 30
+    while not condition():
+        assert monotonic() < deadline, "it did not come true"
+
+
+@pytest.fixture
+def handled() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def worker(handled: list[bytes]) -> Worker:
+    worker = Worker(heartbeat_seconds=0.05, name="shop", shutdown_seconds=5)
+
+    @worker.consumer("orders", "mails", name="handle", retry=Retry(attempts=2, delay=0), create={})
+    def handle(message: Message) -> None:
+        if message.body == b"bad":
+            raise ValueError("it is bad")
+        handled.append(message.body)
+
+    return worker
+
+
+@pytest.fixture
+def running(worker: Worker, qm: QueueManager) -> Iterator[Worker]:
+    with worker.background(qm):
+        until(qm.workers)
+        yield worker
+    assert qm.workers() == []
+
+
+def one(qm: QueueManager) -> WorkerInfo:
+    (found,) = qm.workers()
+    return found
+
+
+def put(qm: QueueManager, body: str, name: str = "orders") -> int:
+    with qm.open(name) as queue:
+        return queue.send(body).lookup_id
+
+
+def test_a_worker_tells_what_it_does(qm: QueueManager, running: Worker, handled: list[bytes]) -> None:
+    found = one(qm)
+    assert (found.name, found.version, found.schedules) == ("shop", mqredis.__version__, ())
+    (consumer,) = found.consumers
+    assert (consumer.name, consumer.queues, consumer.concurrency) == ("handle", ("orders", "mails"), 1)
+    put(qm, "good")
+    put(qm, "bad")
+    until(lambda: one(qm).consumers[0].failed)
+    until(lambda: one(qm).consumers[0].handled)
+    assert one(qm).consumers[0].last_error == "ValueError: it is bad"
+    assert handled == [b"good"]
+
+
+def test_a_paused_queue_is_not_read_and_others_are(
+    qm: QueueManager, operator: Operator, worker: Worker, handled: list[bytes]
+) -> None:
+    qm.create_queue("mails")
+    operator.pause("orders", reason="the shop is closed")
+    assert [(pause.kind, pause.name, pause.operator, pause.reason) for pause in qm.pauses()] == [
+        ("queue", "orders", "ada", "the shop is closed")
+    ]
+    put(qm, "waits")
+    put(qm, "mail", "mails")
+    with worker.background(qm):
+        until(lambda: handled)
+        assert handled == [b"mail"]
+        assert operator.resume("orders") is True
+        assert operator.resume("orders") is False
+        until(lambda: len(handled) == 2)
+    assert qm.pauses() == []
+
+
+def test_a_paused_consumer_reads_nothing(
+    qm: QueueManager, operator: Operator, worker: Worker, handled: list[bytes]
+) -> None:
+    qm.create_queue("mails")
+    operator.pause(consumer="handle")
+    with worker.background(qm), qm.open("mails") as mails:
+        until(qm.workers)
+        mails.send("first")
+        assert mails.receive(30).body == b"first"
+        mails.send("second")
+        operator.resume(consumer="handle")
+        until(lambda: handled == [b"second"])
+
+
+def test_readers_that_wait_leave_a_queue_that_is_paused(
+    qm: QueueManager, operator: Operator, running: Worker, handled: list[bytes]
+) -> None:
+    until(lambda: qm.queue_info("orders").waiters)
+    operator.pause("orders")
+    until(lambda: not qm.queue_info("orders").waiters)
+    until(lambda: qm.queue_info("mails").waiters)
+    put(qm, "mail", "mails")
+    until(lambda: handled == [b"mail"])
+
+
+def test_messages_that_lapsed_belong_to_their_queue() -> None:
+    pauses = Pauses(frozenset({"q:orders"}))
+    assert pauses.queue("orders")
+    assert pauses.queue("orders;lapsed")
+    assert not pauses.queue("mails")
+
+
+def test_a_worker_is_asked_to_stop(qm: QueueManager, operator: Operator, worker: Worker) -> None:
+    with worker.background(qm):
+        until(qm.workers)
+        operator.stop_worker(one(qm).id)
+        until(lambda: not qm.workers())
+    with pytest.raises(InvalidArgument, match="lives"):
+        operator.stop_worker("abc")
+
+
+def test_one_running_handler_is_cancelled(qm: QueueManager, operator: Operator) -> None:
+    worker = Worker(heartbeat_seconds=0.05, shutdown_seconds=5)
+    begun, ended = threading.Event(), threading.Event()
+
+    @worker.consumer("orders", retry=Retry(attempts=1))
+    def handle(message: Message) -> None:
+        begun.set()
+        try:
+            while not ended.wait(0.01):
+                pass
+        finally:
+            ended.set()
+
+    with worker.background(qm):
+        sent = put(qm, "long")
+        assert begun.wait(30)
+        until(lambda: one(qm).running)
+        (running,) = one(qm).running
+        assert (running.queue, running.lookup_ids) == ("orders", (sent,))
+        operator.cancel_handler(one(qm).id, sent)
+        assert ended.wait(30)
+        until(lambda: qm.queue_info("orders").messages == 0)
+    with qm.open("orders;poison") as poison:
+        assert "an operator has cancelled the handler" in str(poison.peek(0).reason)
+
+
+def test_what_operators_told_workers_is_logged(qm: QueueManager, operator: Operator) -> None:
+    operator.pause("orders", token="t")
+    operator.pause("orders", token="t")
+    operator.resume("orders")
+    with qm.open(mqredis.ACTIONS, mqredis.Access.PEEK) as log:
+        assert [entry.label for entry in log.browse()] == ["pause", "resume"]
