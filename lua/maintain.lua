@@ -1,4 +1,4 @@
--- Serve due timers of a queue that nobody touches: expiries, delays, lapsed locks and transactions.
+-- Serve due timers of a queue that no other call works on: expiries, delays, lapsed locks and transactions.
 -- MS-MQDMPR 3.1.7.2.7 Time To Be Received Timer Expired
 --
 -- KEYS message

@@ -10,7 +10,6 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "core/queue_header"
 --- require "core/locks"
 --- require "claims/claim_pages"
 -- A call ends when it has run so many commands; a text of locks beside a header counts as many.
@@ -38,7 +37,7 @@ local function beside(q)
   local headers = redis.call("HMGET", KEYS[1], stem .. "retry:q", stem .. "lapsed:q", stem .. "poison:q",
     stem .. "journal:q")
   for n = 1, 4 do
-    local _, messages = queue_header.parse(headers[n])
+    local _, messages = queue.parse_header(headers[n])
     counts[n] = messages or "0"
   end
   return table.concat(counts, " ")
@@ -60,7 +59,7 @@ for n = 1, queues do
     if ready > 0 then first, cost = oldest(q) end
     local counters = redis.call("HMGET", q.q, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
-    local due = q.due and q.due <= context.now and 1 or 0
+    local due = queue.is_due(q) and 1 or 0
     reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
       locked, claimed, redis.call("ZCARD", q.w), due, first)
       .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags

@@ -3,7 +3,7 @@
 -- MS-MQDMPR 3.1.3 Initialization
 --
 -- KEYS admin
--- ARGV[3] channel  of a doorbell
+-- ARGV[3] channel  of a notification
 -- RETURNS OK names of commands that are refused, in lower case; none where the server cannot tell (before Redis 7)
 -- FLAGS allow-oom
 local refused = { status.OK, "", 0 }

@@ -1,4 +1,4 @@
--- Delete a queue with its subqueues and everything in them, locked or not. Who waits on it learns it at once.
+-- Delete a queue with its subqueues and everything in them, locked or not. Readers that wait on it are notified at once.
 -- MS-MQDMPR 3.1.7.1.4 Delete Queue
 --
 -- KEYS admin

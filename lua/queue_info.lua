@@ -7,7 +7,6 @@
 --   timers are due
 -- FLAGS no-writes
 --- require "core/context"
---- require "core/queue_header"
 --- require "core/queue"
 --- require "core/handle"
 --- require "claims/claim_pages"
@@ -20,7 +19,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = ""
   else
     local fields = redis.call("HGETALL", q.q)
-    fields[#fields + 1], fields[#fields + 2] = "counts", string.sub(queue_header.counters(q), 2)
+    fields[#fields + 1], fields[#fields + 2] = "header", queue.format_header(q)
     reply[#reply + 1] = #fields + 5
     for k = 1, #fields, 2 do
       local name, value = fields[k], fields[k + 1]
@@ -31,7 +30,7 @@ for n = 1, (#KEYS - 5) / 8 do
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)
     reply[#reply + 1] = #handle.all(queue.name(q))
-    reply[#reply + 1] = q.due and q.due <= context.now and "1" or "0"
+    reply[#reply + 1] = queue.is_due(q) and "1" or "0"
   end
 end
 return context.close(reply)

@@ -101,7 +101,7 @@ end
 local cursor, from = "", ""
 if at ~= "" then cursor, from = string.sub(at, 1, 1), string.sub(at, 2) end
 local exclusive, entries, place = q.is.x and not q.parent, nil, nil
-local ids, recs, states = { nil }, { nil }, { nil }
+local ids, recs, states
 if exclusive then group_lock.load() end
 if cursor == "R" then
   entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
@@ -133,6 +133,7 @@ else
   ids, recs, states = seek.available(q, from, count)
 end
 if entries then ids, recs, states = position.columns_of(entries) end
+ids = ids or {}
 
 if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end -- of a group all come
 
@@ -160,11 +161,11 @@ context.mark_changed()
 local kind, fence, deadline = "", "", ""
 if mode == "lock" then
   kind, owner = "L", ARGV[1]
-  fence, deadline = string.format("%d", context.history), string.format("%d", context.now + grant)
+  fence, deadline = context.history_text, string.format("%d", context.now + grant)
 elseif t then
   kind, owner, fence, deadline = "R", t.id, t.fence, t.deadline
 end
-reply = { status.OK, "", 0, fence, deadline, context.now, #lost, nil, nil, nil }
+reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply
 if mode == "take" then
@@ -177,4 +178,4 @@ end
 if match ~= "" then waiters.spare(q, ids) end
 if mode == "take" then return finish(reply) end
 if t then tx.add(t, q, "R", ids) end
-return finish(reply, upto, table.concat(ids, ","))
+return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

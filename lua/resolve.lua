@@ -7,7 +7,6 @@
 -- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/kept_reply"
 local slot, sequence = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
@@ -15,13 +14,13 @@ local session = string.match(slot, "^%d+")
 local found = redis.call("HMGET", KEYS[1], session, slot)
 if not found[1] then return context.close({ status.OK, "", 0, "expired" }) end
 local text = found[2] or "0 0 - 0 0 "
-text = kept_reply.of(text, sequence) or text
-local last, ids = kept_reply.head(text)
+text = context.slot_of(text, sequence) or text
+local last, ids = context.slot_head(text)
 -- "!": a lock that was handed over, but not asked for (waiting/handoff).
 if tonumber(last) < tonumber(sequence) or (last == sequence and string.byte(ids) == 33) then
   context.mark_changed()
   local cancelled = { status.OPERATION_CANCELLED, "", context.history }
-  redis.call("HSET", KEYS[1], slot, kept_reply.format(sequence, context.now_text, "-", cancelled, 3))
+  redis.call("HSET", KEYS[1], slot, context.format_slot(sequence, "-", cancelled, 3))
   -- The slot may be higher than all that ever wrote: its session has to know it.
   local mine = session == string.match(ARGV[1], "^%d+") and context.session
   local known = context.highest(mine or found[1], slot)
@@ -32,7 +31,7 @@ if tonumber(last) < tonumber(sequence) or (last == sequence and string.byte(ids)
   return context.close({ status.OK, "", 0, "never" })
 end
 if last ~= sequence then return context.close({ status.OK, "", 0, "superseded" }) end
-local _, stored = kept_reply.parse(text, context.incarnation)
+local _, stored = context.parse_slot(text)
 reply = { status.OK, "", 0, "done", stored[1], ids }
 for n = 4, #stored do reply[#reply + 1] = stored[n] end
 return context.close(reply)

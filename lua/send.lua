@@ -24,11 +24,11 @@
 --- require "core/context"
 --- require "core/enqueue"
 --- require "core/queue"
---- require "core/quota"
+--- require lazy "core/quota"
 --- require "core/store"
---- require "core/timers"
+--- require lazy "core/timers"
 --- require lazy "waiting/handoff"
---- require "waiting/waiters"
+--- require lazy "waiting/waiters"
 --- require lazy "features/features"
 --- require lazy "features/refusal"
 --- require lazy "transactions/tx"
@@ -39,22 +39,28 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local more = timers.serve(q, true)
+local more, handed
+if queue.is_due(q) then
+  timers.load()
+  more = timers.serve(q, true)
+end
 
 -- decide -----------------------------------------------------------------------------------------
-local handed
 local function finish(answer)
   store.save(q)
   answer = context.close(answer)
   if handed then handoff.publish(unpack(handed)) end
-  waiters.notify(q)
+  if q.waiting or context.sides then
+    waiters.load()
+    waiters.notify(q)
+  end
   return answer
 end
 
 -- A refusal may leave negative acknowledgements and dead letters, which are decided first, too. A message that is over but
 -- not gone refuses no other.
 local function refuse(code)
-  if more then timers.again() end
+  if more then context.ask_again() end
   if not context.missing then
     refusal.load()
     refusal.trace(q, code, first, transactional)
@@ -75,8 +81,11 @@ local batch, refused = enqueue.parse(q, first)
 if not batch then return refuse(refused) end
 local count = #batch.records
 if t and t.count + count > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
-code = quota.refuses(q, count, batch.bytes)
-if code then return refuse(code) end
+if context.manager.limited or q.quota_messages or q.quota_bytes then
+  quota.load()
+  code = quota.refuses(q, count, batch.bytes)
+  if code then return refuse(code) end
+end
 if batch.wants then
   code = features.plan(q, batch.records, batch.wants, transactional)
   if code then return refuse(code) end
@@ -91,4 +100,4 @@ if q.waiting and count == 1 and not t then
   handoff.load()
   handed = handoff.offer(q, ids[1], batch.records[1])
 end
-return finish({ status.OK, "", 0, table.concat(ids), t and t.fence })
+return finish({ status.OK, "", 0, ids[2] and table.concat(ids) or ids[1], t and t.fence })

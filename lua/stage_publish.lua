@@ -63,7 +63,7 @@ for name in string.gmatch(manifest, "[^,]+") do
   stage.list = list
   stages[#stages + 1] = stage
   q.due_messages, q.due_bytes, q.begun = q.due_messages + stage.messages, q.due_bytes + stage.bytes, begun
-  if left > 0 then q.final, q.final_size = list, left end
+  if left > 0 then q.final, q.final_size, q.altered = list, left, true end
   total = total + stage.messages
 end
 local messages, bytes, code = 0, 0, nil

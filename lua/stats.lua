@@ -21,14 +21,14 @@ local function say(name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
-say("overdue", q.due and q.due <= context.now and 1 or 0)
+say("overdue", queue.is_due(q) and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))
 say("locked", claim_pages.locked(q))
 say("waiters", redis.call("ZCARD", q.w))
-q.gone = tonumber(q.gone)
-say("left", q.gone)
+local gone = tonumber(q.gone)
+say("left", gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
   local beside = queue.read(n + 1, 2)
   say(name .. "_messages", beside and beside.messages or 0)
@@ -46,7 +46,7 @@ for priority = 7, 0, -1 do
   if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
 end
 
--- Traffic since a sample that is 10 s to 20 s old if somebody asks regularly, older else: "time in out" twice.
+-- Traffic since a sample that is 10 s to 20 s old if a client asks regularly, else older: "time in out" twice.
 local old, new = string.match(values[1] or "", "^(.*);(.*)$")
 local age = old and context.now - tonumber(string.match(new, "^%d+"))
 if not old then
@@ -58,6 +58,6 @@ end
 say("sample_due", (not age or age >= 10000) and 1 or 0)
 local since, came, went = string.match(old, "^(%S+) (%S+) (%S+)$")
 say("rate_ms", context.now - tonumber(since))
-say("rate_in", q.messages + q.gone - tonumber(came))
-say("rate_out", q.gone - tonumber(went))
+say("rate_in", q.messages + gone - tonumber(came))
+say("rate_out", gone - tonumber(went))
 return context.close(reply)

@@ -122,8 +122,8 @@ class Files:
         found = _REQUIRE.findall(self._text(name, path[-1] if path else ""))
         return [(bool(lazy), module) for lazy, module in found]
 
-    def _modules(self, name: str) -> tuple[list[str], list[str], list[str]]:
-        """Modules a script needs: those that exist from its start, those loaded when needed, and what these rest on."""
+    def _modules(self, names: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
+        """Modules that scripts need: those made at the start, those loaded when needed, and those that these need."""
         found: list[str] = []
         lazy: list[str] = []
         later: list[str] = []
@@ -137,14 +137,15 @@ class Files:
                 elif wanted not in lazy:
                     lazy.append(wanted)
                     later.append(wanted)
-            if module not in found and module != name:
+            if module not in found and module not in names:
                 found.append(module)
 
-        visit(name, ())
+        for name in names:
+            visit(name, ())
         eager = list(found)
         while later:
             module = later.pop(0)
-            for is_lazy, wanted in self._requires(module, (name,)):
+            for is_lazy, wanted in self._requires(module, names[:1]):
                 if not is_lazy:
                     visit(wanted, (module,))
                 elif wanted not in lazy:
@@ -153,10 +154,10 @@ class Files:
         inner = [module for module in found if module not in eager]
         return eager, [module for module in lazy if module not in found], inner
 
-    def join(self, name: str) -> list[Line]:
-        """The bundle of one entry script."""
-        eager, lazy, inner = self._modules(name)
-        own = self.source(name)
+    def join(self, *names: str) -> list[Line]:
+        """The bundle of an entry script, or of several, whose lines stand one behind the other at the end."""
+        eager, lazy, inner = self._modules(names)
+        own = [line for name in names for line in self.source(name)]
         front, behind = self._reached(eager, _dotted(own))
         # Every table is declared before any function that may name it. What only lazy modules need waits with them in
         # one function, for each function and table that exists from the start costs every call.
@@ -167,16 +168,18 @@ class Files:
         later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
         asked = _dotted(chain(front, behind, own))
         alone = [module for module in near if self._stands(module, eager, later, asked, lazy)]
-        lines: list[Line] = [(f"lua/{name}.lua", 0, f"-- mqredis {name}")]
-        for module in [*eager, *near]:
+        lines: list[Line] = [(f"lua/{names[0]}.lua", 0, f"-- mqredis {' '.join(names)}")]
+        # Lazy here, but another lazy module rests on it: it exists once any of them is loaded.
+        shared = [module for module in inner if f"{_word(module)}.load()" in text]
+        for module in [*eager, *near, *shared]:
             lines += self.parts(module)[0]
         lines += front
         lines += [("", 0, f"function {_word(m)}.load() end") for m in eager if f"{_word(m)}.load()" in text]
         lines += [line for module in alone for line in self._loader(module)]
         near = [module for module in near if module not in alone]
-        if near:
+        if near or shared:
             rest = [module for module in lazy if module not in alone]
-            lines += self._lazily(near, rest, inner, behind, lines, eager)
+            lines += self._lazily(near, rest, inner, shared, behind, lines, eager)
         lines = _shake([*lines, *own])
         # fakeredis reads a bundle anew for every call, so what is not code stays behind, but for the first line.
         return [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
@@ -224,6 +227,7 @@ class Files:
         near: list[str],
         lazy: list[str],
         inner: list[str],
+        shared: list[str],
         behind: list[Line],
         before: list[Line],
         eager: list[str],
@@ -232,14 +236,15 @@ class Files:
         start."""
         lines: list[Line] = [("", 0, functions.LAZILY)]
         for module in [*inner, *(m for m in lazy if m not in near)]:
-            lines += self.parts(module)[0]
+            lines += self.parts(module)[0] if module not in shared else []
         lines += behind
         for module in inner:
             lines += self.parts(module)[1]
         lines += [line for module in lazy for line in self._loader(module)]
         asked = "\n".join(line.partition("--")[0] for _, _, line in [*before, *lines])
         for word in map(_word, [*eager, *inner]):
-            if f"{word}.load()" in asked and f"function {word}.load()" not in asked:
+            known = f"function {word}.load()" in asked
+            if not known and (f"{word}.load()" in asked or word in map(_word, shared)):
                 lines.append(("", 0, f"function {word}.load() end"))
         lines.append(("", 0, "end"))
         for module in near:
@@ -247,6 +252,7 @@ class Files:
             lines.append(
                 (f"lua/{module}.lua", 0, f"function {word}.load() lazily() return {word}.load() end")
             )
+        lines += [(f"lua/{m}.lua", 0, f"function {_word(m)}.load() lazily() end") for m in shared]
         return lines
 
 

@@ -1,37 +1,56 @@
-"""A script as a function of the server (Redis 7, Valkey): one library for each bundle, named by its content.
+"""Scripts as functions of the server (Redis 7, Valkey), in libraries that are named by their content.
 
 ``EVALSHA`` makes all closures and tables of a bundle anew in each call. A library makes them once, so KEYS and ARGV are
-locals that each call sets. The state of a call is kept in lua/core/context.lua alone, which resets it when the next
-call begins. The name holds the hash of the text, so that versions live side by side.
+locals that each call sets. The state of a call is kept in lua/core/context.lua, which resets it when the next call
+begins. The name holds the hash of the text, so that versions live side by side.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 #: The line from which on the loader puts what only lazy modules need.
 LAZILY = "local function lazily()"
 
 
-def library(name: str, lines: list[str], own: int, flags: str) -> tuple[str, str]:
-    """Name and text of the library of a bundle.
+@dataclass(frozen=True)
+class Entry:
+    """A script in a bundle: the index of its first and its last line."""
 
-    ``lines`` is the bundle, its first line spare; ``own`` the index of the entry script's first line; ``flags`` its
-    flag. No line is added
-    before the last one, so that the line map of the bundle holds here too.
+    name: str
+    first: int
+    last: int
+    flag: str
+
+
+def library(name: str, lines: list[str], entries: list[Entry]) -> tuple[str, str]:
+    """Hash and text of the library of a bundle, with a function ``mqredis_<hash>_<script>`` for each entry.
+
+    ``lines`` is the bundle, its first line spare. No line is added before the last one, so that the line map of the
+    bundle holds here too.
     """
     body = [line.replace("redis.call(", "call(") for line in lines]
-    body[own] = "local function main() " + body[own]
+    for entry in entries:
+        body[entry.first] = f"local function call_{entry.name}() {body[entry.first]}"
+        body[entry.last] += " end"
     body[1] = f"local KEYS, ARGV, call {body[1]}"
-    quoted = f"'{flags}'" if flags else ""
     body += [
-        "end",
-        "local function run(keys, args)",
+        "local function register(name, main, flags)",
+        "redis.register_function{function_name=name, flags=flags, callback=function(keys, args)",
         "KEYS, ARGV, call = keys, args, redis.call",
         "return main()",
+        "end}",
         "end",
     ]
     text = "\n".join(body[1:])
-    title = f"mqredis_{hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]}_{name}"
-    end = f"redis.register_function{{function_name='{title}', callback=run, flags={{{quoted}}}}}"
-    return title, f"#!lua name={title}\n{text}\n{end}\n"
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+    for entry in entries:
+        flags = f"'{entry.flag}'" if entry.flag else ""
+        text += f"\nregister('{title(digest, entry.name)}', call_{entry.name}, {{{flags}}})"
+    return digest, f"#!lua name={title(digest, name)}\n{text}\n"
+
+
+def title(digest: str, name: str) -> str:
+    """The name of a library, or of a function in it."""
+    return f"mqredis_{digest}_{name}"

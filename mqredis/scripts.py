@@ -19,6 +19,11 @@ from mqredis.bundles import Files, Line, ScriptError
 #: Folder of the wheel's ``lua`` that holds the joined function libraries.
 BUILT = "built"
 
+#: The library of the calls that programs make all the time. In one library they share their modules, and a call uses
+#: again what the last one knew of its queue. Every other script has a library of its own, with its name.
+MESSAGES = "messages"
+_TOGETHER = ("send", "receive", "settle", "commit", "reject", "begin", "peek", "stop_waiting")
+
 _HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 _WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
 
@@ -115,24 +120,60 @@ class Script:
         text = 'redis.call("UNLINK", KEYS[1] .. ":none")\n' + self.text.split("\n", 1)[1]
         return Form("EVALSHA", _sha(text), ("SCRIPT", "LOAD", text))
 
-    @cached_property
-    def library(self) -> tuple[str, str]:
-        """Name and text of the function library: as they were joined when the wheel was built, else joined now."""
-        built = root() / BUILT / f"{self.name}.lua"
-        if built.is_file():
-            text = built.read_text()
-            return text.partition("\n")[0].partition("name=")[2], text
-        return self.join_library()
-
-    def join_library(self) -> tuple[str, str]:
-        """Name and text of the function library, joined from the sources."""
-        own = next(n for n, (file, line) in enumerate(self.lines) if line and file == f"lua/{self.name}.lua")
-        return functions.library(self.name, self.text.splitlines(), own, self.header.flag)
+    @property
+    def library(self) -> Library:
+        """The function library that it is a part of."""
+        return library(MESSAGES if self.name in _TOGETHER else self.name)
 
     def function(self, reading: bool = False) -> Form:
         """For ``FCALL``; ``reading``: for ``FCALL_RO``."""
-        name, text = self.library
-        return Form("FCALL_RO" if reading else "FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
+        return self.library.function(self.name, reading)
+
+
+class Library:
+    """The function library of one or more entry scripts."""
+
+    def __init__(self, name: str, joined: list[Line] | None = None) -> None:
+        """``joined``: the lines of its bundle; None: they are joined from the sources when they are asked for."""
+        self.name = name
+        self.scripts = _TOGETHER if name == MESSAGES else (name,)
+        if joined is not None:
+            self.joined = joined
+
+    @cached_property
+    def joined(self) -> list[Line]:
+        """The lines of its bundle, each with its file and its number there."""
+        return _files(root()).join(*self.scripts)
+
+    @cached_property
+    def text(self) -> str:
+        """What ``FUNCTION LOAD`` receives: as it was joined when the wheel was built, else joined now."""
+        built = root() / BUILT / f"{self.name}.lua"
+        return built.read_text() if built.is_file() else self.join()
+
+    def join(self) -> str:
+        """The text, joined from the sources."""
+        entries = []
+        for name in self.scripts:
+            own = [
+                n for n, (file, number, _) in enumerate(self.joined) if number and file == f"lua/{name}.lua"
+            ]
+            entries.append(functions.Entry(name, own[0], own[-1], get(name).header.flag))
+        return functions.library(self.name, [line for _, _, line in self.joined], entries)[1]
+
+    @cached_property
+    def title(self) -> str:
+        """The name that the server knows it by."""
+        return self.text.partition("\n")[0].partition("name=")[2]
+
+    def function(self, script: str, reading: bool = False) -> Form:
+        """How one of its scripts is called; ``reading``: for a user who may not write."""
+        digest = self.title.split("_")[1]
+        return Form(
+            "FCALL_RO" if reading else "FCALL",
+            functions.title(digest, script),
+            ("FUNCTION", "LOAD", "REPLACE", self.text),
+        )
 
 
 def _sha(text: str) -> str:
@@ -163,6 +204,17 @@ def names() -> list[str]:
 def get(name: str) -> Script:
     """An entry script. Raises ScriptError where a form of it is asked for and it does not join."""
     return Script(name)
+
+
+@cache
+def library(name: str) -> Library:
+    """A function library: ``MESSAGES``, or that of a script outside it."""
+    return Library(name)
+
+
+def libraries() -> list[Library]:
+    """All function libraries, one after the other."""
+    return [library(name) for name in sorted({get(name).library.name for name in names()})]
 
 
 def bundle(name: str) -> str:
@@ -203,14 +255,16 @@ def explain(error: str) -> str:
     """Rewrite ``user_script:41:`` in an error of ours to the file and line it came from."""
     for script_name in names():
         script = get(script_name)
-        if script.sha in error or script.variant(True)[1] in error or script.library[0] in error:
-            return _WHERE.sub(partial(_place, script), error)
+        if script.function().name in error:
+            return _WHERE.sub(partial(_place, script.library.joined), error)
+        if script.sha in error or script.variant(True)[1] in error:
+            return _WHERE.sub(partial(_place, script._joined), error)
     return error
 
 
-def _place(script: Script, match: re.Match[str]) -> str:
+def _place(lines: list[Line], match: re.Match[str]) -> str:
     line = int(match[1])
-    if not 1 <= line <= len(script.lines):
-        return f"{script.name}:{line}:"
-    file, number = script.lines[line - 1]
+    if not 1 <= line <= len(lines):
+        return f"line {line} of the script:"
+    file, number, _ = lines[line - 1]
     return f"{file}:{number}:"

@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JoinScripts(BuildHookInterface[Any]):
-    """Adds ``mqredis/lua/built/<script>.lua`` to the wheel."""
+    """Adds ``mqredis/lua/built/<library>.lua`` to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the libraries into a temporary folder, and have them included."""
@@ -24,10 +24,10 @@ class JoinScripts(BuildHookInterface[Any]):
             return
         scripts = self._scripts()
         self._folder = tempfile.TemporaryDirectory()
-        for name in scripts.names():
-            path = Path(self._folder.name) / f"{name}.lua"
-            path.write_text(scripts.Script(name).join_library()[1], encoding="utf-8")
-            build_data["force_include"][str(path)] = f"mqredis/lua/{scripts.BUILT}/{name}.lua"
+        for library in scripts.libraries():
+            path = Path(self._folder.name) / f"{library.name}.lua"
+            path.write_text(library.join(), encoding="utf-8")
+            build_data["force_include"][str(path)] = f"mqredis/lua/{scripts.BUILT}/{library.name}.lua"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Remove the folder."""

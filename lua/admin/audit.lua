@@ -165,7 +165,7 @@ function audit.indexed(base, member)
 end
 
 -- What matching/index would write for a record; nothing if the record is damaged. `must`: only what may not be missing. Of an
--- index that is "part" (matching/index_build) nobody knows more of message and correlation ids than that they may be in it.
+-- index that is "part" (matching/index_build) it is not known more of message and correlation ids than that they may be in it.
 function audit.members(base, lid, rec, must)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
   local flags, said = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))

@@ -1,5 +1,4 @@
 --- require "core/context"
---- require "core/kept_reply"
 --- require "core/position"
 --- require "core/queue"
 --- require lazy "features/copy"
@@ -10,7 +9,7 @@
 --   ARGV[3] token  "", or anything else if the last of KEYS is the key of a token
 --   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
 --
--- The key of a token is a hash with one field: "reply", the reply of the action in the form of core/kept_reply. A second call
+-- The key of a token is a hash with one field: "reply", the reply of the action in the form of a slot (context.format_slot). A second call
 -- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes the
 -- name of the key from the token and everything that the action depends on, so that another action with this token runs.
 --
@@ -22,7 +21,7 @@ function operator.repeated()
   if ARGV[3] == "" then return end
   local text = redis.call("HGET", KEYS[#KEYS], "reply")
   if not text then return end
-  local _, reply = kept_reply.parse(text, context.incarnation)
+  local _, reply = context.parse_slot(text)
   return context.close(reply)
 end
 
@@ -52,7 +51,7 @@ end
 function operator.close(reply)
   reply = context.close(reply)
   if ARGV[3] ~= "" then
-    redis.call("HSET", KEYS[#KEYS], "reply", kept_reply.format("0", context.now_text, "-", reply, #reply))
+    redis.call("HSET", KEYS[#KEYS], "reply", context.format_slot("0", "-", reply, #reply))
     redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
   end
   return reply

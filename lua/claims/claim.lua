@@ -36,7 +36,7 @@ end
 -- The claim of an owner; nothing if it never had one.
 function claim.open(q, owner)
   local texts = redis.call("HMGET", q.q, "claim:" .. owner, "pages")
-  q.pages = texts[2]
+  q.pages, q.altered = texts[2], true
   if texts[1] then return claim.parse(owner, texts[1]) end
 end
 
@@ -64,7 +64,7 @@ function claim.score(number)
   return string.format("%.0f", claim.floor + tonumber(number))
 end
 
--- The names of those who have, or had, a claim on this queue.
+-- The names of consumers that have, or had, a claim on this queue.
 function claim.owners(q)
   local owners = {}
   for _, field in ipairs(redis.call("HKEYS", q.q)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end

@@ -53,7 +53,7 @@ function claim_pages.lists(q)
   if not q.page_lists then
     local text = q.pages
     if text == nil then text = redis.call("HGET", q.q, "pages") end
-    q.page_lists = claim_pages.parse_lists(text or "")
+    q.page_lists, q.altered = claim_pages.parse_lists(text or ""), true
   end
   return q.page_lists
 end
@@ -304,7 +304,7 @@ function claim_pages.receive(q, list)
   local ids = claim_pages.split(text)
   if ids[1] then
     store.count(q, -#ids, -page.bytes)
-    store.remove(q, {}, {}, {}, ids)
+    store.remove(q, ids)
   end
   redis.call("HDEL", q.s, "c" .. name, "b" .. name)
   list.from = list.from + 1

@@ -12,7 +12,7 @@ local publish = { page = 256, run = 1000 }
 -- and how many elements they are, since a large body is an element of its own.
 function publish.batch(q, stage, from, most)
   local items = redis.call("LRANGE", stage.list, from, from + most - 1)
-  local batch, priorities = enqueue.new_batch(q), { nil }
+  local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
   local transactional, stamp, sub, at = queue.has(q, "t"), context.now_text, string.sub, 1
   while at <= #items do
     local item, large = items[at], nil
@@ -68,14 +68,14 @@ end
 
 -- The first `count` queues of KEYS, by encoded name; the keys behind them are those of the sink.
 function publish.queues(count)
-  context.first_place, context.places = 3, {}
+  context.first_place, context.places = 2, {}
   local found = {}
   for n = 1, count do
     local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
     context.places[name] = n
     local q = queue.open(n, 2)
     if q then
-      q.due_messages, q.due_bytes = 0, 0
+      q.due_messages, q.due_bytes, q.altered = 0, 0, true
       found[name] = q
     end
   end

@@ -1,12 +1,11 @@
 --- require "core/cache"
---- require "core/kept_reply"
 --- require lazy "core/replay"
 -- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
 --
 -- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "brief" made of them;
 --                     "counts": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
 --                     in ms); "<queue's first key>" its header
---                     (core/queue_header); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (core/kept_reply);
+--                     (core/queue); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (context.format_slot);
 --                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
 -- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
 -- ARGV[1] slot  ARGV[2] sequence of the operation token, "" for a script that changes nothing
@@ -23,29 +22,32 @@
 --
 -- schema: the number of the form in which this build keeps its data, and the only one that it reads.
 --
--- All state of a call is in this table, and context.reset forgets it: a function library keeps its tables from call to
--- call. A field that is not set is false, never nil, since a table that outlives a call would be rehashed. Tables that few
--- calls need are made when they are needed.
+-- All state of a call is in this table. A function library keeps its tables from call to call: context.reset forgets
+-- what a call must not find, and context.open sets the rest. A field that is not set is false, never nil, since a table
+-- that outlives a call would be rehashed. Tables that few calls need are made when they are needed.
+--
+-- What the next call of the library may use again is kept with the text that it was made from, and used only if the
+-- text that is read then is the same: the counters (`counters`), and the tables of queues (core/queue).
+--
+-- call     number of the call within this library; tells tables of this call from older ones
+-- fields   what context.close writes to meta: field, value, ...; `written` elements of it are those of this call
 local context = {
   schema = "6",
   -- In ms: how far back the clock may be set without a correction; how old the stored time may become.
   patience = 1000, store_after = 5000,
-  changed = false, observing = false, incarnation = "", history = 0, now = 0, now_text = "", lead = 0, latest = 0,
-  seq = 0, messages = 0, bytes = 0,
-  quota_messages = false, quota_bytes = false, throttled = false, missing = false, session = false, header = false,
-  handed = false, again = false, handover = false, fields = {}, queues = {}, sides = false,
-  places = false, first_place = 2,
+  call = 0, changed = false, observing = false, incarnation = "", history = 0, history_text = "", now = 0,
+  now_text = "", lead = 0, latest = 0, seq = 0, messages = 0, bytes = 0, counters = false, manager = false,
+  header = false, missing = false, session = false, handed = false, again = false, handover = false,
+  fields = { nil, nil, nil, nil, nil, nil }, written = 0, sides = false, places = false, first_place = 2,
   groups = false, group_members = 0, search_decided = false, shelves = false,
 }
 
-function context.reset()
+function context.reset(observing)
   local c = context
-  c.changed, c.observing, c.incarnation, c.history, c.now, c.now_text = false, false, "", 0, 0, ""
-  c.lead, c.latest = 0, 0
-  c.seq, c.messages, c.bytes, c.quota_messages, c.quota_bytes, c.throttled = 0, 0, 0, false, false, false
-  c.missing, c.session, c.header, c.handed, c.again, c.handover = false, false, false, false, false, false
-  c.fields, c.queues, c.sides, c.places, c.first_place = { nil, nil, nil, nil, nil, nil }, {}, false, false, 2
-  c.groups, c.group_members, c.search_decided, c.shelves = false, 0, false, false
+  c.call, c.changed, c.written, c.observing = c.call + 1, false, 0, observing == true
+  c.missing, c.session, c.handed, c.again, c.handover = false, false, false, false, false
+  c.sides, c.places, c.groups, c.group_members, c.search_decided, c.shelves = false, false, false, 0, false, false
+  if cache.tables.size > 500 then cache.clear(cache.tables) end
 end
 
 -- Begins a call: reads what each call needs of meta, with the header of the first queue, and the time. `waits`: the call
@@ -53,8 +55,7 @@ end
 -- `observing`: context.observe.
 -- Returns the reply with which the script must end at once, or nothing.
 function context.open(waits, meta, time, observing)
-  context.reset()
-  if observing then context.observing = true end
+  context.reset(observing)
   if not meta and waits then
     meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
     context.handed = meta[5]
@@ -64,24 +65,30 @@ function context.open(waits, meta, time, observing)
   time = time or redis.call("TIME")
   local manager = cache.managers[meta[1]] or context.parse_config(meta[1])
   if not manager.clock then return manager end
-  local history, seq, messages, bytes, latest = string.match(meta[2] or "", "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
-  context.incarnation, context.history, context.header = manager.incarnation, history + 0, meta[4]
-  context.set_time(time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock, manager.lead, latest + 0)
-  context.seq, context.messages, context.bytes = seq, messages, bytes -- texts, until they change
-  context.throttled, context.quota_messages, context.quota_bytes = manager.throttled, manager.messages, manager.bytes
+  context.manager, context.incarnation, context.header = manager, manager.incarnation, meta[4]
+  if not meta[2] or meta[2] ~= context.counters then context.parse_counters(meta[2] or "") end
+  context.counters = false -- until they are written: a call that fails may have changed some of them
+  context.set_time(time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock, manager.lead)
   if ARGV[2] ~= "" then return context.check_token(meta[3]) end
 end
 
--- The same for a script that is flagged no-writes, so that a user without the right to write may run it: nothing is written
--- even where the server's clock was set back. Such a script opens its queues with queue.read, and serves no timers.
+-- Begins a call of a script that is flagged no-writes, so that a user without the right to write may run it: nothing is
+-- written even where the server's clock was set back. Such a script opens its queues with queue.read, and serves no timers.
 function context.observe()
   return context.open(false, nil, nil, true)
 end
 
+-- The manager's counters: texts, until they change.
+function context.parse_counters(text)
+  local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
+  context.history, context.history_text, context.latest = history + 0, history, latest + 0
+  context.seq, context.messages, context.bytes = seq, messages, bytes
+end
+
 -- Sets the broker time from `time`, the server's in ms with the clock of tests. If the server's clock was set back, the
 -- lead grows by as much, so that broker time goes on from the latest that was stored.
-function context.set_time(time, lead, latest)
-  local now = time + lead
+function context.set_time(time, lead)
+  local now, latest = time + lead, context.latest
   if now < latest then
     if latest - now > context.patience and not context.observing then
       lead = lead + latest - now
@@ -90,7 +97,7 @@ function context.set_time(time, lead, latest)
     end
     now = latest
   end
-  context.now, context.now_text, context.lead, context.latest = now, string.format("%d", now), lead, latest
+  context.now, context.now_text, context.lead = now, string.format("%d", now), lead
 end
 
 -- A broker time as users are shown it.
@@ -109,8 +116,8 @@ function context.parse_config(text)
     return { older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
   end
   return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
-    lead = tonumber(lead) or 0,
-    throttled = throttled == "1", messages = tonumber(messages) or false, bytes = tonumber(bytes) or false })
+    lead = tonumber(lead) or 0, throttled = throttled == "1", quota_messages = tonumber(messages) or false,
+    quota_bytes = tonumber(bytes) or false, limited = throttled == "1" or messages ~= "" or bytes ~= "" })
 end
 
 -- The configuration as the fields have it; nothing if there is no manager.
@@ -140,7 +147,7 @@ function context.check_token(slot)
     context.session = context.highest(known, ARGV[1]) or false
     return
   end
-  local sequence, last = ARGV[2], kept_reply.sequence(slot)
+  local sequence, last = ARGV[2], context.slot_sequence(slot)
   -- Both were made from numbers, so the longer or the later text is the larger number.
   if #sequence > #last or (#sequence == #last and sequence > last) then return end
   replay.load()
@@ -158,14 +165,19 @@ end
 -- Something changed: the history number of this call is the one its reply will carry.
 function context.mark_changed()
   if not context.changed then
-    context.changed = true
-    context.history = context.history + 1
+    context.changed, context.history = true, context.history + 1
+    context.history_text = string.format("%d", context.history)
   end
+end
+
+-- Asks the client to call again, since there was more to do than one call does.
+function context.ask_again()
+  context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
 end
 
 -- A queue that the script needs and KEYS does not bring. It is asked for before anything is changed.
 function context.require(name)
-  context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
+  context.ask_again()
   for n = 4, #context.missing do
     if context.missing[n] == name then return end
   end
@@ -174,32 +186,94 @@ end
 
 -- Has a field of meta written when the script ends.
 function context.write(field, value)
-  local fields = context.fields
-  local last = #fields
+  local fields, last = context.fields, context.written
   fields[last + 1], fields[last + 2] = field, value
+  context.written = last + 2
 end
 
 -- Ends a script: writes meta, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in. With `ids`
 -- only the elements up to `upto` are kept, and the ids from which the rest can be read again.
 function context.close(reply, upto, ids)
   reply[2], reply[3] = context.incarnation, context.history
-  local fields = context.fields
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
   -- changes delays deadlines by no more than that.
   if context.changed or context.now - context.latest > context.store_after and not context.observing then
-    context.write("counts", string.format("%d %d %d %d %s", context.history, context.seq, context.messages,
-      context.bytes, context.now_text))
+    local counters = context.history_text .. string.format(" %d %d %d ", context.seq, context.messages, context.bytes)
+      .. context.now_text
+    context.write("counts", counters)
+    context.counters, context.latest = counters, context.now
   end
   if ARGV[2] ~= "" then
-    context.write(ARGV[1], kept_reply.format(ARGV[2], context.now_text, ids or "-", reply, upto or #reply))
+    context.write(ARGV[1], context.format_slot(ARGV[2], ids or "-", reply, upto or #reply))
     if context.session then context.write(context.owner(), context.session) end
   end
   -- A message of a topic may go to any number of queues, and unpack has its limit.
-  local count = #fields
+  local fields, count = context.fields, context.written
   if count > 2000 then
     for from = 2001, count, 2000 do redis.call("HSET", KEYS[1], unpack(fields, from, math.min(from + 1999, count))) end
-    count = 2000
+    count, context.fields = 2000, { nil, nil, nil, nil, nil, nil }
   end
   if count > 0 then redis.call("HSET", KEYS[1], unpack(fields, 1, count)) end
   return reply
+end
+
+-- The text that a session's slot keeps of its last call, field "<session>.<slot>" of meta:
+--
+--   "<sequence> <ms> <ids> <status> <history> <elements>"
+--
+--   ids       "-", or the ids of the messages that a repeated call reads again; "!" and an id: a lock that was handed to a
+--             reader that had not asked for it yet (waiting/handoff). Then a line with the text before that follows.
+--   elements  "<length>:<value>" each, one behind the other
+--
+-- mqredis/operations/invariants.py reads it, too.
+
+-- Keeps the elements of `reply` from the fourth up to place `upto`, behind its status, and the history number of this call.
+function context.format_slot(sequence, ids, reply, upto)
+  local format, code, parts = string.format, reply[1], nil
+  local text = sequence .. " " .. context.now_text .. " " .. ids .. (code == 0 and " 0 " or format(" %d ", code))
+    .. context.history_text .. " "
+  for n = 4, upto do
+    local value = reply[n]
+    if type(value) == "number" then value = format("%d", value) end
+    local size = #value
+    -- The lengths of ids and times, and those of one digit, cost less than to format a number.
+    text = text .. (size == 16 and "16:" or size == 13 and "13:" or size < 10 and string.char(48 + size, 58)
+      or format("%d:", size)) .. value
+    -- Most replies are short. A long one is not copied again for each element.
+    if #text > 4000 then
+      parts = parts or { nil }
+      parts[#parts + 1], text = text, ""
+    end
+  end
+  return parts and table.concat(parts) .. text or text
+end
+
+-- The sequence of the last call of a slot, the ids it keeps, and its status, as texts.
+function context.slot_head(text)
+  return string.match(text, "^(%d+) %d+ (%S+) (%d+) ")
+end
+
+-- The number of the last call of a slot.
+function context.slot_sequence(text)
+  return string.match(text, "^%d+")
+end
+
+-- What a slot keeps of the call with this sequence, without the line behind it; nothing if it keeps another's.
+function context.slot_of(text, sequence)
+  local handed, before = string.match(text, "^(%d+ %d+ ![^\n]*)\n(.*)$")
+  if handed then text = context.slot_sequence(handed) == sequence and handed or before end
+  if context.slot_sequence(text) == sequence then return text end
+end
+
+-- The ids of a slot's text, and the reply itself.
+function context.parse_slot(text)
+  local ids, code, history, rest = string.match(text, "^%d+ %d+ (%S+) (%d+) (%d+) (.*)$")
+  local reply, at = { tonumber(code), context.incarnation, tonumber(history) }, 1
+  while at <= #rest do
+    local colon = string.find(rest, ":", at, true)
+    local size = tonumber(string.sub(rest, at, colon - 1))
+    reply[#reply + 1] = string.sub(rest, colon + 1, colon + size)
+    at = colon + size + 1
+  end
+  return ids, reply
 end

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/message_state"
---- require "core/position"
+--- require lazy "core/position"
+--- require "core/queue"
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/features"
@@ -12,13 +13,11 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- Returns a batch: their records, the large bodies by place (nil if there are none), their bytes, whether one is set apart,
 -- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
 function enqueue.parse(q, at)
-  local batch = enqueue.new_batch(q)
-  local records, byte, stamp, most, bytes, count = batch.records, string.byte, context.now_text, q.max_bytes, 0, 0
-  local last = #ARGV
+  local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
+  local batch, last = enqueue.new_batch(q, records), #ARGV
   while at <= last do
-    local text = ARGV[at]
-    local rec, flag = stamp .. text, byte(text)
-    local size, want = #rec, q.is.x
+    local rec = stamp .. ARGV[at]
+    local flag, size, want = byte(rec, 14), #rec, q.is.x
     count = count + 1
     if flag == 104 then
       batch.special = true
@@ -37,9 +36,7 @@ function enqueue.parse(q, at)
       enqueue.want(batch, count, rec)
       if batch.wants[count].late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
     end
-    bytes = bytes + size
-    records[count] = rec
-    at = at + 1
+    records[count], bytes, at = rec, bytes + size, at + 1
   end
   batch.bytes = bytes
   return batch
@@ -60,11 +57,10 @@ end
 -- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID. `priorities`: a digit
 -- for each of `count` messages.
 function enqueue.ids(priorities, count, transactional)
-  local ids, seq, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
-  local stem, middle, of, from = nil, nil, nil, nil
+  local stem, middle, of, from
+  local ids, last, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
   for n = 1, count do
-    local priority = transactional and 55 or byte(priorities, n)
-    seq = seq + 1
+    local seq, priority = last + n, transactional and 55 or byte(priorities, n)
     local low = seq % 16
     -- All but the last digit is the same for most of a batch.
     if seq - low ~= from then
@@ -77,20 +73,24 @@ function enqueue.ids(priorities, count, transactional)
     end
     ids[n] = stem .. digits[low + 1]
   end
-  context.seq = seq
+  context.seq = last + count
   return ids
 end
 
 -- Puts the messages of a batch into the queue: available, or locked by the transaction that sends them.
 function enqueue.put(q, ids, batch, transaction)
   store.add(q, ids, batch.records, batch.larges, batch.bytes)
-  if batch.special then q.has_special = true end
-  if batch.wants then
-    features.load()
-    features.accept(q, ids, batch.records, batch.wants, transaction ~= nil)
+  if batch.special then
+    q.has_special = true
+    if batch.wants then features.accept(q, ids, batch.records, batch.wants, transaction ~= nil) end
   end
   if transaction then return enqueue.hold(q, ids, batch, transaction) end
-  position.arrive(q, ids, batch.records)
+  -- The index of identifiers reaches up to q.indexed; most queues were never searched for an identifier.
+  if batch.wants or batch.special and q.indexed ~= queue.never then
+    position.load()
+    return position.arrive(q, ids, batch.records)
+  end
+  store.make_available(q, ids)
 end
 
 -- The messages of a transaction appear with its commit.
@@ -119,13 +119,13 @@ end
 
 -- Such tables as a batch.
 function enqueue.batch(q, entries)
-  local batch = enqueue.new_batch(q)
+  local batch = enqueue.new_batch(q, { nil })
   for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
   return batch
 end
 
-function enqueue.new_batch(q)
-  return { records = { nil }, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
+function enqueue.new_batch(q, records)
+  return { records = records, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
 end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.

@@ -8,7 +8,7 @@
 local lapse = {}
 
 -- The lease of these locks is over. A transaction that was renewed keeps its messages; one that was not is over as
--- a whole: its record goes, and each queue it touched gives its messages back when somebody comes by.
+-- a whole: its record goes, and each queue it touched gives its messages back in the next call on that queue.
 function lapse.locks(q, ids)
   release.load()
   tx.load()

@@ -13,7 +13,7 @@ function message.add(q, reply, ids, recs, told)
   local at, byte, free = #reply + 2, string.byte, record.free
   told = type(told) == "table" and table.concat(told, ",") or told
   if context.lead > 0 then told = message.shown(told) end
-  reply[at - 1], reply[at] = table.concat(ids), told
+  reply[at - 1], reply[at] = ids[2] and table.concat(ids) or ids[1], told
   for n = 1, #ids do
     local rec = recs[n]
     at = at + 1
@@ -47,7 +47,7 @@ function message.again(q)
   return context.again.reply
 end
 
--- The same for entries.
+-- As message.add, for entries.
 function message.all(q, reply, entries)
   local ids, recs, told = { nil }, { nil }, { nil }
   for n = 1, #entries do

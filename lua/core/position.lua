@@ -108,9 +108,9 @@ function position.sort(q, ids, recs, held)
   return named, special, apart
 end
 
--- Message Position Available (3.1.7.2.2) for messages that are in no list. Readers that wait are woken by waiters.notify later:
--- for those in q.arrived all, for those in q.shown, whose group is busy, only readers that take nothing. A message that has
--- expired leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
+-- Message Position Available (3.1.7.2.2) for messages that are in no list. Readers that wait are notified when the script
+-- ends: of the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
+-- A message that has expired leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
 function position.arrive(q, ids, recs)
   local named, special, apart = position.sort(q, ids, recs)
   if apart and not q.has_special then q.has_special, q.changed = true, true end
@@ -119,7 +119,6 @@ function position.arrive(q, ids, recs)
     features.load()
     if features.arrive(q, ids, recs, special) then return end
   end
-  position.announce(q, ids)
   store.make_available(q, ids)
 end
 
@@ -127,14 +126,6 @@ function position.scored(members)
   local pairs = { nil, nil }
   for n = 1, #members do pairs[n * 2 - 1], pairs[n * 2] = "0", members[n] end
   return pairs
-end
-
--- These became available in this call, beside others. Only readers that wait want to know.
-function position.announce(q, ids)
-  if not q.waiting then return end
-  q.arrived = q.arrived or { nil }
-  local arrived, at = q.arrived, #q.arrived
-  for n = 1, #ids do arrived[at + n] = ids[n] end
 end
 
 function position.arrive_entries(q, entries)
@@ -213,7 +204,7 @@ function position.delete(q, entries, reason)
     trace.load()
     trace.leave(q, entries, reason)
   end
-  store.remove(q, available, locked, stateful, fields)
+  store.remove(q, fields, available, locked, stateful)
   if reason == "aborted" then
     store.uncount_gone(q, #entries)
   elseif reason ~= "receive" then
@@ -222,11 +213,11 @@ function position.delete(q, entries, reason)
   context.mark_changed()
 end
 
--- The same for locked messages whose ends need no look at their records, `bytes` in all. `stateful`: they have states and
--- are elements of q.l.
+-- Locked -> Deleted for messages whose ends need no look at their records, `bytes` in all. `stateless`: they have neither
+-- states nor elements of q.l (core/locks).
 function position.drop(q, ids, bytes, stateless)
   store.count(q, -#ids, -bytes)
-  if stateless then store.remove(q, {}, {}, {}, ids) else store.remove(q, {}, ids, ids, ids) end
+  if stateless then store.remove(q, ids) else store.remove(q, ids, nil, ids, ids) end
   context.mark_changed()
 end
 
@@ -305,7 +296,7 @@ function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
   return pairs, told
 end
 
--- The same for entries; each is told what its reader is (e.seen).
+-- As position.lock, for entries; e.seen is what the reader is told of the state of e.
 function position.lock_entries(q, entries, kind, owner, fence, deadline)
   local ids, recs, states = position.columns_of(entries)
   local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)

@@ -1,6 +1,5 @@
 --- require "core/cache"
 --- require "core/context"
---- require "core/queue_header"
 --- require lazy "core/locks"
 -- One queue: its keys and the properties that a script decides by.
 --
@@ -11,7 +10,26 @@
 --            (and pages of claims: claims/claim_pages)
 --   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
 --
--- What most calls read and write of a queue is its header in meta (core/queue_header).
+-- What most calls read of a queue and write is its header, the field of meta whose name is the queue's first key:
+--
+--   "<config> <messages> <bytes> <gone> <due> <waiting> <marks><locks>"
+--
+--   config    what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|quota_bytes|index".
+--             index: of the available messages those up to this id are in the index of identifiers, and no others
+--             (matching/index_build)
+--   messages  in the queue, whatever their state, and their bytes; gone: how many have left it
+--   due       when its timers have to be looked at, in ms; -1 never
+--   waiting   1 if readers may wait
+--   marks     the sum of 1 if a message has come whose record sets it apart, 2 if an available message may have a state,
+--             and 4 for each text of locks that stands beside the header
+--   locks     of readers that locked plain messages (core/locks)
+--
+-- mqredis/operations/snapshot.py reads it, too.
+--
+-- The table of a queue outlives the call in a function library. The next call uses it again if the header that it reads is
+-- the one that was written from this table (`text`), so that it need not be parsed. A field that may change is named in
+-- queue.parse, and is false, not nil, if it has no value. A module that gives the table more fields, or changes what the
+-- config says, sets `altered`: then it is of use in this call alone.
 --
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
 -- locale of the server says, and only digits are safe. `reach`: what builds before schema 4 wrote there, or nothing.
@@ -28,14 +46,26 @@ function queue.open(n, first, text)
   return q
 end
 
--- The same for scripts that read no states of messages that are not available: what one call has locked stays together.
+-- As queue.open, for scripts that read no states of messages that are not available: what one call has locked stays together.
 function queue.read(n, first, text)
   local at = first + (n - 1) * 8
   local key = KEYS[at + 1]
+  local q = key and cache.tables[key]
+  if q and q.call == context.call then return q end  -- of two tables, one would write what the other does not know
   if not key then return end
-  if context.queues[key] then return context.queues[key] end  -- of two, one would write what the other does not know
   if not text then text = key == KEYS[3] and context.header or redis.call("HGET", KEYS[1], key) end
-  local config, messages, bytes, gone, due, waiting, marks, packed = queue_header.parse(text)
+  if q and text and text == q.text then
+    q.call, q.text = context.call, false -- until the header is written: a call that fails may have changed the table
+    q.arrived, q.shown, q.beside, q.sub_messages, q.sub_bytes = false, false, false, false, false
+    return q
+  end
+  return queue.parse(at, text)
+end
+
+-- The table of the queue whose keys begin behind this place of KEYS, from its header; nothing if it does not exist.
+function queue.parse(at, text)
+  local key = KEYS[at + 1]
+  local config, messages, bytes, gone, due, waiting, marks, packed = queue.parse_header(text)
   local known = config and cache.queues[config] or queue.parse_config(key, config)
   if not known then return end
   marks = (marks or 0) + 0
@@ -46,17 +76,35 @@ function queue.read(n, first, text)
     quota_messages = known.messages, quota_bytes = known.bytes, indexed = known.indexed, stem = known.stem,
     config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due ~= "-1" and due + 0,
     waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
-    lock_texts = (marks - marks % 4) / 4, locks = packed or "", changed = false,
-    parent = nil, arrived = nil, shown = nil,
+    lock_texts = (marks - marks % 4) / 4, locks = packed or "",
+    call = context.call, text = false, changed = false, altered = false, parent = false, apart = false,
+    arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
   }
-  context.queues[key] = q
-  return q
+  return cache.keep_table(key, q)
+end
+
+-- Is a timer of the queue due? `due` is never later than the earliest of them, so most calls need not look.
+function queue.is_due(q)
+  return q.due and q.due <= context.now
+end
+
+-- Config, messages, bytes, gone, due, waiting, marks and locks, as texts; nothing if the text is not sound.
+function queue.parse_header(text)
+  return string.match(text or "", "^(%S+) (%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)(.*)$")
+end
+
+function queue.format_header(q)
+  local format, marks = string.format, 4 * q.lock_texts + (q.has_special and 1 or 0) + (q.has_states and 2 or 0)
+  -- Only what has changed is formatted as a number: six numbers would cost as much as a command.
+  return q.config .. format(" %d %d ", q.messages, q.bytes) .. q.gone .. " " .. (q.due and format("%d", q.due) or "-1")
+    .. (q.waiting and " 1 " or " 0 ") .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
 end
 
 -- What a config says; nothing if there is no such queue.
 function queue.parse_config(key, text)
   text = text or queue.read_config(key)
-  local stem, generation, flags, most, messages, bytes, reach = queue_header.parse_config(text)
+  local stem, generation, flags, most, messages, bytes, reach =
+    string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
   if not stem then return end
   local is = {}
   for flag in string.gmatch(flags, ".") do is[flag] = true end
@@ -74,7 +122,8 @@ end
 -- The config as the properties have it.
 function queue.read_config(key)
   local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
-  return f[1] and queue_header.format_config(f)
+  for n = 2, 6 do f[n] = f[n] or "" end
+  return f[1] and table.concat(f, "|")
 end
 
 -- A new queue, with more of its fields given in pairs.
@@ -91,20 +140,24 @@ end
 
 -- Its properties have changed.
 function queue.save_config(q)
-  q.config = queue.read_config(q.q)
+  q.config, q.altered = queue.read_config(q.q), true
   queue.write(q)
 end
 
 -- Writes its header at once. What has changed is still to be saved: a parent counts by that. A queue whose counters are
 -- lost has no header, until the doctor counts.
 function queue.write(q)
-  if q.messages then redis.call("HSET", KEYS[1], q.q, queue_header.format(q)) end
+  q.text = false
+  if q.messages then redis.call("HSET", KEYS[1], q.q, queue.format_header(q)) end
 end
 
 -- Has its header written when the script ends.
 function queue.save(q)
-  if q.messages then context.write(q.q, queue_header.format(q)) end
   q.changed = false
+  if not q.messages then return end
+  local text = queue.format_header(q)
+  q.text = not q.altered and text
+  context.write(q.q, text)
 end
 
 -- What the subqueues of a queue hold, which counts in its quota: into sub_messages and sub_bytes.
@@ -114,7 +167,7 @@ function queue.read_subqueue_totals(q)
   q.sub_messages, q.sub_bytes = tonumber(p[1] or 0), tonumber(p[2] or 0)
 end
 
--- A timer was set: nobody has to look at the queue's timers before the earliest of them. `at` in ms.
+-- A timer was set: the queue's timers have to be looked at by then. `at` in ms.
 function queue.set_timer(q, at)
   at = at + 0
   if not q.due or at < q.due then
@@ -136,7 +189,7 @@ end
 -- of its own: failed messages do not keep senders from the queue. A journal has limits of its own.
 function queue.set_parent(q, parent)
   if not parent or string.find(q.q, "%3Bjournal:q", -13, true) then return end
-  q.parent, q.flags, q.is, q.max_bytes = parent, parent.flags, parent.is, parent.max_bytes
+  q.parent, q.flags, q.is, q.max_bytes, q.altered = parent, parent.flags, parent.is, parent.max_bytes, true
   q.apart = string.find(q.q, "%3Bpoison:q", -12, true) ~= nil
 end
 

@@ -29,7 +29,7 @@ function record.mark(rec, bits)
   return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end
 
--- Bit 16 goes: whoever sets another is about to change what the head asks for.
+-- Bit 16 is cleared, since a caller that sets another bit changes what the head asks for.
 function record.set_flag(rec, bit)
   local flag = string.byte(rec, 14)
   flag = flag < 58 and flag - 48 or flag - 87

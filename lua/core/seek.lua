@@ -59,7 +59,7 @@ function seek.limit(q, ids, recs, states)
   end
 end
 
--- The same for entries, unless they belong together. Returns their ids.
+-- As seek.limit, for entries; but entries that belong together stay. Returns their ids.
 function seek.fit(q, entries)
   local size, ids = 0, { nil }
   for n = 1, #entries do
@@ -75,7 +75,7 @@ function seek.fit(q, entries)
 end
 
 -- The entries that the index alone names for a filter; nothing if that takes more (matching/search). `hint`: the id that a
--- waiting reader was rung for. That it need not be in the index for: nobody else may ever ask.
+-- waiting reader was notified of. That message need not be in the index, which is built only when a search asks for it.
 function seek.direct(q, text, after, count, hint)
   index.load()
   local key, id = index.direct(q, text)

@@ -9,9 +9,10 @@
 -- largest: the bytes of a kept reply that is read for that.
 local session = { chunk = 256, terms = 64, slots = 32, some = 1024, largest = 16384 }
 
--- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. Whoever knew
--- more in an earlier term has lost something, however much has been done since: new changes take the numbers of lost ones.
--- A term that began with as much as this one or more is forgotten: who knew it knew more than this one began with.
+-- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. A client
+-- that knew a higher number in an earlier term has lost something, however much has been done since: new changes take the
+-- numbers of lost ones. A term that began with as much as this one or more is forgotten: a client that knew of it knew more
+-- than this one began with.
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
@@ -87,7 +88,7 @@ function session.handles(gone)
   end
 end
 
--- Drops a few sessions that nobody used for their time to live.
+-- Drops a few sessions that were not used for their time to live.
 function session.sweep()
   local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", context.now), "LIMIT", 0, 8)
   local gone, any = {}, false
@@ -104,7 +105,7 @@ function session.sweep()
   if any then session.handles(gone) end
 end
 
--- Ends a few transactions whose lease is over and that hold no message any more, so that nobody else comes by them: a
+-- Ends a few transactions whose lease is over and that hold no message any more, so that no queue ends them: a
 -- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
 function session.units()
   local place = redis.call("HGET", KEYS[1], "units") or "0"

@@ -17,7 +17,7 @@ local settle = {}
 function settle.all(q, runs, lease)
   if not runs[1] then return {} end
   -- More leases were over than one call serves: those that are left are lost all the same.
-  local quick = not (q.due and q.due <= context.now) and not q.is.j
+  local quick = not queue.is_due(q) and not q.is.j
   if q.locks ~= "" then
     locks.load()
     if quick and runs[1] == "c" and not runs[4] then
@@ -86,7 +86,7 @@ function settle.others(q, others, plain, lost, lease)
   local entries = position.read(q, ids)
   for n = 1, #entries do held[entries[n].lid] = entries[n] end
   for n = 1, #plain do held[plain[n]] = nil end  -- named twice
-  local overdue = q.due and q.due <= context.now
+  local overdue = queue.is_due(q)
   for n = 1, #others, 3 do
     local action, fence, lid = others[n], others[n + 1], others[n + 2]
     local e = held[lid]

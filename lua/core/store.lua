@@ -13,10 +13,7 @@ local store = {}
 -- Adds messages, `bytes` in all, that are in no list yet. `larges`: bodies that are kept apart, by place; or nothing.
 function store.add(q, ids, records, larges, bytes)
   store.count(q, #ids, bytes)
-  if #ids == 1 and not larges then
-    redis.call("HSET", q.m, ids[1], records[1])
-    return
-  end
+  if #ids == 1 and not larges then return redis.call("HSET", q.m, ids[1], records[1]) end
   local fields, size = { nil, nil }, 0
   for n = 1, #ids do
     fields[size + 1], fields[size + 2] = ids[n], records[n]
@@ -33,8 +30,10 @@ function store.set_record(q, id, text)
   redis.call("HSET", q.m, id, text)
 end
 
--- Messages that are in no list become available.
-function store.make_available(q, ids)
+-- Messages that are in no list become available. Readers that wait are notified of them when the script ends
+-- (waiting/waiters); of `announced` alone if these are given.
+function store.make_available(q, ids, announced)
+  if q.waiting then store.announce(q, announced or ids) end
   if #ids == 1 then
     redis.call("ZADD", q.a, "0", ids[1])
   elseif ids[1] then
@@ -44,13 +43,19 @@ function store.make_available(q, ids)
   end
 end
 
+function store.announce(q, ids)
+  local arrived = q.arrived or { nil }
+  for n = 1, #ids do arrived[#arrived + 1] = ids[n] end
+  q.arrived = arrived
+end
+
 -- Messages are not available any more. Returns how many of them were.
 function store.withdraw(q, ids)
   if #ids == 1 then return redis.call("ZREM", q.a, ids[1]) end
   return chunked.run("ZREM", q.a, ids)
 end
 
--- The same for the first `count` messages.
+-- The first `count` available messages are not available any more.
 function store.withdraw_first(q, count)
   redis.call("ZREMRANGEBYRANK", q.a, "0", count - 1)
 end
@@ -93,25 +98,22 @@ function store.set_states(q, states)
   chunked.run("HSET", q.s, states)
 end
 
--- Messages go that were counted out before: ids that are available, ids that are locked, ids that have a state, and the
--- fields of their records and large bodies.
-function store.remove(q, available, locked, stateful, fields)
-  chunked.run("ZREM", q.a, available)
-  chunked.run("ZREM", q.l, locked)
-  chunked.run("HDEL", q.s, stateful)
+-- Messages go that were counted out before. `fields`: those of their records and large bodies. `available`, `locked` and
+-- `stateful`: ids of those that are available, locked, or have a state; nil if there are none.
+function store.remove(q, fields, available, locked, stateful)
+  if available then chunked.run("ZREM", q.a, available) end
+  if locked then chunked.run("ZREM", q.l, locked) end
+  if stateful then chunked.run("HDEL", q.s, stateful) end
   chunked.run("HDEL", q.m, fields)
 end
 
 -- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager.
 function store.count(q, count, bytes)
   if count == 0 then return end
-  q.messages = q.messages + count
-  q.bytes = q.bytes + bytes
-  if count < 0 then q.gone = q.gone - count end
+  q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
+  if count < 0 then q.gone = string.format("%d", q.gone - count) end
   if q.messages == 0 then q.has_states = false end
-  q.changed = true
-  context.messages = context.messages + count
-  context.bytes = context.bytes + bytes
+  context.messages, context.bytes = context.messages + count, context.bytes + bytes
   if q.parent and not q.apart then
     queue.read_subqueue_totals(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count
@@ -121,14 +123,16 @@ end
 
 -- Messages that were counted in and go without ever having been visible do not count as gone.
 function store.uncount_gone(q, count)
-  q.gone = q.gone - count
+  q.gone = string.format("%d", q.gone - count)
 end
 
 -- Has the counters of a queue, and of those beside it that the script touched (features/other_queues), written when the
 -- script ends.
 function store.save(q)
   store.save_one(q)
-  for n = 1, #(context.sides or "") do store.save_one(context.sides[n]) end
+  if context.sides then
+    for n = 1, #context.sides do store.save_one(context.sides[n]) end
+  end
 end
 
 function store.save_one(q)

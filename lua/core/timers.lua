@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "core/queue"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
 -- Timers are served by the next call on their queue, before its own work, a page at a time.
@@ -6,19 +7,13 @@ local timers = { most = 32, pages = 8 }
 
 -- Serves lapsed locks and transactions, expiries and delays of this queue. If more are due than one call serves the
 -- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.
--- q.due, kept with the queue, is never later than its earliest timer, so most calls need not look.
 function timers.serve(q, lax)
-  if not q.due or q.due > context.now or not timers.all(q) then return end
+  if not queue.is_due(q) or not timers.all(q) then return end
   if lax then return true end
-  timers.again()
+  context.ask_again()
 end
 
--- Asks the client to come again.
-function timers.again()
-  context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
-end
-
--- The same, whatever q.due says; it is set anew. True if more are due.
+-- As timers.serve, whatever q.due says; it is set anew. True if more are due.
 function timers.all(q)
   local more, first = false, nil
   for _ = 1, timers.pages do
@@ -30,7 +25,7 @@ function timers.all(q)
   end
   local soon = timers.next(q)
   -- What is left over is due since some moment before now: 0, which is not later than that either.
-  q.due = soon > 0 and context.now + soon or soon == 0 and 0 or nil
+  q.due = soon > 0 and context.now + soon or soon == 0 and 0
   q.changed = true
   return more
 end

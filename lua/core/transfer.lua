@@ -55,7 +55,7 @@ function transfer.move(q, target, entries, kept_until)
   end
   position.take_apart(q, ids, old)
   store.count(q, -#ids, -left)
-  store.remove(q, ids, ids, ids, drop)
+  store.remove(q, drop, ids, ids, ids)
   store.add(target, ids, recs, larges, bytes)
   store.set_states(target, states)
   context.mark_changed()

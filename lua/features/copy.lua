@@ -87,7 +87,7 @@ end
 -- The quota of a target journal stands with its queue.
 function copy.limits(q, to)
   if to.limited or queue.name(to) == "system%24%3Bjournal" then return end
-  to.limited = true
+  to.limited, to.altered = true, true
   local limits = redis.call("HMGET", (q.parent or q).q, "journal_quota_messages", "journal_quota_bytes")
   to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
 end

@@ -162,8 +162,7 @@ function features.arrive_by_fate(q, ids, fates)
       end
     end
   end
-  position.announce(q, announced)
-  store.make_available(q, available)
+  store.make_available(q, available, announced)
   position.delete(q, position.read(q, gone), "receive_timeout")
 end
 

@@ -2,7 +2,7 @@
 --- require lazy "core/record"
 --- require lazy "features/trace"
 -- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
--- administration queue by a negative arrival acknowledgement. Over the manager's quota nobody is told: try again later.
+-- administration queue by a negative arrival acknowledgement. A message over the manager's quota leaves nothing: its sender tries again.
 local refusal = {}
 
 function refusal.reason(code, transactional)

@@ -36,6 +36,7 @@ function retry.policy(q)
     local text = found[1] and found[1] ~= "" and found[1] or retry.default
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
       string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) ?(%S*) ?(%d?) ?(%S*)$")
+    home.altered = true
     home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
       factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter) or 0,
       isolate = isolate == "1", letters = letters ~= "" and letters ~= "-" and letters or nil,

@@ -17,7 +17,7 @@ local topic = {}
 function topic.plan(q, entries, t)
   local names, texts = subscription.all(q)
   local total, room = 0, 0
-  q.plans = {}
+  q.plans, q.altered = {}, true
   other_queues.load()
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do

@@ -37,7 +37,7 @@ function index_build.some(q)
     queue.set_indexed(q, at)
     context.mark_changed()  -- so that a repair that was planned before is refused
   end
-  q.behind = not whole
+  q.behind, q.altered = not whole, true
   return whole
 end
 

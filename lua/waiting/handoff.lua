@@ -1,5 +1,4 @@
 --- require "core/context"
---- require "core/kept_reply"
 --- require "core/message"
 --- require "core/position"
 --- require "core/record"
@@ -32,7 +31,7 @@ function handoff.reader(waiter)
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
   if not slot or slot == ARGV[1] then return end
   local kept = redis.call("HGET", KEYS[1], slot) or ""
-  local last, ids, code = kept_reply.head(kept)
+  local last, ids, code = context.slot_head(kept)
   if ids ~= "-" or code + 0 ~= status.WAITING then return end
   local key, channel = handoff.channel(slot, database)
   if not key then return end
@@ -57,12 +56,12 @@ function handoff.offer(q, lid, rec)
   local waiter = redis.call("ZRANGE", q.w, "0", "0")[1]
   local slot, key, channel, lease, sequence, before = handoff.reader(waiter or "")
   if not slot then return end
-  local number, deadline = string.format("%d", context.history), string.format("%d", context.now + lease)
+  local number, deadline = context.history_text, string.format("%d", context.now + lease)
   position.lock(q, { lid }, { rec }, { false }, "L", slot, number, deadline)
-  q.arrived = nil
+  q.arrived = false
   redis.call("ZREM", q.w, waiter)
   local reply = { status.OK, "", context.history, number, deadline, context.now_text, 0 }
-  context.write(slot, kept_reply.format(sequence, context.now_text, "!" .. lid, reply, 7) .. "\n" .. before)
+  context.write(slot, context.format_slot(sequence, "!" .. lid, reply, 7) .. "\n" .. before)
   return { channel, key, slot, sequence, lid, number, deadline, rec }
 end
 
@@ -79,7 +78,7 @@ end
 function handoff.confirm(q)
   local reply, lid = context.handover.reply, context.handover.lid
   reply[6] = context.now_text
-  redis.call("HSET", KEYS[1], ARGV[1], kept_reply.format(ARGV[2], context.now_text, lid, reply, 7))
+  redis.call("HSET", KEYS[1], ARGV[1], context.format_slot(ARGV[2], lid, reply, 7))
   message.all(q, reply, position.read(q, { lid }))
   return reply
 end

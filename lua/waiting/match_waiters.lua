@@ -72,7 +72,7 @@ function match_waiters.follows(q, f, lid, rec)
 end
 
 -- May the reader have another message of the group, now that this one is there? Asked of those that options for groups
--- leave; of too many it is not known, and who is rung in vain passes the wake on (waiters.wait).
+-- leave; of too many it is not known, and a reader that is notified in vain passes the notification on (waiters.wait).
 function match_waiters.completes(q, f, rec)
   local r, whole, first = index.fields(rec), string.find(f.f, "[AW]"), string.find(f.f, "[LW]")
   if f.g and f.g ~= r.g or whole and not group.whole(q, r.g) then return false end

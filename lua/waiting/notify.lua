@@ -3,18 +3,19 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
--- The doorbells of waiting readers (waiting/waiters tells what a waiter is). Loaded only when somebody waits.
+-- Notification of waiting readers (waiting/waiters describes a waiter). Loaded only if readers wait.
 local notify = {}
 
--- The stem of the doorbell keys: "mq:{manager}:bell:".
-function notify.bell(slot)
+-- The key of a slot's wake channel: "mq:{manager}:bell:<slot>". It is added and deleted at once, and the server publishes
+-- that on the channel of the key.
+function notify.key(slot)
   return string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
 end
 
--- Rings one doorbell; false if nobody listens to it any more. The key is computed, not declared, and the calls are
--- protected: these are the last writes of a script, and a wake may fail (docs/decisions/waiting.md).
+-- Notifies one reader; false if no client is subscribed to its channel any more. The key is computed, not declared, and
+-- the calls are protected: these are the last writes of a script, and a notification may fail (docs/decisions/waiting.md).
 function notify.one(slot, mode)
-  local key = notify.bell(slot)
+  local key = notify.key(slot)
   local channel = "__keyspace@" .. string.sub(mode, 2) .. "__:" .. key
   if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
@@ -28,13 +29,13 @@ end
 -- first destructive one are handed a copy; each destructive one uses up one message. Of q.shown peek readers alone.
 function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
-  q.arrived, q.shown = nil, nil
+  q.arrived, q.shown = false, false
   if #ids > 0 then notify.offer(q, ids, false) end
   if shown then notify.offer(q, shown, true) end
 end
 
--- Rings for these. `peeks`: only who takes nothing; `behind`: only those behind this member of q.w, which wants a
--- particular message.
+-- Notifies readers of these messages. `peeks`: only readers that take nothing; `behind`: only readers behind this member of
+-- q.w, which wants a particular message.
 function notify.offer(q, ids, peeks, behind)
   if #ids == 0 then return end
   local first = redis.call("ZRANGE", q.w, 0, 63)
@@ -45,8 +46,8 @@ function notify.offer(q, ids, peeks, behind)
   notify.any(q, ids, first, peeks)
 end
 
--- A list of the message that this slot was rung for, or of the first one if somebody has it: empty if nobody else may
--- have it now.
+-- A list of the message that this slot was notified of, or of the first one if that message is gone. Empty if no other
+-- reader may have it now.
 function notify.left(q)
   local lid = string.match(context.handed or "", "^[hn] (%x+)$")
   if not lid or not redis.call("ZSCORE", q.a, lid) then lid = redis.call("ZRANGE", q.a, 0, 0)[1] end
@@ -60,18 +61,18 @@ end
 
 -- Readers that take whatever comes. `first`: the first of them, if they are known; `peeks` as above.
 function notify.any(q, ids, first, peeks)
-  local at, rung, from = 1, {}, 0
+  local at, notified, from = 1, {}, 0
   while at <= #ids and from < 1000 do
     local waiting = first or redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
     first = nil
     for n = 1, #waiting do
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
-      if kind == "P" or not peeks then rung[#rung + 1] = waiting[n] end
+      if kind == "P" or not peeks then notified[#notified + 1] = waiting[n] end
       if kind == "P" then
         notify.hand(q, slot, ids[at])
         notify.one(slot, mode)
       elseif not peeks and notify.one(slot, mode) then
-        -- Which message is meant: of two readers rung together, the one that waited longer gets the first.
+        -- Which message is meant: of two readers notified together, the one that waited longer gets the first.
         redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[at])
         at = at + 1
         if at > #ids then break end
@@ -80,10 +81,10 @@ function notify.any(q, ids, first, peeks)
     if #waiting < 64 then break end
     from = from + 64
   end
-  if #rung > 0 then
-    redis.call("ZREM", q.w, unpack(rung))
+  if #notified > 0 then
+    redis.call("ZREM", q.w, unpack(notified))
   elseif redis.call("EXISTS", q.w) == 0 then
-    -- Only now: most who were rung are back before the next message comes.
+    -- Not earlier: most readers that were notified wait again before the next message comes.
     q.waiting = false
     queue.write(q)
   end
@@ -99,7 +100,7 @@ function notify.hand(q, slot, lid)
   redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. shown .. "\n" .. rec .. large)
 end
 
--- Rings everybody, for a queue that goes away.
+-- Notifies all readers, since the queue goes away or may not be read any more.
 function notify.all(q)
   local waiting = redis.call("ZRANGE", q.w, 0, -1)
   for n = 1, #waiting do

@@ -3,13 +3,13 @@
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
 -- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
--- cursor, P peek; mode k<db> ring by keyspace notification, p<db> by PUBLISH on the same channel; score: ticket, so
+-- cursor, P peek; mode k<db>: notified by a keyspace notification, p<db>: by PUBLISH on the same channel; score: ticket, so
 -- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
 -- reader. A peek reader is handed a copy, since the reader behind it may take the message before it has looked.
 -- Readers of particular messages have their filter behind the tag and stand apart, see waiting/match_waiters.
 local waiters = {}
 
--- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was rung for, though it may want another
+-- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was notified of, though it may want another
 -- of the group; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a reader
 -- that waits.
 function waiters.handed()
@@ -51,7 +51,7 @@ function waiters.wait(q, member, ticket, text, from)
   match_waiters.load()
   local added = match_waiters.enlist(q, member, ticket, text)
   if added and again and string.find(member, "^%S+ [^P]") then
-    -- It was rung and found nothing: what it was rung for may be something for others. Only for those behind it, so that
+    -- It was notified and found nothing: the message may be something for other readers. Only for those behind it, so that
     -- this comes to an end: those before it were asked first.
     notify.load()
     notify.offer(q, notify.left(q), false, member)
@@ -66,7 +66,7 @@ function waiters.wait(q, member, ticket, text, from)
   return ticket .. ":" .. seen
 end
 
--- A reader of particular messages takes these. Was it rung for another, that one is offered again.
+-- A reader of particular messages takes these. If it was notified of another message, that one is offered again.
 function waiters.spare(q, ids)
   local lid = string.match(context.handed or "", "^[hn] (%x+)$")
   if not lid or lid == ids[1] or not redis.call("ZSCORE", q.a, lid) then return end

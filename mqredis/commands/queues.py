@@ -209,7 +209,7 @@ def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[tuple[QueueInf
 def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
     fields = {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
     ready, locked, waiters, handles = (number(item) for item in row[-4:])
-    counts = dict(zip(QUEUE_COUNTS, map(int, fields["counts"].split()), strict=True))
+    counts = dict(zip(QUEUE_COUNTS, map(int, fields["header"].split(" ")[1:7]), strict=True))
     values: dict[str, Any] = {name: flag in fields["flags"] for name, flag in FLAGS.items()}
     for name, stored in FIELDS.items():
         value = fields.get(stored, "")

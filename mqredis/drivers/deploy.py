@@ -53,8 +53,9 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
 
     def work(link: Connection, address: str) -> Server:
         forms = _forms(link, functions)
-        for form in forms:
-            link.command(*form.load)
+        # Several functions are loaded with one library.
+        for load in dict.fromkeys(form.load for form in forms):
+            link.command(*load)
         return Server(address, _kind(forms), len(scripts.names()))
 
     return _each(where, settings, work)
@@ -67,7 +68,7 @@ def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Ser
         forms = _forms(link, functions)
         if _kind(forms) == "functions":
             there = set(_libraries(link))
-            missing = [name for name in scripts.names() if scripts.get(name).function().name not in there]
+            missing = [name for name in scripts.names() if scripts.get(name).library.title not in there]
         else:
             found = link.command("SCRIPT", "EXISTS", *[form.name for form in forms])
             lacking = {form.name for form, known in zip(forms, found, strict=True) if not known}
@@ -82,7 +83,7 @@ def clean(where: Any, settings: Settings) -> list[Server]:
     load scripts. Errors as in :func:`load`."""
 
     def work(link: Connection, address: str) -> Server:
-        current = {scripts.get(name).function().name for name in scripts.names()}
+        current = {library.title for library in scripts.libraries()}
         old = [name for name in _libraries(link) if name not in current]
         for name in old:
             link.command("FUNCTION", "DELETE", name)

@@ -23,7 +23,7 @@ def examine(repair: bool) -> Steps[list[Finding]]:
     there = sorted(name for name in map(library_name, reply) if OURS.fullmatch(name))
     if not there:
         return []
-    known = {scripts.get(name).function().name for name in scripts.names()}
+    known = {library.title for library in scripts.libraries()}
     old = [name for name in there if name not in known]
     if not old:
         return []

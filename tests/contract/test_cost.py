@@ -70,10 +70,10 @@ def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
         pytest.skip("functions came with Redis 7")
     # What the server refuses would be called by EVALSHA, and nobody would see more than the cost.
     with redis_server.client() as client:
-        for name in scripts.names():
-            form = scripts.get(name).function()
-            assert client.execute_command(*form.load) == form.name.encode()
-            client.execute_command("FUNCTION", "DELETE", form.name)
+        for library in scripts.libraries():
+            form = library.function(library.scripts[0])
+            assert client.execute_command(*form.load) == library.title.encode()
+            client.execute_command("FUNCTION", "DELETE", library.title)
 
 
 def test_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:

@@ -23,7 +23,7 @@ _LIST_BUNDLES = """
 import json, sys, mqredis
 from mqredis import scripts
 bundles = {name: scripts.bundle(name) for name in scripts.names()}
-libraries = {name: scripts.get(name).library for name in scripts.names()}
+libraries = {library.name: (library.title, library.text) for library in scripts.libraries()}
 json.dump({"bundles": bundles, "libraries": libraries, "package": list(mqredis.__path__)[0]}, sys.stdout)
 """
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from mqredis import scripts
+from mqredis.scripts import Library
 
 LUA = scripts.root()
 #: The modules that keep something in their tables: the state of a call, and results that depend on a text alone.
@@ -15,17 +16,31 @@ _MODULE = re.compile(r"^local ([a-z_]+) = \{", re.MULTILINE)
 _ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))")
 #: Fields of the context that are the same in every call.
 _CONSTANT = {"patience", "store_after", "schema"}
+#: Fields that count only with another one: what lies behind ``written``, and where ``places`` begin.
+_DEPENDENT = {"fields", "first_place"}
 
 
-@pytest.mark.parametrize("name", scripts.names())
-def test_lines_stay_where_they_are(name: str) -> None:
-    script = scripts.get(name)
-    title, text = script.function().name, script.function().load[3]
-    assert re.fullmatch(rf"mqredis_[0-9a-f]{{12}}_{name}", title)
-    was, now = script.text.splitlines(), text.splitlines()
+@pytest.mark.parametrize("library", scripts.libraries(), ids=lambda library: library.name)
+def test_lines_stay_where_they_are(library: Library) -> None:
+    assert re.fullmatch(rf"mqredis_[0-9a-f]{{12}}_{library.name}", library.title)
+    was, now = [line for _, _, line in library.joined], library.text.splitlines()
     for n in range(1, len(was)):
-        assert now[n].endswith(was[n].replace("redis.call(", "call("))
+        assert was[n].replace("redis.call(", "call(") in now[n]
     assert "redis.call(" not in "\n".join(now[: len(was)])
+
+
+def test_each_script_is_a_function_of_one_library() -> None:
+    found = [name for library in scripts.libraries() for name in library.scripts]
+    assert sorted(found) == scripts.names()
+    for name in found:
+        form = scripts.get(name).function()
+        assert re.fullmatch(rf"mqredis_[0-9a-f]{{12}}_{name}", form.name)
+        assert f"register('{form.name}', call_{name}, " in form.load[3]
+
+
+def test_the_lua_of_the_frequent_calls_is_small() -> None:
+    """Send, receive, settle and transactions: design budget 250 KB (docs/decisions/scripts.md)."""
+    assert len(scripts.library(scripts.MESSAGES).text) < 200_000
 
 
 def code_of(path: str) -> str:
@@ -58,15 +73,40 @@ def fields(lines: str) -> set[str]:
     return set(re.findall(r"(?<![\w.])([a-z_]+) = ", lines))
 
 
+def body(text: str, function: str) -> str:
+    start = text.index(f"function {function}(")
+    return text[start : text.index("\nend", start)]
+
+
 def test_a_call_forgets_the_one_before() -> None:
+    """Every field of the context is set when a call begins: by ``reset``, or by what ``open`` always runs."""
     text = code_of("core/context")
     declared = fields(
         text[text.index("local context = {") : text.index("\n}")].replace("local context = {", "")
     )
-    start = text.index("function context.reset()")
-    reset = set(re.findall(r"\bc\.([a-z_]+)", text[start : text.index("\nend", start)]))
-    assert reset == declared - _CONSTANT
+    reset = set(re.findall(r"\bc\.([a-z_]+)", body(text, "context.reset")))
+    begin = body(text, "context.open") + body(text, "context.set_time") + body(text, "context.parse_counters")
+    opened = set(re.findall(r"\bcontext\.([a-z_]+)(?=[^\n(]*[^=<>~]=[^=])", begin))
+    assert declared - _CONSTANT - _DEPENDENT <= reset | opened
     assert {match[2] for match in _ASSIGNED.finditer(text) if match[1] == "context"} <= declared
+
+
+def test_fields_of_a_queue_are_named_in_its_constructor_or_end_with_the_call() -> None:
+    """A table of a queue that outlives its call has no fields but those of ``queue.parse``."""
+    text = code_of("core/queue")
+    declared = fields(body(text, "queue.parse"))
+    for path in sorted(LUA.rglob("*.lua")):
+        code = re.sub(r"--.*", "", path.read_text())
+        lines = [
+            line
+            for line in code.splitlines()
+            if re.match(r"\s*(q|to|home|parent|target)\.[a-z_]+\b[^=]*=[^=]", line)
+        ]
+        for line in lines:
+            targets = line.partition("=")[0]
+            given = set(re.findall(r"\b(?:q|to|home|parent|target)\.([a-z_]+)", targets)) - {"parent"}
+            assert given <= declared or "altered" in code, f"{path.name}: {line}"
+            assert not re.search(r"(?<![={]) nil", line.partition("=")[2]), f"{path.name}: {line}"
 
 
 @pytest.mark.parametrize("name", scripts.names())
