@@ -18,7 +18,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM python:3.13-slim-bookworm
 ENV PYTHONUNBUFFERED=1
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[cli,sealing]" \
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[cli,sealing,worker]" \
     && rm -r /wheels \
     && useradd --create-home --uid 10001 mqredis
 USER 10001
