@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -18,9 +18,8 @@ import mqredis
 from mqredis.console import app, everyone
 from tests.support.server import RedisServer
 
-pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
-
-from playwright.sync_api import Browser, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -28,6 +27,8 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """The browser, without any request of its own."""
+    from playwright.sync_api import sync_playwright
+
     path = os.environ.get("MQREDIS_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.fail("there is no Chromium: install it, or name it in MQREDIS_TEST_CHROMIUM", pytrace=False)

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
 
 import mqredis
 from mqredis import Outgoing, RetryPolicy
 from mqredis.console import app, everyone
 from tests.browser.conftest import serving
 from tests.support.server import RedisServer
+
+pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
+
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
