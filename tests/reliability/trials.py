@@ -64,6 +64,7 @@ FOLDERS = (
     "tests/reliability/test_handoff.py",
     "tests/reliability/test_regressions.py",
 )
+SELECTOR, SELECTOR_TESTS = "selector/", "tests/selector/"
 #: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
 TWICE = ("fake", "async", "model-sync", "test_killed")
 #: Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
@@ -148,7 +149,13 @@ class Trials:
         """First what noticed it once, then what noticed its neighbours, then what noticed most, then the walks."""
         spot = (f"lua/{change[0]}.lua", change[1])
         among = {name for name in scripts.names() if spot in scripts.get(name).lines}
-        tests = [test for test in self.items if among.intersection(self.uses[test])]
+        tests = [
+            test
+            for test in self.items
+            # The tests of selectors join libraries by themselves, which no script tells of.
+            if among.intersection(self.uses[test])
+            or (change[0].startswith(SELECTOR) and test.startswith(SELECTOR_TESTS))
+        ]
         hint, near = self.ledger.hints.get(mutant), self.ledger.kills.get(mutant.partition("|")[0], Counter())
         total = sum(self.ledger.kills.values(), Counter())
         return sorted(tests, key=lambda t: (t != hint, -near[t], -total[t], WALKS not in t, self.seconds[t]))

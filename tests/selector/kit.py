@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import redis
 
+from mqredis import scripts
 from mqredis.selector import Selector
 from mqredis.selector.encode import encode
 from mqredis.selector.nodes import Not
 
-LUA = Path(__file__).resolve().parents[2] / "lua"
 ARRIVED = 1_700_000_000_000
 LOOKUP_ID = 0x0400000000000011
 #: Bodies look like heads: nothing behind the first NUL may ever be taken for a field.
@@ -45,7 +44,7 @@ def bundle(name: str, seen: set[str] | None = None) -> str:
     """A library with all that it requires, as the loader of the scripts joins them."""
     seen = set() if seen is None else seen
     seen.add(name)
-    text = (LUA / f"{name}.lua").read_text()
+    text = (scripts.root() / f"{name}.lua").read_text()
     wanted = re.findall(r'^--- require "([^"]+)"$', text, re.MULTILINE)
     return "".join(bundle(other, seen) for other in wanted if other not in seen) + text
 
