@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from mqredis.functions import library
+from mqredis.functions import Entry, library, title
 from mqredis.keys import ManagerKeys
 from mqredis.scripts import Form
 from mqredis.settings import Settings
@@ -144,19 +144,21 @@ class TinyScript:
         text = "#!lua flags=allow-oom\n" + self.text if shebang else self.text
         return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    def form(self, shebang: bool) -> Form:
+    def form(self, shebang: bool, reading: bool = False) -> Form:
         """For EVALSHA."""
+        assert not reading, "no tiny script is for read-only clients"
         text, sha = self.variant(shebang)
         return Form("EVALSHA", sha, ("SCRIPT", "LOAD", text))
 
     def draining(self) -> None:
         """No form for a full server."""
 
-    def function(self) -> Form:
-        """For FCALL."""
+    def function(self, reading: bool = False) -> Form:
+        """For FCALL, from a library of its own."""
+        assert not reading, "no tiny script is for read-only clients"
         lines = self.text.splitlines()
-        name, text = library(self.name, lines, 2, True)  # own lines begin with the frame
-        return Form("FCALL", name, ("FUNCTION", "LOAD", "REPLACE", text))
+        digest, text = library(self.name, lines, [Entry(self.name, 1, len(lines) - 1, "allow-oom")])
+        return Form("FCALL", title(digest, self.name), ("FUNCTION", "LOAD", "REPLACE", text))
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
