@@ -13,8 +13,8 @@ from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Durability
 
 ENV_PREFIX = "MQREDIS_"
-#: Longest lease of a lock or a transaction, in seconds: a message of a reader that died comes back within a day.
-LONGEST_LEASE = 86_400
+#: Longest lease of a lock or a transaction, in seconds: a message of a reader that died comes back within a week.
+LONGEST_LEASE = 604_800
 
 
 class Settings(BaseModel):

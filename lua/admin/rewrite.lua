@@ -53,7 +53,7 @@ function rewrite.apply(q, entries, recs, ids)
   end
   store.count(q, -#ids, -left)
   store.uncount_gone(q, #ids)
-  store.remove(q, old, {}, stateful, fields)
+  store.remove(q, fields, old, nil, stateful)
   store.add(q, ids, recs, larges, bytes)
   store.set_states(q, states)
   context.mark_changed()

@@ -18,6 +18,7 @@ from mqredis.errors import (
     MqError,
 )
 from mqredis.keys import ManagerKeys
+from mqredis.models import RetryPolicy
 from mqredis.operations import checks, failed, invariants, libraries, server_advice, snapshot
 from mqredis.operations.context import Context
 from mqredis.operations.durability.levels import levels
@@ -107,10 +108,19 @@ def _clock(store: Store) -> list[Finding]:
     return found
 
 
+def _policy(text: str) -> RetryPolicy | None:
+    """The retry policy that this text describes; none if it is damaged, which is a finding of its own."""
+    try:
+        return queues.parse_policy(text)
+    except ValueError:
+        return None
+
+
 def _failed(store: Store, bound: int) -> list[Finding]:
     """Queues with more failed messages than ``bound``."""
-    policies = (queues.parse_policy(view.fields.get("retry", "")) for view in store.queues.values())
-    dead_letters = failed.dead_letter_queues(policies)
+    dead_letters = failed.dead_letter_queues(
+        _policy(view.fields.get("retry", "")) for view in store.queues.values()
+    )
     return [
         Finding(
             code="queue.failed",

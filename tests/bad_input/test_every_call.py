@@ -42,7 +42,7 @@ KINDS: dict[str, list[Any]] = {
     "pattern": [5, b"*", ["*"], True],
     "timeout": _NOT_SECONDS,
     "deadline": [*_NOT_SECONDS, 0, -1, None],
-    "lease": [*_NOT_SECONDS, 0, -1, 86_400.1, 1e9],
+    "lease": [*_NOT_SECONDS, 0, -1, 604_800.1, 1e9],
     "seconds": [*_NOT_SECONDS, -1, None],
     "rate": [NAN, INF, True, "1", 0, -1],
     "count": [0, -1, 257, HUGE, True, 1.5, "2", None, NAN],

@@ -55,12 +55,12 @@ def test_a_property_of_a_queue(backend: Backend) -> None:
 
 
 def test_a_setting_out_of_range() -> None:
-    with pytest.raises(InvalidArgument, match=r"setting lease_seconds: .* less than or equal to 86400"):
+    with pytest.raises(InvalidArgument, match=r"setting lease_seconds: .* less than or equal to 604800"):
         Settings(lease_seconds=1e9)
 
 
 def test_a_consumer_has_the_same_limit_of_a_lease() -> None:
-    with pytest.raises(InvalidArgument, match=r"lease must be finite and at most 86400 seconds"):
+    with pytest.raises(InvalidArgument, match=r"lease must be finite and at most 604800 seconds"):
         Worker().consumer("q", lease=1e9)(print)
 
 
