@@ -142,6 +142,15 @@ function locks.list(q)
   return list
 end
 
+-- When the first of these entries lapses, in ms; nothing if there is none.
+function locks.first_deadline(q)
+  local list, first = locks.list(q), nil
+  for n = 1, #list do
+    if not first or list[n].deadline < first then first = list[n].deadline end
+  end
+  return first
+end
+
 -- Up to `count` or a few more messages of such entries, by deadline and id, behind this deadline and id ("" from the front):
 -- a list of {id, deadline, fence, slot}.
 function locks.page(q, deadline, id, count)

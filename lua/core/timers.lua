@@ -52,10 +52,15 @@ end
 -- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (claims/claim).
 function timers.next(q)
   local soon = -1
-  local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES"), redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES") }
-  for n = 1, 2 do
-    if heads[n][2] and tonumber(heads[n][2]) < 4503599627370496 then
-      local left = math.max(0, tonumber(heads[n][2]) - context.now)
+  local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES")[2], redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES")[2] }
+  if q.locks ~= "" then
+    locks.load()
+    heads[3] = locks.first_deadline(q)
+  end
+  for n = 1, 3 do
+    local at = tonumber(heads[n])
+    if at and at < 4503599627370496 then
+      local left = math.max(0, at - context.now)
       if soon < 0 or left < soon then soon = left end
     end
   end

@@ -1,4 +1,4 @@
-"""What one call has locked is one entry or text in the store (lua/core/packed_locks.lua), and nobody need know it."""
+"""What one call has locked is one entry or text in the store (lua/core/locks.lua), which no caller notices."""
 
 from __future__ import annotations
 

@@ -64,6 +64,17 @@ def test_the_lease_of_a_lock(walk: Clocked, passed: int, over: bool) -> None:
     assert records(walk) == int(over)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_waiting_reader_is_told_when_the_first_lease_ends(walk: Clocked, count: int) -> None:
+    for lease in (9000, SPAN, 8000):
+        for _ in range(count):
+            put(walk)
+        walk.call(read.receive(walk.address["q"], "lock", count, grant=str(lease)), *walk.token())
+    walk.pass_time(500)
+    reply = walk.call(read.receive(walk.address["q"], "take", 1, waiter=Waiter("D k0 ")), *walk.token())
+    assert (reply[0], reply[4]) == (Status.WAITING, SPAN - 500)
+
+
 @BEFORE_AND_AT
 def test_the_lease_of_a_lock_that_is_handed_over(walk: Clocked, passed: int, over: bool) -> None:
     address, waiter = walk.address["q"], Waiter(f"D k0 -,{SPAN}")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,6 +126,11 @@ def test_messages_outlive_more_restarts_than_they_have_attempts(qm, start, trans
             begun.purge()
     assert qm.statistics("in").poison_messages == 0
     start("concurrency=4", ONE, "attempts=4, delay=1")
+    found: Counter[bytes] = Counter()
     with qm.open("out") as out, qm.transaction() as tx:
-        found = [out.receive(timeout=WAIT, transaction=tx if transactional else None).body for _ in bodies]
-    assert sorted(found) == sorted(bodies)
+        while not found >= Counter(bodies):
+            found[out.receive(timeout=WAIT, transaction=tx if transactional else None).body] += 1
+    if transactional or end == signal.SIGTERM:
+        assert found == Counter(bodies)
+    else:  # a process that was killed between the sends of a handler and its commit leaves a second delivery
+        assert found.keys() == set(bodies)
