@@ -1,6 +1,6 @@
-"""docs/reliability.md out of what the bars said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
+"""docs/reliability.md out of what the checks said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
 
-FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each bar counts; a bar of which they
+FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each check counts; a check of which they
 have none keeps the row that the page has.
 """
 
@@ -12,33 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from tests.reliability import catalog
-from tests.reliability.bar import BARS, OUTPUT, merged
+from tests.reliability.check import CHECKS, OUTPUT, merged
 
 TARGET = Path("docs/reliability.md")
 
 HEAD = """# Reliability: the last runs
 
-<!-- Written by `python -m tools.reliability_doc` from the last line of each bar. Do not edit. -->
+<!-- Written by `python -m tools.reliability_doc` from the last line of each check. Do not edit. -->
 
-`make reliability` runs every bar at a tenth of its size, `make reliability-full` at full size. Each bar has a seed that
-decides all its random choices: `python -m tests.reliability --seed SEED --scale SCALE --only BAR` repeats it. The
-column "commit" says what ran, with a + if files differed from it. What is promised, and what is not, stands in
+`make reliability` runs every check at a tenth of its size, `make reliability-full` at full size. Each check has a seed
+that decides all its random choices: `python -m tests.reliability --seed SEED --scale SCALE --only CHECK` repeats it.
+The column "commit" says what ran, with a + if files differed from it. What is promised, and what is not, stands in
 [guarantees](guarantees.md).
 
-| bar | what must hold | counts | commit | seed | scale | seconds | verdict |
+| check | what must hold | counts | commit | seed | scale | seconds | verdict |
 |---|---|---|---|---|---|---|---|
 """
 
 
 def row(line: dict[str, Any]) -> str:
-    """One bar as a row of the table."""
+    """One check as a row of the table."""
     counts = ", ".join(
         f"{name}: {value}" if isinstance(value, str) else f"{value:,} {name}"
         for name, value in line["counts"].items()
     )
     cells = (
-        line["bar"],
-        line.get("promise") or BARS[line["bar"]].promise,
+        line["check"],
+        line.get("promise") or CHECKS[line["check"]].promise,
         counts,
         line.get("commit", "unknown"),
         line["seed"],
@@ -49,7 +49,7 @@ def row(line: dict[str, Any]) -> str:
 
 
 def rows(text: str) -> dict[str, str]:
-    """What a page says of each bar."""
+    """What a page says of each check."""
     _, _, table = text.partition("|---|---|---|---|---|---|---|---|\n")
     return {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in table.splitlines()}
 
@@ -58,7 +58,7 @@ def page(paths: Iterable[Path], before: str = "") -> str:
     """The whole text, after such a one."""
     lines = merged(text for path in paths for text in path.read_text().splitlines())
     told = rows(before) | {name: row(line) for name, line in lines.items()}
-    order = [*BARS, *told]  # those of Spark are unknown where there is no Java
+    order = [*CHECKS, *told]  # those of Spark are unknown where there is no Java
     return HEAD + "".join(told[name] for name in dict.fromkeys(order) if name in told)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability import catalog
-from tests.reliability.bar import BARS
+from tests.reliability.check import CHECKS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guarantees.md"
@@ -25,10 +25,10 @@ def rows() -> list[str]:
 def test_a_row_names_what_shows_it(row: str) -> None:
     shown = row.split("|")[-2]
     files = re.findall(r"`(tests/[^`]+)`", shown)
-    bars = re.findall(r"\[([^\]]+)\]\(reliability\.md\)", shown)
-    assert files or bars, "this promise is shown by nothing"
+    checks = re.findall(r"\[([^\]]+)\]\(reliability\.md\)", shown)
+    assert files or checks, "this promise is shown by nothing"
     assert [name for name in files if not (ROOT / name).exists()] == []
-    assert [name for name in bars if name not in BARS and name not in catalog.ABSENT] == []
+    assert [name for name in checks if name not in CHECKS and name not in catalog.ABSENT] == []
 
 
 def test_the_table_is_there() -> None:

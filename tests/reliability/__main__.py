@@ -1,9 +1,9 @@
-"""``python -m tests.reliability``: run the bars, one line of JSON each, added to build/reliability.jsonl.
+"""``python -m tests.reliability``: run the checks, one line of JSON each, added to build/reliability.jsonl.
 
 --scale 0.1        share of the full size
---seed 7           what decides every random choice; printed with each bar
---only NAME ...    these bars alone
---schedule S LINE  run one line of the schedules bar again, on scenario S
+--seed 7           what decides every random choice; printed with each check
+--only NAME ...    these checks alone
+--schedule S LINE  run one line of the schedules check again, on scenario S
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import sys
 
 from tests.reliability import catalog
-from tests.reliability.bar import BARS, play
+from tests.reliability.check import CHECKS, play
 from tests.reliability.engine import Engine
 from tests.reliability.scenarios import SCENARIOS
 from tests.reliability.schedule import parse
@@ -35,14 +35,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--only", nargs="*", choices=sorted(BARS), default=None)
+    parser.add_argument("--only", nargs="*", choices=sorted(CHECKS), default=None)
     parser.add_argument("--schedule", nargs=2)
     options = parser.parse_args()
     if options.schedule:
         return again(*options.schedule)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
-    lines = [play(BARS[name], seed, options.scale) for name in options.only or BARS]
-    failed = [str(line["bar"]) for line in lines if line["verdict"] != "pass"]
+    lines = [play(CHECKS[name], seed, options.scale) for name in options.only or CHECKS]
+    failed = [str(line["check"]) for line in lines if line["verdict"] != "pass"]
     if failed:
         names = " ".join(failed)
         print(

@@ -1,4 +1,4 @@
-"""The page of the bars is made of lines of several runs, and says which code each ran on."""
+"""The page of the checks is made of lines of several runs, and says which code each ran on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import bar, catalog
-from tests.reliability.bar import BARS, Bar, play
+from tests.reliability import catalog, check
+from tests.reliability.check import CHECKS, Check, play
 from tools.reliability_doc import page
 
 catalog.load()
@@ -17,7 +17,7 @@ catalog.load()
 def line(name: str, commit: str, seconds: float) -> str:
     return json.dumps(
         {
-            "bar": name,
+            "check": name,
             "commit": commit,
             "seed": 1,
             "scale": 1.0,
@@ -61,27 +61,27 @@ def test_a_bar_that_did_not_run_keeps_its_row(tmp_path: Path) -> None:
 
 
 def test_a_line_of_an_older_run_tells_less(tmp_path: Path) -> None:
-    old = {"bar": "leaks", "seed": 1, "scale": 1.0, "counts": {}, "seconds": 1.0, "verdict": "pass"}
+    old = {"check": "leaks", "seed": 1, "scale": 1.0, "counts": {}, "seconds": 1.0, "verdict": "pass"}
     (tmp_path / "a").write_text(json.dumps(old))
-    assert f"| leaks | {BARS['leaks'].promise} |  | unknown | 1 | 1.0 | 1.0 | pass |" in page(
+    assert f"| leaks | {CHECKS['leaks'].promise} |  | unknown | 1 | 1.0 | 1.0 | pass |" in page(
         [tmp_path / "a"]
     )
 
 
 def test_a_line_says_what_it_ran_on_and_is_added_to_the_others(tmp_path: Path) -> None:
-    bar.commit.cache_clear()
+    check.commit.cache_clear()
     output = tmp_path / "lines.jsonl"
     for seed in (1, 2):
-        play(Bar("nothing", "nothing", lambda run: run.add("things")), seed, 1.0, output)
+        play(Check("nothing", "nothing", lambda run: run.add("things")), seed, 1.0, output)
     lines = [json.loads(text) for text in output.read_text().splitlines()]
     assert [each["seed"] for each in lines] == [1, 2]
-    assert {each["commit"] for each in lines} == {bar.commit()}
+    assert {each["commit"] for each in lines} == {check.commit()}
 
 
 def test_the_commit_of_a_changed_tree_has_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
     for changed, expected in (("", "abc1234"), (" M mqredis/keys.py\n", "abc1234+")):
         told = {"rev-parse": "abc1234\n", "status": changed}
-        monkeypatch.setattr(bar, "_git", lambda *arguments, told=told: told[arguments[0]])
-        bar.commit.cache_clear()
-        assert bar.commit() == expected
-    bar.commit.cache_clear()
+        monkeypatch.setattr(check, "_git", lambda *arguments, told=told: told[arguments[0]])
+        check.commit.cache_clear()
+        assert check.commit() == expected
+    check.commit.cache_clear()

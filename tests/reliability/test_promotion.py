@@ -1,4 +1,4 @@
-"""The stage of the promotion bar, and what a client is told when the promoted replica has nothing at all."""
+"""The stage of the promotion check, and what a client is told when the promoted replica has nothing at all."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 import mqredis
 from mqredis import ManagerNotFound
-from tests.reliability import promotion_bar
-from tests.reliability.bar import BARS, play
-from tests.reliability.promotion_bar import SETTINGS, Ring
+from tests.reliability import promotion_check
+from tests.reliability.check import CHECKS, play
+from tests.reliability.promotion_check import SETTINGS, Ring
 from tests.support.relay import Relay
 from tests.support.server import RedisServer
 
@@ -29,7 +29,7 @@ def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Ring, "follow", slow)
     monkeypatch.setattr(Ring, "in_step", patient)
-    line = play(BARS["promotion"], 4340118, 0.001, output=None)
+    line = play(CHECKS["promotion"], 4340118, 0.001, output=None)
     assert line["verdict"] == "pass", line.get("why")
 
 
@@ -38,12 +38,12 @@ def test_a_purge_that_the_server_forgot_tears_no_unit(redis_server: RedisServer)
     with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
         for name in ("t", "u"):
             qm.create_queue(name, transactional=True)
-        earlier = promotion_bar.Writer(qm, "memory", set())
+        earlier = promotion_check.Writer(qm, "memory", set())
         earlier.commit()
         earlier.queues[0].purge()
-        writer = promotion_bar.Writer(qm, "memory", set(), first=100)
+        writer = promotion_check.Writer(qm, "memory", set(), first=100)
         writer.commit()
-        assert writer.present() == {101: promotion_bar.PARTS}
+        assert writer.present() == {101: promotion_check.PARTS}
         assert qm.info().messages == 0
 
 
@@ -64,7 +64,7 @@ def test_nothing_follows_a_gap_in_a_stream() -> None:
 
 
 def test_a_promoted_replica_that_never_had_the_manager_is_told_and_gets_no_new_one() -> None:
-    with promotion_bar.ring_of_two() as ring:
+    with promotion_check.ring_of_two() as ring:
         ring.relay.freeze(0)
         with mqredis.connect(ring.url, settings=SETTINGS) as qm:
             qm.create_queue("q")

@@ -1,4 +1,4 @@
-"""A slice of every bar, for each change; `make reliability` runs a tenth of the full size."""
+"""A slice of every check, for each change; `make reliability` runs a tenth of the full size."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import gc
 import pytest
 
 from tests.reliability import catalog
-from tests.reliability.bar import BARS, play
+from tests.reliability.check import CHECKS, play
 
 catalog.load()
 
-#: The slice of each bar: a few seconds. Another seed each week would make a failure hard to tell from a change.
+#: The slice of each check: a few seconds. Another seed each week would make a failure hard to tell from a change.
 SCALE = 0.002
 SEED = 20261120
 
 pytestmark = pytest.mark.reliability
 
 
-@pytest.mark.parametrize("name", sorted([*BARS, *catalog.ABSENT]))
+@pytest.mark.parametrize("name", sorted([*CHECKS, *catalog.ABSENT]))
 def test_a_slice_of_the_bar(name: str) -> None:
     if reason := catalog.ABSENT.get(name):
         pytest.skip(reason)
-    line = play(BARS[name], SEED, SCALE, output=None)
-    gc.collect()  # what a bar left behind is found here, and not in the next test
+    line = play(CHECKS[name], SEED, SCALE, output=None)
+    gc.collect()  # what a check left behind is found here, and not in the next test
     assert line["verdict"] == "pass", line.get("why")

@@ -1,4 +1,4 @@
-"""Bugs that the bars found, or that were found while they were built. Each stays here."""
+"""Bugs that the checks found, or that were found while they were built. Each stays here."""
 
 from __future__ import annotations
 

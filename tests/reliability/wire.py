@@ -77,7 +77,7 @@ def fire(call: Call[Any], place: Place) -> Shot:
 
 
 class Wire:
-    """A connection, and the scripts it has loaded. ``texts`` replaces bundles: the mutants of the mutation bar."""
+    """A connection, and the scripts it has loaded. ``texts`` replaces bundles: the mutants of the mutation check."""
 
     def __init__(self, server: RedisServer, texts: dict[str, str] | None = None) -> None:
         self.server = server

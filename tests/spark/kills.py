@@ -1,6 +1,6 @@
 """``kill -9`` of a Spark driver, at named places and at random: what comes out is what went in, no more and no less.
 
-The tests run a slice of this, the bars of tests/reliability all of it.
+The tests run a slice of this, the checks of tests/reliability all of it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import mqredis
 from mqredis import RetryPolicy, Settings
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.clock import ClockServer
 
 #: Seconds of each lease, delay and pause.
@@ -19,7 +19,7 @@ DAY = 86_400.0
 WAYS = ("locked", "delayed", "retried", "received")
 
 
-@bar(
+@check(
     "clock",
     "the server's clock is set forward and back by up to a day, several times: nothing that is due stays stuck, "
     "nothing is lost or delivered twice, and late holders are refused",

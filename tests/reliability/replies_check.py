@@ -1,4 +1,4 @@
-"""Bar: a server that answers anything at all."""
+"""Check: a server that answers anything at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mqredis
 from mqredis import MqError, Settings
 from mqredis.drivers.session import Core
 from mqredis.steps import Payload
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.public import STORIES, Stage, drive
 from tests.support.server import RedisServer
 
@@ -43,7 +43,7 @@ def spoil(dice: random.Random, payload: Payload) -> Payload:
     return spoilt
 
 
-@bar("hostile replies", "whatever a server answers: a call returns or raises one of our errors")
+@check("hostile replies", "whatever a server answers: a call returns or raises one of our errors")
 def replies(run: Run) -> None:
     """Every public call, with answers that are cut, longer, of other types or changed in a byte.
 

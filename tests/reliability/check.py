@@ -1,4 +1,4 @@
-"""What every bar shares: a seed, a size, a verdict, one line of JSON."""
+"""What every check shares: a seed, a size, a verdict, one line of JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counts = dict[str, int | float | str]
 
 @dataclass
 class Run:
-    """One bar under way. ``scale``: 1.0 is the full size of the issue."""
+    """One check under way. ``scale``: 1.0 is the full size of the issue."""
 
     seed: int
     scale: float
@@ -30,7 +30,7 @@ class Run:
         return max(least, round(full * self.scale))
 
     def dice(self, *names: object) -> random.Random:
-        """Randomness of this bar, the same for the same seed."""
+        """Randomness of this check, the same for the same seed."""
         return random.Random(f"{self.seed}/{'/'.join(map(str, names))}")
 
     def add(self, name: str, amount: int = 1) -> None:
@@ -39,7 +39,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Bar:
+class Check:
     """A promise and the test that tries to break it."""
 
     name: str
@@ -47,14 +47,14 @@ class Bar:
     play: Callable[[Run], None]
 
 
-BARS: dict[str, Bar] = {}
+CHECKS: dict[str, Check] = {}
 
 
-def bar(name: str, promise: str) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
-    """Register a bar."""
+def check(name: str, promise: str) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
+    """Register a check."""
 
     def register(play: Callable[[Run], None]) -> Callable[[Run], None]:
-        BARS[name] = Bar(name, promise, play)
+        CHECKS[name] = Check(name, promise, play)
         return play
 
     return register
@@ -78,15 +78,15 @@ def _git(*arguments: str) -> str:
 
 
 def merged(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Lines of runs by the name of the bar; a later line takes the place of an earlier one."""
-    return {line["bar"]: line for line in map(json.loads, texts)}
+    """Lines of runs by the name of the check; a later line takes the place of an earlier one."""
+    return {line["check"]: line for line in map(json.loads, texts)}
 
 
-def play(chosen: Bar, seed: int, scale: float, output: Path | None = OUTPUT) -> dict[str, object]:
-    """Run a bar, print its line and keep it."""
+def play(chosen: Check, seed: int, scale: float, output: Path | None = OUTPUT) -> dict[str, object]:
+    """Run a check, print its line and keep it."""
     run = Run(seed, scale)
     began = time.monotonic()
-    line: dict[str, object] = {"bar": chosen.name, "commit": commit(), "seed": seed, "scale": scale}
+    line: dict[str, object] = {"check": chosen.name, "commit": commit(), "seed": seed, "scale": scale}
     line.update(promise=chosen.promise, counts=run.counts)
     try:
         chosen.play(run)

@@ -1,4 +1,4 @@
-"""Bar: the tests notice when the Lua is changed."""
+"""Check: the tests notice when the Lua is changed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import tempfile
 from math import ceil
 from pathlib import Path
 
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.engine import Engine
 from tests.reliability.ledger import Ledger
 from tests.reliability.mutants import Bundles, Mutant, mutants, sample
 from tests.reliability.scenarios import SCENARIOS
 from tests.reliability.schedule import Event, one_of
-from tests.reliability.schedules_bar import variants_of
+from tests.reliability.schedules_check import variants_of
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
@@ -91,7 +91,7 @@ def explained() -> dict[str, str]:
     return {key.strip(): reason for key, _, reason in (line.rpartition(" # ") for line in lines)}
 
 
-@bar(
+@check(
     "mutants",
     "the tests notice changes of the Lua (conditions, writes, keys, off by one), or it is said why not",
 )

@@ -1,4 +1,4 @@
-"""Bars: a server that is full, read-only, busy, loading, or cannot write to its disk."""
+"""Checks: a server that is full, read-only, busy, loading, or cannot write to its disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import redis
 
 import mqredis
 from mqredis import BrokerFull, BrokerUnavailable, Settings, UnsafeServer
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.faults import Refuse, Request
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, server_version
@@ -21,7 +21,7 @@ PATIENT = Settings(retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_
 HASTY = PATIENT.model_copy(update={"retry_seconds": 0.3})
 
 
-@bar("full server", "at maxmemory every send is refused and everything can still be received and committed")
+@check("full server", "at maxmemory every send is refused and everything can still be received and committed")
 def full_server(run: Run) -> None:
     """Fill, cut the memory, drain by every way of reading."""
     messages = run.size(100_000, 600)
@@ -85,7 +85,7 @@ def _meanwhile(condition: Callable[[], Any], action: Callable[[], Any]) -> threa
     return thread
 
 
-@bar(
+@check(
     "refusing server",
     "READONLY, BUSY, LOADING, a full disk, an evicting policy: typed, retried where it is safe, once",
 )

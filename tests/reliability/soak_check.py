@@ -1,4 +1,4 @@
-"""Bars: nothing is left behind by messages that are gone; hostile names, properties, selectors and tokens."""
+"""Checks: nothing is left behind by messages that are gone; hostile names, properties, selectors and tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mqredis import (
 )
 from mqredis.keys import ManagerKeys, decode, encode
 from mqredis.selector.parser import parse
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.store import Reader
 from tests.support.server import RedisServer
 
@@ -140,7 +140,7 @@ def _item(way: str, dice: random.Random) -> Outgoing:
     return Outgoing(body=body, correlation_id=f"c{dice.randrange(9)}")
 
 
-@bar("leaks", "after any number of messages the key space is as before, and so is the memory")
+@check("leaks", "after any number of messages the key space is as before, and so is the memory")
 def leaks(run: Run) -> None:
     """Laps over all queues; the store after each lap must look like the store after the first."""
     messages = run.size(2_000_000, 3 * LAP)
@@ -206,7 +206,7 @@ def _hostile(dice: random.Random) -> str:
     return "".join(dice.choice(_PIECES) for _ in range(dice.choice((1, 2, 3, 8, 40, 200))))
 
 
-@bar(
+@check(
     "hostile input",
     "names, properties, selectors and tokens of any kind: typed errors, no foreign key, no slow one",
 )

@@ -1,4 +1,4 @@
-"""Bar: half of all notifications lost, and those who were to be woken killed: everybody is served all the same."""
+"""Check: half of all notifications lost, and those who were to be woken killed: everybody is served all the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Settings
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.faults import DropPush
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -133,7 +133,7 @@ async def _aconsumers(url: str, arrivals: Arrivals) -> None:
         await asyncio.gather(*(_aconsume(url, READERS + n, arrivals, waiting) for n in range(READERS)))
 
 
-@bar(
+@check(
     "lost wake-ups",
     "half of all notifications lost and chosen waiters killed: everybody is served within a re-check",
 )

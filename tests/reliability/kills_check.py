@@ -1,4 +1,4 @@
-"""Bars: ``kill -9`` of workers inside a unit of work, ``kill -9`` of Redis, and its file cut at any byte."""
+"""Checks: ``kill -9`` of workers inside a unit of work, ``kill -9`` of Redis, and its file cut at any byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqredis import MqError, Settings
 from mqredis.codec import encode
 from mqredis.commands import read, send, transactions
 from mqredis.models import Outgoing
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.store import Reader, append_only_file
 from tests.reliability.wire import Place, Shot, Wire, fire
 from tests.support.server import RedisServer
@@ -65,7 +65,7 @@ def _work(url: str, pipe: int) -> None:
                 os.write(pipe, b"-")
 
 
-@bar("killed workers", "receive and send in one transaction: whoever is killed, output equals input")
+@check("killed workers", "receive and send in one transaction: whoever is killed, output equals input")
 def killed_workers(run: Run) -> None:
     """Kill a random worker after a random number of messages, again and again.
 
@@ -159,7 +159,7 @@ def _settle_round(reader: Reader, session: str, number: int, present: set[str]) 
             present.difference_update(raw[0].decode() for raw in answer.value.messages)
 
 
-@bar("killed server", "kill -9 under appendfsync always: nothing acknowledged is lost, nothing is torn")
+@check("killed server", "kill -9 under appendfsync always: nothing acknowledged is lost, nothing is torn")
 def killed_server(run: Run) -> None:
     """Kill it under load; what was acknowledged is there, and what was not is whole."""
     kills, dice = run.size(200, 3), run.dice("server")
@@ -198,7 +198,7 @@ def killed_server(run: Run) -> None:
         run.counts["kills"] = kills
 
 
-@bar(
+@check(
     "cut file", "the append-only file cut at any byte of a unit of work: it is there as a whole or not at all"
 )
 def cut_file(run: Run) -> None:

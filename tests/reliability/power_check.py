@@ -1,18 +1,18 @@
-"""Bar: the power fails, and what the server had not synced is gone."""
+"""Check: the power fails, and what the server had not synced is gone."""
 
 from __future__ import annotations
 
 from functools import partial
 
 import mqredis
-from tests.reliability.bar import Run, bar
-from tests.reliability.everysec_bar import ROUND, SETTINGS, after, load
-from tests.reliability.promotion_bar import Writer
+from tests.reliability.check import Run, check
+from tests.reliability.everysec_check import ROUND, SETTINGS, after, load
+from tests.reliability.promotion_check import Writer
 from tests.support.power import PowerServer
 from tests.support.replication import syncs_on_demand
 
 
-@bar(
+@check(
     "power cut",
     "the power fails, and of what was not synced nothing is left, or a part: under appendfsync always nothing "
     "acknowledged is lost; under everysec the end is, in whole units, and that is reported; how much is counted",

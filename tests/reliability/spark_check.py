@@ -1,4 +1,4 @@
-"""Bars: ``kill -9`` of a Spark driver. They need Java and PySpark; without them they are not there."""
+"""Checks: ``kill -9`` of a Spark driver. They need Java and PySpark; without them they are not there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import mqredis
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.spark.kills import PLACES, Pipeline
 from tests.support.server import RedisServer
 
@@ -24,7 +24,7 @@ def pipeline(kind: str) -> Iterator[Pipeline]:
         yield Pipeline(kind, Path(folder), qm, server.url)
 
 
-@bar("spark places", "the driver dies at each named place of source, sink and both: output equals input")
+@check("spark places", "the driver dies at each named place of source, sink and both: output equals input")
 def places(run: Run) -> None:
     """Each place three times over a longer stream; a small run takes its share of them, which the seed chooses."""
     dice, wanted = run.dice("places"), {kind: list(names) * run.size(3) for kind, names in PLACES.items()}
@@ -44,7 +44,7 @@ def places(run: Run) -> None:
             run.add("messages", killed.sent)
 
 
-@bar("spark kills", "the driver is killed at random moments, queue to queue: output equals input")
+@check("spark kills", "the driver is killed at random moments, queue to queue: output equals input")
 def moments(run: Run) -> None:
     """From the first moment of the session to the end of the last batch, any moment."""
     dice, wanted = run.dice("moments"), run.size(100, 2)

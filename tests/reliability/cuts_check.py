@@ -1,4 +1,4 @@
-"""Bars: the connection cut at every byte of every public call, on both faces; tasks cancelled at any moment."""
+"""Checks: the connection cut at every byte of every public call, on both faces; tasks cancelled at any moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import mqredis.asyncio
 from mqredis import MqError, OutcomeUnknown, Settings
 from mqredis.operations.send import Send
 from tests.coalescing.kit import turns
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.public import STORIES, Stage, drive
 from tests.support.faults import CutReply, CutRequest, Duplicate, Fault
 from tests.support.proxy import Proxy
@@ -127,7 +127,7 @@ def _faults(sizes: list[tuple[int, int]]) -> list[tuple[Fault, int]]:
     return out
 
 
-@bar(
+@check(
     "cuts",
     "the connection cut at any byte of any public call: repeated, resolved or given up, never lost or doubled",
 )
@@ -232,7 +232,7 @@ def _account(found: Any, sent: Counter[bytes], got: Counter[bytes]) -> None:
         sent[b"?"] += 1
 
 
-@bar(
+@check(
     "cancellations",
     "tasks cancelled at any moment: no reply reaches the wrong one, nothing is lost, no socket leaks",
 )

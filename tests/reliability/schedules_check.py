@@ -1,10 +1,10 @@
-"""Bar: every order of the calls of a few clients, with a crash or a lost message at every point."""
+"""Check: every order of the calls of a few clients, with a crash or a lost message at every point."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.engine import Engine, Scenario
 from tests.reliability.scenarios import SCENARIOS
 from tests.reliability.schedule import Event, Variant, all_of, one_of, variants
@@ -49,7 +49,7 @@ def _schedules(scenario: Scenario, budget: int, run: Run) -> Iterator[list[Event
         yield one_of(variant, dice)
 
 
-@bar("schedules", "every order of calls, crash and lost message leaves each message in one place, once")
+@check("schedules", "every order of calls, crash and lost message leaves each message in one place, once")
 def schedules(run: Run) -> None:
     """Run them on one server."""
     with RedisServer() as server:

@@ -1,4 +1,4 @@
-"""Bar: the primary dies behind a cut replication link and its replica is promoted, again and again."""
+"""Check: the primary dies behind a cut replication link and its replica is promoted, again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import mqredis
 from mqredis import DurabilityNotReached, HistoryRolledBack, MqError, QueueManager, Settings
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.relay import Compass, Relay
 from tests.support.server import RedisServer
 
@@ -135,7 +135,7 @@ class Writer:
         return Counter({unit: count for unit, count in found.items() if unit > self.first})
 
 
-@bar(
+@check(
     "promotion",
     "a replica behind a cut link is promoted: whole scripts only, rollback always reported, no id twice; with "
     "durability replica nothing acknowledged is lost",

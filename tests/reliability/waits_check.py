@@ -1,4 +1,4 @@
-"""Bars: fences, lost notifications, killed waiters, storms of CLIENT KILL, a server that restarts under its readers."""
+"""Checks: fences, lost notifications, killed waiters, storms of CLIENT KILL, a server restarted under its readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqredis.codec import encode
 from mqredis.commands import manager, read, send
 from mqredis.models import Outgoing
 from mqredis.worker import Worker
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.store import Reader
 from tests.reliability.wire import Place
 from tests.support.server import RedisServer
@@ -26,7 +26,7 @@ SLACK = 2.0
 FAST = Settings(recheck_seconds=0.1, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 
 
-@bar("fences", "a lock whose lease is over is refused, whatever its holder wants, and changes nothing")
+@check("fences", "a lock whose lease is over is refused, whatever its holder wants, and changes nothing")
 def fences(run: Run) -> None:
     """Holders sleep through their lease; others take over and finish; then the first ones wake up."""
     holders = run.size(10_000, 256)
@@ -95,7 +95,7 @@ async def _storms(server: RedisServer, run: Run, consumers: int, storms: int) ->
         assert report.healthy, report.findings[:3]
 
 
-@bar("storms", "every connection killed at once: all waiting consumers consume again within 2 seconds")
+@check("storms", "every connection killed at once: all waiting consumers consume again within 2 seconds")
 def storms(run: Run) -> None:
     """CLIENT KILL of everything, against 50 waiting consumers."""
     count = run.size(500, 4)
@@ -167,7 +167,7 @@ class Readers:
                     connection.drain_events(timeout=0.5)
 
 
-@bar("restarts", "a server that restarts never leaves a consumer deaf")
+@check("restarts", "a server that restarts never leaves a consumer deaf")
 def restarts(run: Run) -> None:
     """Kill and start the server under waiting readers of both faces, a worker and, where it is there, kombu."""
     count = run.size(50, 2)

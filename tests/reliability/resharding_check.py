@@ -1,4 +1,4 @@
-"""Bar: the slot of a queue manager moves from node to node of a cluster, key by key, while it is worked with."""
+"""Check: the slot of a queue manager moves from node to node of a cluster, key by key, while it is worked with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import mqredis
 from mqredis import BrokerUnavailable, IoTimeout, Queue, QueueManager, Settings
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.cluster import Cluster
 
 SETTINGS = Settings(
@@ -42,7 +42,7 @@ class Worker:
                     except BrokerUnavailable:
                         self.retryable += 1  # it certainly was not done: the same again
                     self.turns += 1
-        except BaseException as error:  # noqa: BLE001 - told by the bar
+        except BaseException as error:  # noqa: BLE001 - told by the check
             self.error = error
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ def _consume(self: Worker, qm: QueueManager) -> None:
         self.got += [message.body for message in found]
 
 
-@bar(
+@check(
     "resharding",
     "the slot moves key by key under load: nothing torn or on both nodes, only retryable errors, output equals input",
 )

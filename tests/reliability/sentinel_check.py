@@ -7,7 +7,7 @@ from typing import Any
 
 import mqredis
 from tests.matching.kit import Broker, Loop
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.support.sentinel import SentinelGroup, until
 from tests.support.server import RedisServer
 
@@ -36,7 +36,7 @@ class Clients:
         self.sent.append(f"{self.name} {text}")
 
 
-@bar(
+@check(
     "sentinel",
     "the primary is killed while clients are idle or busy, is replaced, and takes writes again before Sentinel "
     "makes it a replica: nothing acknowledged is lost, and no client goes back to it",

@@ -1,4 +1,4 @@
-"""Bar: the doctor finds whatever is planted, mends without losing a message, and never accuses a healthy store."""
+"""Check: the doctor finds whatever is planted, mends without losing a message, and never accuses a healthy store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.operations import doctor, snapshot
 from mqredis.operations.faults import Fault
 from mqredis.steps import Command, Refused
-from tests.reliability.bar import Run, bar
+from tests.reliability.check import Run, check
 from tests.reliability.corruptions import Corruption, corruptions
 from tests.reliability.wire import Shot, Wire
 from tests.support.server import RedisServer
@@ -157,7 +157,7 @@ class Doctor:
             return [Fault("meta.unreadable", name, str(error))]  # as ``operations.doctor.examine`` says it
 
 
-@bar("doctor, healthy", "10,000 states of stores in use: the doctor finds nothing wrong with any of them")
+@check("doctor, healthy", "10,000 states of stores in use: the doctor finds nothing wrong with any of them")
 def healthy(run: Run) -> None:
     """Look after every step of random walks."""
     states = run.size(10_000, 60)
@@ -217,7 +217,9 @@ def _bodies(raw: Any) -> set[bytes]:
     return found
 
 
-@bar("doctor, planted", "whatever is dropped, altered or added in any key is found; repairs lose no message")
+@check(
+    "doctor, planted", "whatever is dropped, altered or added in any key is found; repairs lose no message"
+)
 def planted(run: Run) -> None:
     """Plant one corruption at a time in the same store, look, repair, look again."""
     missed: list[str] = []

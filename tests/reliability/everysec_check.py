@@ -1,4 +1,4 @@
-"""Bar: what ``appendfsync everysec`` loses, measured and said."""
+"""Check: what ``appendfsync everysec`` loses, measured and said."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import redis
 
 import mqredis
 from mqredis import MqError, QueueManager, Settings
-from tests.reliability.bar import Run, bar
-from tests.reliability.promotion_bar import PARTS, Writer, told
+from tests.reliability.check import Run, check
+from tests.reliability.promotion_check import PARTS, Writer, told
 from tests.support.replication import syncs_on_demand
 from tests.support.server import RedisServer
 
@@ -22,7 +22,7 @@ LOOKS = 3000
 ROUND = 1_000_000
 
 
-@bar(
+@check(
     "everysec",
     "kill -9 under appendfsync everysec, aimed at a pending fsync: what is lost is the end, in whole units, and is "
     "reported; how much is counted",
