@@ -3,12 +3,14 @@
 --
 -- KEYS message
 -- KEYS workers (admin/workers)
--- RETURNS OK now in ms; then field and text of each worker and each pause, as in admin/workers
+-- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context); then field and text of each worker and each pause, as
+--   in admin/workers
+-- FLAGS no-writes
 --- require "core/context"
 local key = KEYS[3]
-local reply = context.open()
+local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0, context.now }
+reply = { status.OK, "", 0, context.now, context.lead }
 local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
   local kind, until_ms = string.sub(fields[n], 1, 1), string.match(fields[n + 1], "^(%d+) ")

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,10 +31,11 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MINUTE = 60.0
 
-worker = Worker()
+worker = Worker(heartbeat_seconds=1.0, name="booking")
+ended = threading.Event()
 
 
-@worker.consumer("bookings", retry=Retry(attempts=1))
+@worker.consumer("bookings", name="book", retry=Retry(attempts=1))
 def book(body: bytes) -> None:
     """Fail for some flights, as handlers fail."""
     flight = json.loads(body)
@@ -57,12 +58,34 @@ def event(flight: flights.Flight) -> Outgoing:
     )
 
 
+@worker.consumer("payments", name="pay", concurrency=4)
+def pay(_: bytes) -> None:
+    """Wait for the bank until the pictures are taken."""
+    ended.wait()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Ask the broker until something holds."""
+    while not condition():
+        pass
+
+
 @contextmanager
 def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
     """Queues in the middle of their work. Gives the paths of the pages, by the names of their pictures."""
     chance = random.Random(2013)
     events = [event(flight) for flight in islice(flights.read(), 4000)]
-    for name in ("departures", "board", "gates", "crews", "baggage", "catering", "refunds", "bookings"):
+    for name in (
+        "departures",
+        "board",
+        "gates",
+        "crews",
+        "baggage",
+        "catering",
+        "refunds",
+        "bookings",
+        "payments",
+    ):
         manager.create_queue(name, quota_messages=20_000)
     manager.create_queue("ledger", transactional=True)
     manager.create_queue("flight-events", topic=True)
@@ -77,7 +100,11 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
         queues["bookings"].send_many(events[2500:2900])
         for name in ("gates", "crews", "baggage", "refunds"):
             queues[name].send_many(events[3000 : 3000 + chance.randrange(5, 600)])
-        worker.run(manager=manager, burst=True, signals=False)
+        queues["payments"].send_many(events[2900:2903])
+        stack.enter_context(worker.background(manager))
+        stack.callback(ended.set)
+        until(lambda: not manager.queue_info("bookings").messages and len(manager.workers()[0].running) == 3)
+        manager.operator("ann").pause(consumer="pay", reason="the bank does not answer")
         manager.update_queue("catering", put_inhibited=True)
         unit = stack.enter_context(manager.transaction())
         queues["ledger"].send("a fare", transaction=unit)
@@ -90,6 +117,7 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
             "message": f"/message?queue=bookings%3Bpoison&id={poison}",
             "failures": "/failures",
             "in-flight": "/in-flight",
+            "workers": "/workers",
             "purge": "/act/purge?queue=departures&selector=delay+IS+NULL",
         }
         for lock in locks:

@@ -50,7 +50,19 @@ MESSAGES = (
     "attempts",
     "bytes",
 )
-WORKERS = ("id", "name", "host", "pid", "version", "started_at", "busy", "handled", "failed", "last_error")
+WORKERS = (
+    "id",
+    "name",
+    "host",
+    "pid",
+    "version",
+    "started_at",
+    "last_seen",
+    "busy",
+    "handled",
+    "failed",
+    "last_error",
+)
 PAUSES = ("kind", "name", "since", "operator", "reason")
 CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
 

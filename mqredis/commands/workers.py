@@ -42,7 +42,7 @@ def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
 
     def parse(status: int, payload: Payload) -> tuple[list[WorkerInfo], list[Pause]]:
         check(status)
-        now, *rest = payload
+        now, lead, *rest = payload
         workers: list[WorkerInfo] = []
         pauses: list[Pause] = []
         for field, value in zip(rest[::2], rest[1::2], strict=True):
@@ -51,7 +51,8 @@ def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
             said: dict[str, Any] = json.loads(record)
             if kind == "w":
                 expires = max(int(time) - number(now), 0) / 1000
-                workers.append(WorkerInfo(id=name, expires_in=expires, **said))
+                last_seen = time_at(int(time) - said.pop("lease_ms") - number(lead))
+                workers.append(WorkerInfo(id=name, last_seen=last_seen, expires_in=expires, **said))
             else:
                 pauses.append(Pause(kind=KINDS[kind], name=name, since=time_at(int(time)), **said))  # type: ignore[arg-type]
         workers.sort(key=lambda worker: (worker.name, worker.id))

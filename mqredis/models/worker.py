@@ -51,6 +51,8 @@ class WorkerInfo(Model):
     schedules: tuple[str, ...]
     #: The first 100.
     running: tuple[RunningHandler, ...]
+    #: When its last heartbeat came.
+    last_seen: datetime
     #: Seconds until the worker counts as gone, unless it says again that it lives.
     expires_in: float
 

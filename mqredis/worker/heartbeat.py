@@ -90,7 +90,8 @@ class Heartbeat:
 
     def _beat(self, *, begins: bool = False) -> None:
         lease_ms = int(self._seconds * MISSED * 1000)
-        orders, paused = self._tell(lease_ms, begins, json.dumps(self._record()))
+        record = {"lease_ms": lease_ms, **self._record()}
+        orders, paused = self._tell(lease_ms, begins, json.dumps(record))
         self._running.set_pauses(Pauses(paused))
         for order in orders:
             self._obey(*order.split(" "))

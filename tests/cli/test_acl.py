@@ -346,6 +346,8 @@ def shown(qm: Any) -> dict[str, Any]:
         "statistics": qm.statistics("orders").ready,
         "subscriptions": [each.queue for each in qm.subscriptions("news")],
         "info": qm.info().messages,
+        "workers": qm.workers(),
+        "pauses": [each.name for each in qm.pauses()],
         "failed_messages": [each.queue for each in qm.failed_messages()],
     }
 
@@ -368,6 +370,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "repair": lambda qm: qm.doctor(repair=True),
     "maintain": lambda qm: qm.maintain(),
     "delete": lambda qm: qm.operator("ada").delete("orders"),
+    "pause": lambda qm: qm.operator("ada").pause("orders"),
     "abort": lambda qm: qm.operator("ada").abort("x"),
 }
 
@@ -381,6 +384,7 @@ def shop(server: RedisServer) -> Iterator[Any]:
         qm.create_queue("tx", transactional=True)
         qm.create_queue("news", topic=True)
         qm.subscribe("news", "orders")
+        qm.operator("ada").pause("tx")
         orders = qm.open("orders")
         orders.send(b"locked")
         orders.lock(0, lease=50)
@@ -421,6 +425,7 @@ def test_a_monitor_sees_everything_and_changes_nothing(
     assert found["scheduled"] == [b"late"]
     assert found["messages"] == [b"one"]
     assert found["message"] == "locked"
+    assert found["pauses"] == ["tx"]
     with server.client() as raw:
         used: Any = raw.info("commandstats")
     ran = {name.removeprefix("cmdstat_") for name in used}

@@ -242,6 +242,7 @@ async def test_every_action_is_tried_here() -> None:
     tried = {
         *("send", "send-again", "delete", "purge", "restore", "move", "redrive"),
         *("cancel", "reschedule", "run-now", "release", "abort"),
+        *("pause", "resume", "stop-worker", "cancel-handler"),  # test_workers.py
         *("create-queue", "delete-queue", "inhibit", "limits", "subscribe", "unsubscribe"),
         *("quota", "throttle", "repair"),
     }

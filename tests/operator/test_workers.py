@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from time import monotonic
 
 import pytest
@@ -60,6 +61,8 @@ def put(qm: QueueManager, body: str, name: str = "orders") -> int:
 
 def test_a_worker_tells_what_it_does(qm: QueueManager, running: Worker, handled: list[bytes]) -> None:
     found = one(qm)
+    assert found.last_seen > found.started_at - timedelta(milliseconds=1)
+    until(lambda: one(qm).last_seen > found.last_seen)
     assert (found.name, found.version, found.schedules) == ("shop", mqredis.__version__, ())
     (consumer,) = found.consumers
     assert (consumer.name, consumer.queues, consumer.concurrency) == ("handle", ("orders", "mails"), 1)

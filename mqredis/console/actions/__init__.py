@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mqredis.console.actions import holders, managers, messages, queues, sending
+from mqredis.console.actions import holders, managers, messages, queues, sending, workers
 from mqredis.console.actions.base import Action
 
 REGISTRY: dict[str, Action] = {
     action.name: action
-    for action in (*sending.ACTIONS, *messages.ACTIONS, *holders.ACTIONS, *queues.ACTIONS, *managers.ACTIONS)
+    for module in (sending, messages, holders, workers, queues, managers)
+    for action in module.ACTIONS
 }

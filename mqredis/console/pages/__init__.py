@@ -12,6 +12,7 @@ from mqredis.console.pages import (
     scheduled,
     server,
     topics,
+    workers,
 )
 from mqredis.console.visit import Endpoint
 
@@ -21,6 +22,7 @@ NAVIGATION = (
     ("Failures", "/failures"),
     ("Scheduled", "/scheduled"),
     ("In flight", "/in-flight"),
+    ("Workers", "/workers"),
     ("Clients", "/clients"),
     ("Topics", "/topics"),
     ("Doctor", "/doctor"),
@@ -48,6 +50,7 @@ PAGES: dict[str, Endpoint] = {
     "/failures": failures.failures,
     "/scheduled": scheduled.scheduled,
     "/in-flight": holders.in_flight,
+    "/workers": workers.workers,
     "/clients": holders.clients,
     "/topics": topics.topics,
     "/doctor": server.doctor,

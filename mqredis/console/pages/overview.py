@@ -44,6 +44,9 @@ async def queue(visit: Visit) -> Response:
         info=info,
         statistics=await manager.statistics(name),
         parent=parent,
+        pause=next(
+            (each for each in await manager.pauses() if (each.kind, each.name) == ("queue", name)), None
+        ),
         family=whole + await manager.queues(f"{parent};*"),
         subscriptions=await manager.subscriptions(name) if info.topic else [],
     )
