@@ -1,4 +1,5 @@
-"""Write the blocking interface (``mqredis/client``) from the asyncio interface (``mqredis/asyncio``).
+"""Write the blocking interface (``mqredis/client``) from the asyncio interface (``mqredis/asyncio``), and the blocking
+modules of the drivers from those whose names end with ``_aio`` (DRIVERS).
 
 ``python -m tools.generate_blocking`` writes the files; with ``--check`` it writes nothing and names the files that
 differ from what it would write. Each file is translated line by line: the rules below are applied in order, then ruff
@@ -18,6 +19,9 @@ TARGET = ROOT / "mqredis" / "client"
 #: ``pending`` lets an open be awaited or entered, which a blocking call does not need.
 ASYNCIO_ONLY = {"pending.py"}
 
+#: Modules of mqredis/drivers, without the ending ``_aio``.
+DRIVERS = ("calls", "durable_calls", "net/owner")
+
 DROPPED_LINES = re.compile(r" *@opening|from mqredis\.asyncio\.pending import opening")
 RULES = [
     (re.compile(pattern), replacement)
@@ -28,22 +32,25 @@ RULES = [
         (r"\bStopAsyncIteration\b", "StopIteration"),
         (r"\bAsyncIterator\b", "Iterator"),
         (r"\bCoroutine\[Any, Any, (\w+)\]", r"\1"),
+        (r"\bAwaitable\[(\w+)\]", r"\1"),
         (r"\bmqredis\.asyncio\.connect\b", "mqredis.connect"),
         (r"\bmqredis\.asyncio\b", "mqredis.client"),
         (r"\bmqredis\.drivers\.aio\b", "mqredis.drivers.sync"),
-        (r"\bAsyncDriver\b", "Driver"),
+        (r"\bAsync(Driver|Calls|Backend|Connection|Owner|WaiterRegistry)\b", r"\1"),
+        (r"\b(calls|durable_calls|owner|pool|registry)_aio\b", r"\1"),
+        (r"\basyncio\.sleep\b", "time.sleep"),
+        (r"\bin asyncio\b", "in threads"),
+        (r"\brun_alone\b", "run"),
         (r"\bopen_async_backend\b", "open_backend"),
         (r"\bThe asyncio interface\b", "The blocking interface"),
         (r" for one event loop\b", "; thread-safe"),
     )
 ]
-HEADER = (
-    "# Generated from mqredis/asyncio/{name} by tools/generate_blocking.py. Do not edit: run `make format`.\n"
-)
+HEADER = "# Generated from mqredis/{source} by tools/generate_blocking.py. Do not edit: run `make format`.\n"
 
 
-def translate(name: str, text: str) -> str:
-    """The blocking form of the file ``name`` of mqredis/asyncio, not yet formatted."""
+def translate(source: str, text: str) -> str:
+    """The blocking form of the text of ``source``, a file below mqredis, not yet formatted."""
     lines = []
     for line in text.splitlines():
         if DROPPED_LINES.fullmatch(line):
@@ -51,7 +58,7 @@ def translate(name: str, text: str) -> str:
         for pattern, replacement in RULES:
             line = pattern.sub(replacement, line)
         lines.append(line)
-    return HEADER.format(name=name) + "\n".join(lines) + "\n"
+    return HEADER.format(source=source) + "\n".join(lines) + "\n"
 
 
 def formatted(path: Path, text: str) -> str:
@@ -63,11 +70,13 @@ def formatted(path: Path, text: str) -> str:
 
 
 def generate() -> dict[Path, str]:
-    """Every file of mqredis/client and its text."""
-    sources = sorted(path for path in SOURCE.glob("*.py") if path.name not in ASYNCIO_ONLY)
+    """Every file that is generated, and its text."""
+    pairs = {TARGET / path.name: path for path in SOURCE.glob("*.py") if path.name not in ASYNCIO_ONLY}
+    drivers = ROOT / "mqredis" / "drivers"
+    pairs |= {drivers / f"{name}.py": drivers / f"{name}_aio.py" for name in DRIVERS}
     return {
-        (target := TARGET / source.name): formatted(target, translate(source.name, source.read_text()))
-        for source in sources
+        target: formatted(target, translate(str(source.relative_to(ROOT / "mqredis")), source.read_text()))
+        for target, source in sorted(pairs.items())
     }
 
 

@@ -1,11 +1,14 @@
-"""What the two drivers share: what they know of the manager, and the wrapper for durability."""
+"""What the two drivers share: their parts, what they know of the manager, and the wrapper for durability."""
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import Any, TypeVar
 
 from mqredis.commands.transactions import Doubt
 from mqredis.drivers.session import Core
+from mqredis.keys import ManagerKeys
 from mqredis.models import Durability
 from mqredis.operations.durability.wrapper import durably
 from mqredis.settings import Settings
@@ -13,14 +16,42 @@ from mqredis.steps import Call, Operation
 
 R = TypeVar("R")
 
+_drivers: weakref.WeakSet[BaseDriver] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for driver in list(_drivers):
+        driver.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 class BaseDriver:
     """The part of a driver that is equal for threads and tasks."""
 
-    settings: Settings
-    core: Core
     backend: Any
     _waiters: Any
+
+    def __init__(self, settings: Settings, keys: ManagerKeys, backend: Any) -> None:
+        self.settings = settings
+        self.backend = backend
+        self.core = Core(settings, keys, backend.memory, backend.address)
+        # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
+        self.core.reached = backend.plan.movable
+        self._setup()
+        _drivers.add(self)
+
+    def _setup(self) -> None:
+        """Make the parts that belong to one process, or to one event loop."""
+        raise NotImplementedError
+
+    def after_fork(self) -> None:
+        """A child opens its own session and connections; the parent's are left alone."""
+        self.backend.after_fork()
+        self.core.after_fork()
+        self._setup()
 
     def wrapped(self, operation: Operation[R]) -> Operation[R]:
         """The operation as it is run: its lasting changes wait for the level of the settings."""

@@ -9,24 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqredis.drivers.net.wire import packed_command
-from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
 from mqredis.operations.durability import changes
-from mqredis.operations.durability.levels import IMPLIED, wait_command
+from mqredis.operations.durability.levels import IMPLIED
 from mqredis.settings import Settings
-from mqredis.steps import Durable, Reply
-
-if TYPE_CHECKING:
-    from mqredis.drivers.aio import AsyncDriver
-    from mqredis.drivers.attempt import Attempt
-    from mqredis.drivers.net.pool import Connection
-    from mqredis.drivers.net.pool_aio import AsyncConnection
-    from mqredis.drivers.session import Run
-    from mqredis.drivers.sync import Driver
+from mqredis.steps import Durable
 
 
 class DurabilityWait:
@@ -87,80 +77,3 @@ class DurabilityWait:
         self.durable.replicas = self.replicas
         self.durable.reached = None if done else Durability.FSYNC if self.local >= 1 else Durability.MEMORY
         return done
-
-
-def call_durably(driver: Driver, step: Durable, run: Run) -> Reply:
-    """Make a call whose change has to get further than the memory of the primary."""
-    if step.level == Durability.MEMORY:
-        return driver.call(step.call, run)
-    wait = DurabilityWait(step, _command(driver, step.level), driver.settings)
-    answer = driver.call(step.call, run, wait)
-    step.token = run.slot.latest()
-    return answer
-
-
-def _command(driver: Driver, level: Durability) -> str:
-    known = (driver.core.run_id, level)
-    if known not in driver.core.wait_commands:
-        driver.core.wait_commands[known] = driver.ask(wait_command(level, driver.settings.appendfsync_always))
-    return driver.core.wait_commands[known]
-
-
-def change_server(driver: Driver, attempt: Attempt, wait: DurabilityWait) -> None:
-    """Find the command of another server that answers now. If the change may be done, the server is not refused."""
-    try:
-        wait.command = _command(driver, wait.durable.level)
-    except (UnsafeServer, BrokerRefused):
-        if not attempt.maybe:
-            raise
-        wait.command = ""
-
-
-def follow(link: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
-    """Wait behind a script on its connection. The script has run: if the wait fails, a repeated call finds that."""
-    attempt.maybe = attempt.maybe or wait.changed(reply)
-    rounds, answer = wait.rounds(reply), None
-    with suppress(StopIteration):
-        while True:
-            answer = link.exchange(rounds.send(answer))
-
-
-# ---- asyncio -------------------------------------------------------------------------------------
-
-
-async def acall_durably(driver: AsyncDriver, step: Durable, run: Run) -> Reply:
-    """``call_durably`` for tasks."""
-    if step.level == Durability.MEMORY:
-        return await driver.call(step.call, run)
-    wait = DurabilityWait(step, await _acommand(driver, step.level), driver.settings)
-    answer = await driver.call(step.call, run, wait)
-    step.token = run.slot.latest()
-    return answer
-
-
-async def _acommand(driver: AsyncDriver, level: Durability) -> str:
-    known = (driver.core.run_id, level)
-    if known not in driver.core.wait_commands:
-        driver.core.wait_commands[known] = await driver.ask(
-            wait_command(level, driver.settings.appendfsync_always)
-        )
-    return driver.core.wait_commands[known]
-
-
-async def achange_server(driver: AsyncDriver, attempt: Attempt, wait: DurabilityWait) -> None:
-    """``change_server`` for tasks."""
-    try:
-        wait.command = await _acommand(driver, wait.durable.level)
-    except (UnsafeServer, BrokerRefused):
-        if not attempt.maybe:
-            raise
-        wait.command = ""
-
-
-async def afollow(link: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
-    """``follow`` for tasks."""
-    attempt.maybe = attempt.maybe or wait.changed(reply)
-    rounds, answer = wait.rounds(reply), None
-    with suppress(StopIteration):
-        while True:
-            answer = await link.exchange(rounds.send(answer))

@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
-import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from redis import exceptions as rx
-
-from mqredis.drivers import durability
-from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
-from mqredis.drivers.base import BaseDriver
-from mqredis.drivers.durability import DurabilityWait
-from mqredis.drivers.greeting import greet, refusal
-from mqredis.drivers.net.pool import Backend, Connection
+from mqredis.drivers.calls import Calls
 from mqredis.drivers.net.urls import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, pack_fields
-from mqredis.drivers.session import Core, Run
+from mqredis.drivers.net.wire import REDIS_ERRORS, pack_fields
 from mqredis.drivers.subscription import Subscription
 from mqredis.drivers.waiting.registry import WaiterRegistry
-from mqredis.errors import BrokerUnavailable, MqError
-from mqredis.keys import ManagerKeys
-from mqredis.settings import Settings
-from mqredis.steps import (
-    MORE,
-    Call,
-    Command,
-    Durable,
-    Interrupted,
-    Listen,
-    Operation,
-    OutcomeKnown,
-    Reply,
-    Steps,
-    Wait,
-)
-
-R = TypeVar("R")
-
-_drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
+from mqredis.errors import BrokerUnavailable
 
 
-def _after_fork() -> None:
-    for driver in list(_drivers):
-        driver.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-class Driver(BaseDriver):
+class Driver(Calls):
     """Runs operations against one queue manager."""
-
-    backend: Backend
-    _waiters: WaiterRegistry
-
-    def __init__(self, settings: Settings, keys: ManagerKeys, backend: Backend) -> None:
-        self.settings = settings
-        self.backend = backend
-        self.core = Core(settings, keys, backend.memory, backend.address)
-        # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
-        self.core.reached = backend.plan.movable
-        self._setup()
-        _drivers.add(self)
 
     def _setup(self) -> None:
         self._opening = threading.RLock()
@@ -75,126 +23,12 @@ class Driver(BaseDriver):
 
     def after_fork(self) -> None:
         """A child opens its own session and connections; the parent's are left alone."""
-        self.backend.after_fork()
-        self.core.after_fork()
         self._waiters.after_fork()
-        self._setup()
-
-    # ---- operations ------------------------------------------------------------------------------
-
-    def run(self, operation: Operation[R]) -> R:
-        """Run an operation to its end in this thread. Raises what the operation raises."""
-        operation = self.wrapped(operation)
-        while (session := self.core.session) is None:
-            self.open()
-        run = Run(session.take())
-        try:
-            call = operation.request()
-            if call is None:
-                return self._steps(operation.resume(None), run)
-            try:
-                reply = self.call(call, run)
-            except MqError:
-                raise
-            except BaseException as raised:
-                if run.interrupted(raised):
-                    self._steps(operation.interrupted(call, run.unknown), run)
-                raise
-            result = operation.accept(reply)
-            return self._steps(operation.resume(reply), run) if result is MORE else result
-        finally:
-            run.slot.session.give(run.slot)
-            if run.listening:
-                self._waiters.table.listeners.discard(run)
-
-    def _steps(self, steps: Steps[R], run: Run) -> R:
-        """Carry out the steps of an operation."""
-        try:
-            step = steps.send(None)
-            while True:
-                try:
-                    answer = self.call(step, run) if type(step) is Call else self._step(step, run)
-                except BaseException as raised:  # noqa: BLE001 - handed to the operation
-                    run.interrupted(raised)
-                    step = steps.throw(raised)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-        finally:
-            steps.close()
-
-    def _step(self, step: Any, run: Run) -> Any:
-        if type(step) is Wait:
-            return self._waiters.wait(run, step)
-        if type(step) is Listen:
-            return self._waiters.listen(run)
-        if type(step) is Durable:
-            return durability.call_durably(self, step, run)
-        if type(step) is Command:
-            return self._command(step)
-        if type(step) is Interrupted:
-            return run.unknown
-        if type(step) is OutcomeKnown:
-            return self.core.outcome_known(run, step.token)
-        raise TypeError(f"an operation yielded {step!r}")
-
-    def ask(self, operation: Operation[R]) -> R:
-        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
-        as it is."""
-        steps, answer = iter(operation), None
-        try:
-            while True:
-                step: Any = steps.send(answer)
-                if type(step) is Command:
-                    answer = self._command(step)
-                else:
-                    answer = self._attempts(Attempt(self.core, step, None, time.monotonic()))
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-
-    def open(self, deadline: float | None = None) -> None:
-        """Connect and open the session, unless that has happened."""
-        if deadline is None:
-            deadline = time.monotonic() + self.settings.retry_seconds
-        self.core.check()
-        if self.core.session is None:
-            with self._opening:
-                if self.core.session is None:
-                    self._session_open(deadline)
-
-    def close(self) -> None:
-        """End the waits and the session, and close every connection. A closed driver stays closed."""
-        if self.core.closed:
-            return
-        self.core.closed = True
-        self._waiters.close()
-        attempt = parting(self.core, time.monotonic())
-        if attempt is not None:
-            with suppress(MqError):  # the session expires by itself
-                self._attempts(attempt, patient=False)
-        self.backend.close()
-
-    # ---- plain commands --------------------------------------------------------------------------
-
-    def clock_ms(self) -> int:
-        """The server's clock in milliseconds since 1970."""
-        try:
-            seconds, micros = self.command("TIME")
-        except REDIS_ERRORS as error:
-            raise BrokerUnavailable(redact(error)) from None
-        return int(seconds) * 1000 + int(micros) // 1000
-
-    def command(self, *args: str | bytes | int) -> Any:
-        """Run a plain command that may be repeated; for probes and reports."""
-        return self._plain(lambda link: link.command(*args))
+        super().after_fork()
 
     def fields(self, verb: str, key: str, fields: Sequence[bytes]) -> Any:
         """Run a plain command with thousands of fields, such as HMGET."""
-        request = pack_fields(verb, key, fields)
-        return self._plain(lambda link: link.exchange([request]))
+        return self.exchange(pack_fields(verb, key, fields))
 
     def subscribe(self, channel: str) -> Subscription:
         """Subscribe to a channel. Raises BrokerUnavailable."""
@@ -202,161 +36,3 @@ class Driver(BaseDriver):
             return Subscription(self.backend.pubsub_connection(), channel)
         except REDIS_ERRORS as error:
             raise BrokerUnavailable(redact(error)) from None
-
-    def _plain(self, ask: Callable[[Connection], Any]) -> Any:
-        link = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
-        try:
-            reply = ask(link)
-        except BaseException as error:
-            if fault_of(error) is Fault.LOST:
-                self.backend.discard(link)
-            else:
-                self.backend.release(link)
-            raise
-        self.backend.release(link)
-        return reply
-
-    def _command(self, step: Command) -> Any:
-        """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
-        tries = 2
-        while True:
-            try:
-                return self.command(*step.args)
-            except rx.ResponseError as error:
-                return refusal(error)
-            except REDIS_ERRORS as error:
-                tries -= 1
-                if not tries:
-                    raise BrokerUnavailable(redact(error)) from None
-
-    # ---- calls -----------------------------------------------------------------------------------
-
-    def call(self, call: Call[Any], run: Run, wait: DurabilityWait | None = None) -> Reply:
-        """Make a call in the slot of this run, in as many tries as it takes; ``wait``: for the level of its change."""
-        attempt = Attempt(self.core, call, run, time.monotonic())
-        attempt.wait = wait
-        if run.listening:
-            run.keys = call.keys
-        return self._attempts(attempt)
-
-    def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
-        """All tries of a call. ``patient``: unless the script has only to be loaded, one try is enough."""
-        backend = self.backend
-        try:
-            while True:
-                attempt.sent = False
-                request = attempt.packed()
-                link: Connection | None = None
-                try:
-                    if attempt.detour is None:
-                        link = backend.take() or backend.acquire(attempt.deadline)
-                    else:
-                        link = self._detour(attempt.detour, attempt)
-                    reply = None
-                    step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
-                    if step is DONE:
-                        request = request or attempt.bare()
-                        attempt.sent = True
-                        reply = link.exchange(request)
-                        if attempt.wait is not None:
-                            durability.follow(link, attempt, attempt.wait, reply)
-                except REDIS_ERRORS as error:
-                    if link is not None:
-                        self._put_away(link, error, attempt.wait is not None)
-                    step = attempt.failed(error, time.monotonic())
-                except BaseException:
-                    if link is not None:
-                        backend.discard(link)
-                    raise
-                else:
-                    backend.release(link)
-                    if step is DONE and (step := attempt.answered(reply)) is DONE:
-                        return attempt.result
-                if not patient and step is not Next.LOAD:
-                    return attempt.result
-                self._prepare(attempt, step)
-        except BrokerUnavailable as error:
-            raise attempt.final(error) from None
-        except MqError:
-            raise
-        except BaseException:
-            attempt.abandon()
-            raise
-
-    def _detour(self, node: tuple[str, int], attempt: Attempt) -> Connection:
-        """A connection to the node to which a slot of the cluster is just moving, for one request."""
-        link = self.backend.acquire(attempt.deadline, node)
-        try:
-            link.run_id = self.core.run_id
-            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
-                link.command(*self.core.script(attempt.call.script).load)
-            link.command("ASKING")
-        except BaseException:
-            self.backend.discard(link)
-            raise
-        return link
-
-    def _put_away(self, link: Connection, error: BaseException, waiting: bool = False) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
-            self.backend.discard(link)
-        else:
-            self.backend.release(link)
-
-    def _prepare(self, attempt: Attempt, step: Next) -> None:
-        """Do what has to be done before the next try."""
-        if step is Next.LOAD:
-            self._load(attempt)
-        elif step is Next.RENEW:
-            self.open(attempt.deadline)
-            old = attempt.renew()
-            if old is not None and attempt.run is not None:
-                self._waiters.follow(attempt.run, old)
-        elif step is Next.TOUCH:
-            with self._opening:
-                if attempt.server != self.core.run_id:
-                    self.core.shebang = None
-                    self._session_open(attempt.deadline)
-            if attempt.wait is not None:
-                durability.change_server(self, attempt, attempt.wait)
-        elif step is Next.PAUSE:
-            if attempt.lost:
-                self.backend.suspect()
-            time.sleep(attempt.next_pause())
-            if attempt.rediscover:
-                try:
-                    self.backend.rediscover()
-                except REDIS_ERRORS:
-                    return  # the next try says what is wrong
-
-    def _load(self, attempt: Attempt) -> None:
-        """Load the script. A failure shows again as NOSCRIPT, until the deadline."""
-        try:
-            self.command(*self.core.script(attempt.call.script).load)
-        except REDIS_ERRORS as error:
-            self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
-
-    # ---- session ---------------------------------------------------------------------------------
-
-    def _greet(self, link: Connection) -> str:
-        """A new connection: learn about the server behind it. Its run_id."""
-        questions, reply = iter(greet(self.core, self.backend.memory)), None
-        try:
-            while True:
-                step: Any = questions.send(reply)
-                try:
-                    reply = link.command(*step.args)
-                except rx.ResponseError as error:
-                    reply = refusal(error)
-        except StopIteration as stop:
-            link.run_id = run_id = str(stop.value)
-        return run_id
-
-    def _session_open(self, deadline: float) -> None:
-        """Open a session, or show the present one to a restarted server."""
-        attempt = arrival(self.core, time.monotonic(), deadline)
-        while True:
-            _, reply = self._attempts(attempt)
-            if self.settings.read_only:
-                return self.core.observe(reply, attempt.server)
-            if self.core.adopt(reply, attempt.server):
-                return None

@@ -14,6 +14,7 @@ from redis import exceptions as rx
 from mqredis.drivers.net.blocking import SocketConnection, connect
 from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import endpoint_of
+from mqredis.drivers.net.owner import Owner
 from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
@@ -69,7 +70,7 @@ class Connection:
             return
 
 
-class Backend:
+class Backend(Owner):
     """Connections to the node that owns the manager's slot."""
 
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
@@ -79,8 +80,7 @@ class Backend:
         self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
-        #: Called when the manager has moved to another node: whoever keeps a connection of its own makes it anew.
-        self.on_move: Callable[[], object] = lambda: None
+        self.on_move = lambda: None
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -97,8 +97,14 @@ class Backend:
         """Is this a fakeredis in the process?"""
         return self.plan.memory
 
-    def acquire(self, deadline: float, node: tuple[str, int] | None = None) -> Connection:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one."""
+    def acquire(
+        self,
+        deadline: float,
+        node: tuple[str, int] | None = None,
+        alone: bool = True,  # noqa: ARG002 - as of AsyncBackend
+    ) -> Connection:
+        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one; ``alone``: one that
+        is not shared, as none is here."""
         while True:
             if node is None and (link := self.take()) is not None:
                 return link
@@ -145,15 +151,24 @@ class Backend:
         except REDIS_ERRORS:
             return False
 
-    def release(self, link: Connection) -> None:
-        """Give a healthy link back: its reply has been read to the end."""
+    def give(self, link: Connection) -> bool:
+        """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
         if link.epoch != self._epoch:  # as when it was closed
-            self.discard(link)
-            return
+            return False
         self._idle.append(link)
         if self._waiting:
             with self._cond:
                 self._cond.notify()
+        return True
+
+    def release(self, link: Connection) -> None:
+        """Give a healthy link back, or close it."""
+        if not self.give(link):
+            self.discard(link)
+
+    def abandon(self, link: Connection) -> None:
+        """The user of a link was interrupted: a reply may still arrive on it."""
+        self.discard(link)
 
     def discard(self, link: Connection) -> None:
         """Close a link whose state is unknown."""
@@ -171,26 +186,6 @@ class Backend:
             except IndexError:
                 return
             self.discard(link)
-
-    def moved(self) -> None:
-        """A node of a cluster may have failed: the next connection asks which one owns the manager."""
-        if not self.plan.supervised:
-            self.plan.node = None
-
-    def rediscover(self) -> None:
-        """Look up again who owns the manager, before the next connection is made."""
-        self.suspect()
-        if self.plan.movable:
-            self._locate()
-
-    def confirm(self) -> None:
-        """Ask Sentinel whether the primary is still the same one, for a client that only waits.
-
-        Connections to a primary that was cut off from its replicas may live on, and a call that only reads is not
-        refused there. Raises what a connection raises if no Sentinel answers.
-        """
-        if self.plan.supervised:
-            self._locate()
 
     def pubsub_connection(self) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled."""
@@ -218,20 +213,6 @@ class Backend:
                 self._cond.notify()
             raise
 
-    def _current(self) -> dict[str, Any]:
-        """Keyword arguments of a connection to the node that owns the manager now.
-
-        Sentinel is asked before every connection, as its documentation demands: a primary that was replaced while it
-        was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
-        such a node refuses all calls in that time.
-        """
-        if self._closed:
-            raise BrokerUnavailable("the connection was closed by this process")
-        node = self.plan.node
-        if self.plan.supervised or (self.plan.movable and node is None):
-            node = self._locate()
-        return self.plan.current(node)
-
     def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
         patience = self.plan.patience(deadline - monotonic())
         if "socket_connect_timeout" in kwargs:
@@ -255,24 +236,6 @@ class Backend:
             raise
         conn.connect = conn.connect_check_health = _once
         return conn
-
-    def _locate(self) -> tuple[str, int]:
-        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
-        plan, search = self.plan, Search(self.plan, monotonic())
-        for node in search.nodes():
-            try:
-                self._ask(node, search)
-            except rx.AuthenticationError:
-                raise
-            except REDIS_ERRORS as error:
-                search.failed(node, error)
-        if search.found is None:
-            raise rx.ConnectionError(str(plan.lost(search.errors)))
-        before, plan.node = plan.node, search.found
-        if before not in (None, search.found):
-            self.suspect()
-            self.on_move()
-        return search.found
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:
         plan, deadline = self.plan, search.deadline(monotonic())

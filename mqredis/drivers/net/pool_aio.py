@@ -15,6 +15,7 @@ from mqredis.drivers.net import aio as net
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
 from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import endpoint_of
+from mqredis.drivers.net.owner_aio import AsyncOwner
 from mqredis.drivers.net.pool import IDLE_CHECK
 from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
@@ -89,7 +90,7 @@ class AsyncConnection:
             return
 
 
-class AsyncBackend:
+class AsyncBackend(AsyncOwner):
     """Connections to the node that owns the manager's slot, for one event loop."""
 
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
@@ -99,8 +100,7 @@ class AsyncBackend:
         self.address = plan.target.describe()
         self._limit = plan.settings.max_connections
         self._on_close = on_close
-        #: Called when the manager has moved to another node: whoever keeps a connection of its own makes it anew.
-        self.on_move: Callable[[], Awaitable[object]] = _nothing
+        self.on_move = _nothing
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -190,7 +190,7 @@ class AsyncBackend:
         return True
 
     async def release(self, link: AsyncConnection) -> None:
-        """Give a healthy link back."""
+        """Give a healthy link back, or close it."""
         if not self.give(link):
             await self.discard(link)
 
@@ -230,26 +230,6 @@ class AsyncBackend:
                 link.users = 1
                 await self.discard(link)
 
-    def moved(self) -> None:
-        """A node of a cluster may have failed: the next connection asks which one owns the manager."""
-        if not self.plan.supervised:
-            self.plan.node = None
-
-    async def rediscover(self) -> None:
-        """Look up again who owns the manager, before the next connection is made."""
-        await self.suspect()
-        if self.plan.movable:
-            await self._locate()
-
-    async def confirm(self) -> None:
-        """Ask Sentinel whether the primary is still the same one, for a client that only waits.
-
-        Connections to a primary that was cut off from its replicas may live on, and a call that only reads is not
-        refused there. Raises what a connection raises if no Sentinel answers.
-        """
-        if self.plan.supervised:
-            await self._locate()
-
     async def subscription(self, heard: Callable[[Any], None]) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled.
 
@@ -285,20 +265,6 @@ class AsyncBackend:
             raise
         return AsyncConnection(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
 
-    async def _current(self) -> dict[str, Any]:
-        """Keyword arguments of a connection to the node that owns the manager now.
-
-        Sentinel is asked before every connection, as its documentation demands: a primary that was replaced while it
-        was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
-        such a node refuses all calls in that time.
-        """
-        if self._closed:
-            raise BrokerUnavailable("the connection was closed by this process")
-        node = self.plan.node
-        if self.plan.supervised or (self.plan.movable and node is None):
-            node = await self._locate()
-        return self.plan.current(node)
-
     async def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
         endpoint, conn = endpoint_of(self.plan.connection, kwargs), None
         patience = self.plan.patience(deadline - time.monotonic())
@@ -321,24 +287,6 @@ class AsyncBackend:
             raise
         conn.connect = conn.connect_check_health = _once
         return conn
-
-    async def _locate(self) -> tuple[str, int]:
-        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
-        plan, search = self.plan, Search(self.plan, time.monotonic())
-        for node in search.nodes():
-            try:
-                await self._ask(node, search)
-            except rx.AuthenticationError:
-                raise
-            except REDIS_ERRORS as error:
-                search.failed(node, error)
-        if search.found is None:
-            raise rx.ConnectionError(str(plan.lost(search.errors)))
-        before, plan.node = plan.node, search.found
-        if before not in (None, search.found):
-            await self.suspect()
-            await self.on_move()
-        return search.found
 
     async def _ask(self, node: tuple[str, int], search: Search) -> None:
         plan, deadline = self.plan, search.deadline(time.monotonic())

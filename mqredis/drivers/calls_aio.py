@@ -1,0 +1,333 @@
+"""What a driver does in asyncio: the steps of operations, the tries of calls, plain commands and the session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis import exceptions as rx
+
+from mqredis.drivers import durable_calls_aio
+from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.base import BaseDriver
+from mqredis.drivers.durability import DurabilityWait
+from mqredis.drivers.greeting import greet, refusal
+from mqredis.drivers.net.pool_aio import AsyncBackend, AsyncConnection
+from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, digits, fault_of, packed_command
+from mqredis.drivers.session import Run
+from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
+from mqredis.errors import BrokerUnavailable, MqError
+from mqredis.steps import (
+    MORE,
+    Call,
+    Command,
+    Durable,
+    Interrupted,
+    Listen,
+    Operation,
+    OutcomeKnown,
+    Reply,
+    Steps,
+    Wait,
+)
+
+R = TypeVar("R")
+
+
+class AsyncCalls(BaseDriver):
+    """The part of :class:`~mqredis.drivers.aio.AsyncDriver` that does not depend on how tasks share calls."""
+
+    backend: AsyncBackend
+    _waiters: AsyncWaiterRegistry
+    _opening: Any
+
+    # ---- operations ------------------------------------------------------------------------------
+
+    async def run_alone(self, operation: Operation[R]) -> R:
+        """Run an operation to its end, in a slot of its own. Raises what the operation raises."""
+        run = await self.begin()
+        try:
+            return await self.carry_out(operation, run)
+        finally:
+            self.end(run)
+
+    async def begin(self, deadline: float | None = None) -> Run:
+        """Take a slot for an operation. ``deadline``: when its calls are to be through, on the monotonic clock."""
+        while (session := self.core.session) is None:
+            await self.open(deadline)
+        return Run(session.take(), deadline)
+
+    def end(self, run: Run) -> None:
+        """Give the slot of an operation back."""
+        run.slot.session.give(run.slot)
+        if run.listening:
+            self._waiters.table.listeners.discard(run)
+
+    async def carry_out(self, operation: Operation[R], run: Run) -> R:
+        """Carry out an operation in the slot of this run."""
+        operation = self.wrapped(operation)
+        call = operation.request()
+        if call is None:
+            return await self._steps(operation.resume(None), run)
+        try:
+            reply = await self.call(call, run)
+        except MqError:
+            raise
+        except BaseException as raised:
+            if run.interrupted(raised):
+                await self._steps(operation.interrupted(call, run.unknown), run)
+            raise
+        result = operation.accept(reply)
+        return (await self._steps(operation.resume(reply), run)) if result is MORE else result
+
+    async def _steps(self, steps: Steps[R], run: Run) -> R:
+        """Carry out the steps of an operation."""
+        try:
+            step = steps.send(None)
+            while True:
+                try:
+                    answer = await (self.call(step, run) if type(step) is Call else self._step(step, run))
+                except BaseException as raised:  # noqa: BLE001 - handed to the operation
+                    run.interrupted(raised)
+                    step = steps.throw(raised)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        finally:
+            steps.close()
+
+    async def _step(self, step: Any, run: Run) -> Any:
+        if type(step) is Wait:
+            return await self._waiters.wait(run, step)
+        if type(step) is Listen:
+            return await self._waiters.listen(run)
+        if type(step) is Durable:
+            return await durable_calls_aio.call_durably(self, step, run)
+        if type(step) is Command:
+            return await self._command(step)
+        if type(step) is Interrupted:
+            return run.unknown
+        if type(step) is OutcomeKnown:
+            return self.core.outcome_known(run, step.token)
+        raise TypeError(f"an operation yielded {step!r}")
+
+    async def ask(self, operation: Operation[R]) -> R:
+        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
+        as it is."""
+        steps, answer = iter(operation), None
+        try:
+            while True:
+                step: Any = steps.send(answer)
+                if type(step) is Command:
+                    answer = await self._command(step)
+                else:
+                    answer = await self._attempts(Attempt(self.core, step, None, time.monotonic()))
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    async def open(self, deadline: float | None = None) -> None:
+        """Connect and open the session, unless that has happened."""
+        if deadline is None:
+            deadline = time.monotonic() + self.settings.retry_seconds
+        self.core.check()
+        if self.core.session is None:
+            async with self._opening:
+                if self.core.session is None:
+                    await self._session_open(deadline)
+
+    async def close(self) -> None:
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        if self.core.closed:
+            return
+        self.core.closed = True
+        await self._waiters.close()
+        attempt = parting(self.core, time.monotonic())
+        if attempt is not None:
+            with suppress(MqError):  # the session expires by itself
+                await self._attempts(attempt, patient=False)
+        await self.backend.close()
+
+    # ---- plain commands --------------------------------------------------------------------------
+
+    async def clock_ms(self) -> int:
+        """The server's clock in milliseconds since 1970."""
+        try:
+            seconds, micros = await self.command("TIME")
+        except REDIS_ERRORS as error:
+            raise BrokerUnavailable(redact(error)) from None
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def command(self, *args: str | bytes | int) -> Any:
+        """Run a plain command that may be repeated; for probes and reports."""
+        return await self.exchange(packed_command(digits(args)))
+
+    async def exchange(self, request: bytes) -> Any:
+        """Send a packed command that may be repeated. Its reply."""
+        link = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
+        try:
+            reply = await link.exchange((request,))
+        except BaseException as error:
+            if fault_of(error) is Fault.LOST:
+                await self.backend.discard(link)
+            else:
+                await self.backend.release(link)
+            raise
+        await self.backend.release(link)
+        return reply
+
+    async def _command(self, step: Command) -> Any:
+        """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
+        tries = 2
+        while True:
+            try:
+                return await self.command(*step.args)
+            except rx.ResponseError as error:
+                return refusal(error)
+            except REDIS_ERRORS as error:
+                tries -= 1
+                if not tries:
+                    raise BrokerUnavailable(redact(error)) from None
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def call(
+        self, call: Call[Any], run: Run, wait: DurabilityWait | None = None
+    ) -> Coroutine[Any, Any, Reply]:
+        """Make a call in the slot of this run, in as many tries as it takes; ``wait``: for the level of its change."""
+        attempt = Attempt(self.core, call, run, time.monotonic())
+        attempt.wait = wait
+        if run.listening:
+            run.keys = call.keys
+        return self._attempts(attempt)
+
+    async def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
+        """All tries of a call. ``patient``: unless the script has only to be loaded, one try is enough."""
+        backend = self.backend
+        try:
+            while True:
+                attempt.sent = False
+                request = attempt.packed()
+                link: AsyncConnection | None = None
+                try:
+                    if attempt.detour is not None:
+                        link = await self._detour(attempt.detour, attempt)
+                    elif attempt.wait is None:
+                        link = backend.take() or await backend.acquire(attempt.deadline)
+                    else:  # the wait of one call must not hold up others on its connection
+                        link = await backend.acquire(attempt.deadline, alone=True)
+                    reply = None
+                    step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
+                    if step is DONE:
+                        request = request or attempt.bare()
+                        attempt.sent = True
+                        reply = await link.exchange(request)
+                        if attempt.wait is not None:
+                            await durable_calls_aio.follow(link, attempt, attempt.wait, reply)
+                except REDIS_ERRORS as error:
+                    if link is not None:
+                        await self._put_away(link, error, attempt.wait is not None)
+                    step = attempt.failed(error, time.monotonic())
+                except BaseException:
+                    if link is not None:
+                        await backend.abandon(link)
+                    raise
+                else:
+                    if not backend.give(link):
+                        await backend.discard(link)
+                    if step is DONE and (step := attempt.answered(reply)) is DONE:
+                        return attempt.result
+                if not patient and step is not Next.LOAD:
+                    return attempt.result
+                await self._prepare(attempt, step)
+        except BrokerUnavailable as error:
+            raise attempt.final(error) from None
+        except MqError:
+            raise
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncConnection:
+        """A connection to the node to which a slot of the cluster is just moving, for one request."""
+        link = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
+        try:
+            link.run_id = self.core.run_id
+            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+                await link.command(*self.core.script(attempt.call.script).load)
+            await link.command("ASKING")
+        except BaseException:
+            await self.backend.discard(link)
+            raise
+        return link
+
+    async def _put_away(self, link: AsyncConnection, error: BaseException, waiting: bool = False) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
+            await self.backend.discard(link)
+        else:
+            await self.backend.release(link)
+
+    async def _prepare(self, attempt: Attempt, step: Next) -> None:
+        """Do what has to be done before the next try."""
+        if step is Next.LOAD:
+            await self._load(attempt)
+        elif step is Next.RENEW:
+            await self.open(attempt.deadline)
+            old = attempt.renew()
+            if old is not None and attempt.run is not None:
+                await self._waiters.follow(attempt.run, old)
+        elif step is Next.TOUCH:
+            async with self._opening:
+                if attempt.server != self.core.run_id:
+                    self.core.shebang = None
+                    await self._session_open(attempt.deadline)
+            if attempt.wait is not None:
+                await durable_calls_aio.change_server(self, attempt, attempt.wait)
+        elif step is Next.PAUSE:
+            if attempt.lost:
+                await self.backend.suspect()
+            await asyncio.sleep(attempt.next_pause())
+            if attempt.rediscover:
+                try:
+                    await self.backend.rediscover()
+                except REDIS_ERRORS:
+                    return  # the next try says what is wrong
+
+    async def _load(self, attempt: Attempt) -> None:
+        """Load the script. A failure shows again as NOSCRIPT, until the deadline."""
+        try:
+            await self.command(*self.core.script(attempt.call.script).load)
+        except REDIS_ERRORS as error:
+            await self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
+
+    # ---- session ---------------------------------------------------------------------------------
+
+    async def _greet(self, link: AsyncConnection) -> str:
+        """A new connection: learn about the server behind it. Its run_id."""
+        questions, reply = iter(greet(self.core, self.backend.memory)), None
+        try:
+            while True:
+                step: Any = questions.send(reply)
+                try:
+                    reply = await link.command(*step.args)
+                except rx.ResponseError as error:
+                    reply = refusal(error)
+        except StopIteration as stop:
+            link.run_id = run_id = str(stop.value)
+        return run_id
+
+    async def _session_open(self, deadline: float) -> None:
+        """Open a session, or show the present one to a restarted server."""
+        attempt = arrival(self.core, time.monotonic(), deadline)
+        while True:
+            _, reply = await self._attempts(attempt)
+            if self.settings.read_only:
+                return self.core.observe(reply, attempt.server)
+            if self.core.adopt(reply, attempt.server):
+                return None
