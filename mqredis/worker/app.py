@@ -268,7 +268,7 @@ class Worker:
         return {
             consumer.name: {
                 "queues": list(consumer.queues),
-                "seconds_since_look": round(now - consumer.looked, 3) if consumer.looked else None,
+                "seconds_since_look": round(now - consumer.last_read, 3) if consumer.last_read else None,
                 "handled": consumer.handled,
                 "failed": consumer.failed,
                 "rejected": consumer.rejected,

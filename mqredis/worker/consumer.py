@@ -104,8 +104,8 @@ class Consumer:
     rejected: int = 0
     #: The last failure as operators see it, "" if there was none.
     last_error: str = ""
-    #: time.monotonic() of the last look at the queues that worked; 0.0: none yet.
-    looked: float = 0.0
+    #: time.monotonic() of the last read of the queues that worked; 0.0: none yet.
+    last_read: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
     #: The retry policies of its queues, by name, as they were when the worker started.
     policies: dict[str, RetryPolicy] = field(default_factory=dict)

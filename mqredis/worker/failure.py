@@ -37,7 +37,7 @@ class Reporter:
         self._handler = handler
         self._sealed = sealed
 
-    def given(self, error: BaseException, retry_delay: float) -> str:
+    def return_instruction(self, error: BaseException, retry_delay: float) -> str:
         """How a message is given back after its handler has raised this."""
         if isinstance(error, RetryLater):
             return giveback.orderly(retry_delay if error.seconds is None else max(error.seconds, 0.0))

@@ -39,12 +39,12 @@ def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
         Metric(name, "counter", about, [(labels, getattr(c, attribute)) for labels, c in every])
         for name, about, attribute in (
             ("mqredis_worker_handled_total", "Messages that were handled.", "handled"),
-            ("mqredis_worker_failed_total", "Runs of a handler that failed.", "failed"),
+            ("mqredis_worker_failed_total", "Messages whose handler failed.", "failed"),
             ("mqredis_worker_rejected_total", "Messages that were rejected.", "rejected"),
         )
     ]
     now = time.monotonic()
-    looked = [(labels, now - c.looked) for labels, c in every if c.looked]
+    looked = [(labels, now - c.last_read) for labels, c in every if c.last_read]
     about = "Time since a look at the queues last worked."
     return [*found, Metric("mqredis_worker_seconds_since_look", "gauge", about, looked)]
 

@@ -12,7 +12,7 @@ R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
 
-def reached(work: Callable[[], R]) -> R:
+def accept_lower_durability(work: Callable[[], R]) -> R:
     """Do it. What is done but got less far than the settings ask is done: to handle a message again would be worse."""
     try:
         return work()

@@ -13,7 +13,7 @@ from mqredis.client import LockedMessage, Queue
 from mqredis.errors import MqError
 from mqredis.operations import giveback, settle
 from mqredis.worker.keeper import Held, Keeper
-from mqredis.worker.outcomes import reached
+from mqredis.worker.outcomes import accept_lower_durability
 
 log = logging.getLogger("mqredis.worker")
 
@@ -108,7 +108,9 @@ class Prefetch:
         """Settle the messages with one call, and return the keys of the locks that were lost."""
         settlements = [(action, lock.fence, lock.key) for lock in locks]
         try:
-            ended = reached(lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease)))
+            ended = accept_lower_durability(
+                lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
+            )
         except MqError as error:
             log.warning("%d message(s) of %s could not be %s: %s", len(locks), queue.name, what, error)
             return set()

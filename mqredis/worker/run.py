@@ -21,14 +21,19 @@ from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import text_of, worker_name
 from mqredis.worker.heartbeat import Heartbeat, Pauses
 from mqredis.worker.keeper import Held, Keeper
+from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.logs import announce
-from mqredis.worker.loop import LOOK_SECONDS, Loop
-from mqredis.worker.outcomes import reached
+from mqredis.worker.loop import Loop
+from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Schedule
+from mqredis.worker.transaction_loop import TransactionLoop
 
 log = logging.getLogger("mqredis.worker")
 
+#: Seconds that a read waits where nothing wakes readers, so that health checks see that the worker lives. Where
+#: readers are woken, the poll that the driver does for all of them shows it.
+POLL_READ_SECONDS = 5.0
 _PAUSE_MAX = 5.0
 #: How often a thread looks whether a pause that an operator has set is over, in seconds.
 _PAUSED_SECONDS = 0.2
@@ -142,8 +147,9 @@ class Running:
                 raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
             lapsed = [self.open(f"{name};lapsed") for name in consumer.queues if ";" not in name]
             self._set_policies(consumer)
+            loop = TransactionLoop if queues[0].handle.transactional else LockLoop
             for n in range(consumer.concurrency):
-                self._loops.append(Loop(self, consumer, queues, () if n else lapsed))
+                self._loops.append(loop(self, consumer, queues, () if n else lapsed))
 
     def _set_policies(self, consumer: Consumer) -> None:
         if consumer.dead_letter is not None:
@@ -156,7 +162,7 @@ class Running:
             present = self.manager.queue_info(name).retry
             wanted = consumer.policies[name] = consumer.policy(present)
             if wanted != present:
-                reached(partial(self.manager.update_queue, name, retry=wanted))
+                accept_lower_durability(partial(self.manager.update_queue, name, retry=wanted))
 
     def burst(self) -> None:
         """Handle what is there, and what comes of it, until nothing is left."""
@@ -262,7 +268,7 @@ class Running:
         self._glanced = last_poll
         for loop in self._loops:
             if loop.reading:
-                loop.consumer.looked = max(loop.consumer.looked, last_poll)
+                loop.consumer.last_read = max(loop.consumer.last_read, last_poll)
                 self.touch()
 
     def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:
@@ -286,7 +292,7 @@ class Running:
             try:
                 if loop.paused:
                     loop.flush()
-                    loop.consumer.looked = time.monotonic()
+                    loop.consumer.last_read = time.monotonic()
                     self.touch()
                     self.stopping.wait(_PAUSED_SECONDS)
                     continue
@@ -296,14 +302,14 @@ class Running:
                         loop.flush()
                         if self.stopping.wait(wait):
                             break
-                loop.turn(None if self._woken() else LOOK_SECONDS)
+                loop.turn(None if self._woken() else POLL_READ_SECONDS)
                 self.touch()
                 pause = 0.0
             except ManagerNotFound:
                 raise
             except MqError as error:
                 pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
-                log.warning("%s cannot read: %s; again in %.1f s", loop.consumer.name, error, pause)
+                log.warning("%s cannot read or commit: %s; again in %.1f s", loop.consumer.name, error, pause)
                 if self.stopping.wait(pause):
                     break
                 if isinstance(error, QueueNotAvailable):

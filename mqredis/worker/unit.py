@@ -14,7 +14,7 @@ from mqredis.client import Queue, QueueManager, Transaction
 from mqredis.errors import TransactionUsage
 from mqredis.models import Message, Outgoing
 from mqredis.operations.send import outgoing
-from mqredis.worker.outcomes import reached
+from mqredis.worker.outcomes import accept_lower_durability
 
 Opener = Callable[[str], Queue]
 
@@ -81,9 +81,9 @@ class Unit:
         inside = [item for item in kept if item[0].handle.transactional]
         for handle, message in kept:
             if not handle.handle.transactional:
-                reached(partial(handle.send, message))
+                accept_lower_durability(partial(handle.send, message))
         if inside:
-            reached(lambda: self._send_together(inside))
+            accept_lower_durability(lambda: self._send_together(inside))
 
     def _send_together(self, items: Sequence[tuple[Queue, Outgoing]]) -> None:
         with self.manager.transaction() as transaction:

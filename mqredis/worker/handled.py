@@ -1,0 +1,40 @@
+"""The locks of handled messages whose commit is still to be sent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from mqredis.client import LockedMessage
+
+
+class HandledLocks:
+    """A list that the thread of a loop fills, and that another thread may empty when the worker ends.
+
+    A lock is in one place at a time: here, or with the caller of ``take``. So no lock is committed twice.
+    """
+
+    def __init__(self) -> None:
+        self._locks: list[LockedMessage] = []
+        self._mutex = threading.Lock()
+
+    def add(self, locks: Iterable[LockedMessage]) -> None:
+        """These were handled."""
+        with self._mutex:
+            self._locks.extend(locks)
+
+    def take(self) -> list[LockedMessage]:
+        """Remove and return all, in order to commit them."""
+        with self._mutex:
+            taken, self._locks = self._locks, []
+        return taken
+
+    def restore(self, locks: list[LockedMessage]) -> None:
+        """Put back, in front, what was taken and could not be committed."""
+        with self._mutex:
+            self._locks = [*locks, *self._locks]
+
+    def copy(self) -> list[LockedMessage]:
+        """Those that nobody has taken yet."""
+        with self._mutex:
+            return [*self._locks]

@@ -1,0 +1,163 @@
+"""A loop over queues that are not transactional: it locks messages, runs the handler, and commits the locks.
+
+The call that reads the next messages commits the locks of those that were handled: one round trip per batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mqredis.client import LockedMessage, Queue
+from mqredis.commands import read
+from mqredis.commands.read import Lost
+from mqredis.errors import LockLost, MqError, QueueNotAvailable
+from mqredis.models import Message
+from mqredis.operations import giveback, several
+from mqredis.operations.settle import Settling, ends, settle, settling
+from mqredis.worker.consumer import Consumer
+from mqredis.worker.handled import HandledLocks
+from mqredis.worker.loop import Loop
+from mqredis.worker.outcomes import accept_lower_durability
+from mqredis.worker.unit import Unit
+
+if TYPE_CHECKING:
+    from mqredis.worker.run import Running
+
+log = logging.getLogger("mqredis.worker")
+
+
+class LockLoop(Loop):
+    """Reads with locks."""
+
+    def __init__(
+        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
+    ) -> None:
+        super().__init__(running, consumer, queues, lapsed)
+        self._handled = HandledLocks()
+        self._held: list[LockedMessage] = []
+
+    def flush(self) -> None:
+        """Commit what was handled, without reading on. What fails to be committed is kept for the next time."""
+        left = self._handled.take()
+        try:
+            while left:
+                queue = left[0].grant.queue
+                batch = [lock for lock in left if lock.grant.queue is queue][: read.BATCH]
+                try:
+                    self._settle(queue, ends("c", batch, queue))
+                except QueueNotAvailable as error:  # the queue was deleted with its messages
+                    log.warning(
+                        "%s: %d handled message(s) are gone: %s", self.consumer.name, len(batch), error
+                    )
+                left = [lock for lock in left if lock not in batch]
+        finally:
+            self._handled.restore(left)
+
+    def _give_back_all(self) -> None:
+        self.flush()
+        for lock in list(self._held):
+            if not lock.settled:
+                self._give_back(lock.queue, lock, giveback.orderly())
+
+    def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
+        consumer = self.consumer
+        if any(lock.grant.queue not in queues for lock in self._handled.copy()):
+            self.flush()  # they do not wait until something arrives in other queues
+        done = self._handled.take()
+        commits = [
+            settling(queue.handle, [lock for lock in done if lock.grant.queue is queue]) for queue in queues
+        ]
+        several_at_once = consumer.batch if consumer.payload.many else self.prefetch.count
+        operation = several.lock(
+            [queue.handle for queue in queues],
+            [several_at_once if n < regular else 1 for n in range(len(queues))],
+            timeout,
+            self.lease,
+            commits,
+            (self.running.scope,),
+            self._interrupted,
+        )
+        try:
+            at, found = self._read(operation)
+        finally:
+            self._take_commits(commits, done)
+        consumer.last_read = time.monotonic()
+        queue = queues[at]
+        locks = queue.locked_messages(found.whole())
+        if self.prefetch.most > 1 and at < regular:
+            handle = partial(self._handle_one, queue)
+            self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._ending)
+        else:
+            self._handle_locks(queue, locks)
+
+    def _take_commits(self, commits: Sequence[Settling], done: Sequence[LockedMessage]) -> None:
+        """Warn of the locks that were lost; keep those that the read was to commit and has not."""
+        for group in commits:
+            self._all_lost((lookup_id, "") for lookup_id in group.lost)
+            if group.pending():
+                pending = {*group.keys[group.done :]}
+                self._handled.restore([lock for lock in done if lock.key in pending])
+
+    def _ending(self) -> bool:
+        return self.running.stopping.is_set() or self.running.first is not None or self.paused
+
+    def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
+        return self._handle_locks(queue, [lock])
+
+    def _handle_locks(self, queue: Queue, locks: list[LockedMessage]) -> bool:
+        """Run the handler; False if it did not end well, and the messages were given back."""
+        self._held = locks
+        try:
+            return self._handle_held(queue, locks)
+        finally:
+            self._held = []
+
+    def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> bool:
+        # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
+        lock_of: dict[int, LockedMessage] = {}
+        messages: list[Message] = []
+        for lock in locks:
+            lock_of[id(lock.message)] = lock
+            messages.append(lock.message)
+        good, arguments, bad = self._accepted(messages)
+        for message, instruction in bad:
+            self._give_back(queue, lock_of.pop(id(message)), instruction)
+        if not good:
+            return False
+        rest = list(lock_of.values())
+
+        def give_back(instruction: str) -> None:
+            for lock in rest:
+                self._give_back(queue, lock, instruction)
+
+        unit = Unit(self.manager, self.running.open, good, None)
+        try:
+            error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush)
+        except MqError:
+            give_back(giveback.orderly())
+            raise
+        if error is not None:
+            self._after_failure(queue, error, good, give_back)
+            return False
+        self._handled.add(rest)
+        return True
+
+    def _renew(self, locks: list[LockedMessage]) -> None:
+        for lock in locks:
+            lock.extend(self.lease)
+
+    def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
+        self._settle(queue, [(instruction, lock.fence, lock.key)])
+        lock._settled = True
+
+    def _settle(self, queue: Queue, settlements: Sequence[read.Settlement]) -> None:
+        operation = settle(queue.handle, settlements)
+        self._all_lost(accept_lower_durability(partial(self.manager._run, operation)).lost)
+
+    def _all_lost(self, lost: Iterable[Lost]) -> None:
+        for lookup_id, _ in lost:
+            self._lost(LockLost(f"the lock on message 0x{lookup_id} was lost before it was settled"))

@@ -1,0 +1,94 @@
+"""A loop over transactional queues: each run of the handler is a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mqredis.client import Queue, Transaction
+from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
+from mqredis.models import Message
+from mqredis.operations import giveback, several
+from mqredis.operations.transaction import End
+from mqredis.worker.consumer import Consumer
+from mqredis.worker.loop import Loop
+from mqredis.worker.outcomes import accept_lower_durability
+from mqredis.worker.unit import Unit
+
+if TYPE_CHECKING:
+    from mqredis.worker.run import Running
+
+
+class TransactionLoop(Loop):
+    """Receives in transactions."""
+
+    def __init__(
+        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
+    ) -> None:
+        super().__init__(running, consumer, queues, lapsed)
+        self._transaction: Transaction | None = None
+
+    def _give_back_all(self) -> None:
+        transaction = self._transaction  # its own thread may end it meanwhile
+        if transaction is not None:
+            self._end(partial(self._abort, transaction, giveback.orderly()))
+
+    def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
+        consumer = self.consumer
+        transaction = self.manager.transaction(lease=self.lease)
+        operation = several.receive(
+            [queue.handle for queue in queues],
+            [consumer.batch if n < regular else 1 for n in range(len(queues))],
+            timeout,
+            transaction.unit,
+            (self.running.scope,),
+            self._interrupted,
+        )
+        at, messages = self._read(operation)
+        consumer.last_read = time.monotonic()
+        self._transaction = transaction
+        try:
+            self._handle_received(queues[at], messages, transaction)
+        finally:
+            self._transaction = None
+
+    def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
+        good, arguments, bad = self._accepted(messages)
+        verdicts = {f"{message.lookup_id:016x}": instruction for message, instruction in bad}
+        commit = partial(self._commit_transaction, transaction, verdicts)
+        if not good:
+            self._end(commit)
+            return
+
+        def give_back(instruction: str) -> None:
+            self._end(partial(self._abort, transaction, instruction, verdicts))
+
+        unit = Unit(self.manager, self.running.open, good, transaction)
+        try:
+            error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit)
+        except OutcomeUnknown:
+            raise  # perhaps it is committed; if not, its lease undoes it
+        except MqError:
+            give_back(giveback.orderly())
+            raise
+        if error is not None:
+            self._after_failure(queue, error, good, give_back)
+
+    def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
+        if verdicts:
+            self.manager.run(End(transaction.unit, "commit", verdicts=verdicts))
+        else:
+            transaction.commit()
+
+    def _abort(
+        self, transaction: Transaction, instruction: str, verdicts: dict[str, str] | None = None
+    ) -> None:
+        self.manager.run(End(transaction.unit, "abort", given=instruction, verdicts=verdicts))
+
+    def _end(self, action: Callable[[], object]) -> None:
+        try:
+            accept_lower_durability(action)
+        except TransactionSequence as error:
+            self._lost(error)

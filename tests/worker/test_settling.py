@@ -1,0 +1,301 @@
+"""How the loops of a worker commit and give back, and what they do when that fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis.commands import read
+from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
+from mqredis.steps import Operation
+from mqredis.testing import drain
+from mqredis.worker import Reject, Retry, RetryLater, Unit, Worker
+from mqredis.worker.handled import HandledLocks
+from mqredis.worker.heartbeat import Pauses
+from mqredis.worker.lock_loop import LockLoop
+from mqredis.worker.run import Running
+from mqredis.worker.transaction_loop import TransactionLoop
+
+WAIT = 30
+
+
+@pytest.fixture(params=[False, True], ids=["locks", "transactions"])
+def transactional(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def create(qm: mqredis.QueueManager, name: str, transactional: bool, *bodies: bytes) -> None:
+    qm.create_queue(name, transactional=transactional)
+    with qm.open(name) as queue, qm.transaction() as tx:
+        queue.send_many(bodies, transaction=tx if transactional else None)
+
+
+def burst(worker: Worker, qm: mqredis.QueueManager) -> int:
+    return worker.run(burst=True, manager=qm, signals=False)
+
+
+def bodies(qm: mqredis.QueueManager, name: str) -> list[bytes]:
+    with qm.open(name) as queue:
+        return [message.body for message in drain(queue)]
+
+
+@pytest.fixture
+def failing(qm: mqredis.QueueManager) -> Any:
+    """``failing(chosen, *errors)``: the first operations that ``chosen`` accepts raise these; None: the operation runs."""
+    original = qm._run
+
+    def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
+        left = list(errors)
+
+        def run(operation: Operation[Any]) -> Any:
+            if left and chosen(operation) and (error := left.pop(0)) is not None:
+                raise error
+            return original(operation)
+
+        qm._run = run  # type: ignore[method-assign]
+
+    yield fail
+    qm._run = original  # type: ignore[method-assign]
+
+
+def ends(operation: Operation[Any]) -> bool:
+    """Does it commit a transaction, or send what a handler has sent?"""
+    return getattr(operation, "outcome", "") == "commit" or operation.name in ("send", "Send", "send_many")
+
+
+def ignore(message: mqredis.Message) -> None:
+    """Handled."""
+
+
+class Sub:
+    """A consumer of a subqueue, which has no retry policy, and what was locked whenever it waited."""
+
+    def __init__(self, qm: mqredis.QueueManager, transactional: bool) -> None:
+        create(qm, "q", transactional, b"x")
+        first = Worker()
+
+        @first.consumer("q")
+        def refuse(message: mqredis.Message) -> None:
+            raise Reject("to the subqueue")
+
+        burst(first, qm)
+        self.qm = qm
+        self.locked: list[int] = []
+        self.waits: list[float] = []
+
+    def run(self, handler: Callable[[mqredis.Message], None]) -> None:
+        worker = Worker()
+        worker.consumer("q;poison", retry=Retry(delay=40))(handler)
+        running = Running(self.qm, worker.consumers, shutdown_seconds=5)
+        running.prepare()
+
+        class Stopping(threading.Event):
+            def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is the object around it
+                self.waits.append(timeout or 0)
+                self.locked.append(len(list(self.qm.locks("q;poison"))))
+                return True
+
+        running.stopping = Stopping()
+        try:
+            running._loops[0].turn(0)
+        finally:
+            running.close()
+
+
+def test_a_message_of_a_subqueue_is_given_back_before_the_wait(qm, transactional):
+    sub = Sub(qm, transactional)
+
+    def fail(message):
+        raise RuntimeError("no")
+
+    sub.run(fail)
+    assert (sub.waits, sub.locked) == ([40], [0])
+
+
+@pytest.mark.parametrize("error", [Reject("never"), RetryLater(5)], ids=["reject", "later"])
+def test_no_wait_after_what_is_no_failure(qm, transactional, error):
+    sub = Sub(qm, transactional)
+
+    def end(message):
+        raise error
+
+    sub.run(end)
+    assert sub.waits == []
+
+
+def handled_locks(qm: mqredis.QueueManager, running: Running, *names: str) -> list[mqredis.LockedMessage]:
+    """Lock every message of these queues as the loop of ``running`` does."""
+    return [lock for name in names for lock in running.open(name).lock_many(10, 0)]
+
+
+def test_what_was_committed_is_not_committed_again(qm, failing, monkeypatch, caplog):
+    for name in ("a", "b"):
+        create(qm, name, False, b"1", b"2", b"3")
+    worker = Worker()
+    worker.consumer("a", "b")(ignore)
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    loop = running._loops[0]
+    assert isinstance(loop, LockLoop)
+    loop._handled.add(handled_locks(qm, running, "a", "b"))
+    monkeypatch.setattr(read, "BATCH", 2)
+    failing(lambda operation: operation.name == "settle", None, None, BrokerUnavailable("down"))
+    with pytest.raises(BrokerUnavailable):
+        loop.flush()
+    assert [lock.message.body for lock in loop._handled.copy()] == [b"1", b"2", b"3"], "those of b"
+    assert (qm.queue_info("a").messages, qm.queue_info("b").messages) == (0, 3)
+    with caplog.at_level(logging.WARNING):
+        loop.flush()
+    assert (qm.queue_info("b").messages, loop._handled.copy(), caplog.text) == (0, [], "")
+    running.close()
+
+
+def test_what_was_handled_is_gone_with_its_queue(qm, caplog):
+    create(qm, "a", False, b"1")
+    create(qm, "b", False, b"1")
+    worker = Worker()
+    worker.consumer("a", "b")(ignore)
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    loop = running._loops[0]
+    assert isinstance(loop, LockLoop)
+    loop._handled.add(handled_locks(qm, running, "a", "b"))
+    qm.delete_queue("a")
+    loop.flush()
+    assert loop._handled.copy() == []
+    assert qm.queue_info("b").messages == 0
+    assert "1 handled message(s) are gone" in caplog.text
+    running.close()
+
+
+def test_a_message_of_a_paused_queue_is_committed_before_others_are_read(qm, monkeypatch):
+    create(qm, "a", False, b"1")
+    create(qm, "b", False, b"2")
+    worker = Worker()
+    left: list[int] = []
+
+    @worker.consumer("a", "b")
+    def handle(message):
+        if message.body == b"1":
+            running.set_pauses(Pauses(frozenset({"q:a"})))
+
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    loop = running._loops[0]
+    assert loop.turn(0)
+    read_next = loop._read
+
+    def watched(operation):
+        left.append(qm.queue_info("a").messages)
+        return read_next(operation)
+
+    monkeypatch.setattr(loop, "_read", watched)
+    assert loop.turn(0)
+    assert left == [0]
+    running.close()
+
+
+def test_failed_counts_messages(qm, worker, transactional):
+    create(qm, "q", transactional, b"1", b"2", b"3")
+
+    @worker.consumer("q", retry=Retry(attempts=1))
+    def handle(bodies: list[bytes]) -> None:
+        raise RuntimeError("no")
+
+    burst(worker, qm)
+    assert worker.consumers[0].failed == 3
+
+
+def test_a_transaction_that_ends_meanwhile_is_not_given_back(qm, worker, monkeypatch):
+    create(qm, "q", True)
+    worker.consumer("q")(ignore)
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    loop = running._loops[0]
+    assert isinstance(loop, TransactionLoop)
+    with qm.transaction() as transaction:
+        values = iter([transaction, None, None])
+        monkeypatch.setattr(TransactionLoop, "_transaction", property(lambda _: next(values)), raising=False)
+        loop.give_back()
+    assert next(values) is None, "it was read once"
+    running.close()
+
+
+def test_no_handled_lock_is_taken_twice(qm, monkeypatch):
+    create(qm, "q", False, b"1", b"2")
+    with qm.open("q") as queue:
+        locks = queue.lock_many(2, 0)
+        handled = HandledLocks()
+        mutex, begun = handled._mutex, threading.Event()
+        taken: list[mqredis.LockedMessage] = []
+
+        class Mutex:
+            def __enter__(self) -> None:
+                if threading.current_thread() is thread:
+                    begun.set()
+                mutex.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                mutex.release()
+
+        def take() -> None:
+            taken.extend(handled.take())
+            begun.set()
+
+        def adding() -> Iterator[mqredis.LockedMessage]:
+            yield locks[0]
+            thread.start()
+            assert begun.wait(WAIT), "it has taken what is there, or waits"
+            yield locks[1]
+
+        monkeypatch.setattr(handled, "_mutex", Mutex())
+        thread = threading.Thread(target=take)
+        handled.add(adding())
+        thread.join(WAIT)
+        assert [*taken, *handled.take()] == locks
+
+
+@pytest.mark.parametrize(
+    "error", [BrokerFull("no memory"), BrokerUnavailable("down"), OutcomeUnknown("lost")]
+)
+def test_a_broker_that_cannot_commit_is_no_failure_of_the_handler(
+    qm, worker, transactional, failing, error, caplog
+):
+    create(qm, "in", transactional, b"1")
+    create(qm, "out", transactional)
+    seen: list[bytes] = []
+
+    @worker.consumer("in", retry=Retry(attempts=1))
+    def handle(body: bytes, tx: Unit) -> None:
+        seen.append(body)
+        tx.send("out", body)
+        failing(ends, error)
+
+    with pytest.raises(type(error)):
+        burst(worker, qm)
+    consumer = worker.consumers[0]
+    assert (seen, consumer.failed, consumer.handled, consumer.last_error) == ([b"1"], 0, 0, "")
+    assert "failed with message" not in caplog.text
+    assert "may be handled again" not in caplog.text
+    if transactional and isinstance(error, OutcomeUnknown):
+        assert qm.queue_info("in").ready == 0, "it may be committed"
+    else:
+        assert bodies(qm, "in") == [b"1"]
+
+
+def test_what_the_broker_refuses_is_a_failure_of_the_handler(qm, worker, transactional):
+    create(qm, "in", transactional, b"1")
+    qm.create_queue("out", transactional=transactional, quota_bytes=1)
+
+    @worker.consumer("in", retry=Retry(attempts=1))
+    def handle(body: bytes, tx: Unit) -> None:
+        tx.send("out", b"more than fits")
+
+    burst(worker, qm)
+    assert worker.consumers[0].failed == 1
+    assert qm.statistics("in").poison_messages == 1
