@@ -44,15 +44,19 @@ function operator.log(changed, finished)
   local stop = string.find(ARGV[4], "\0", 1, true)
   local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
     .. (finished and "t" or "f")
-  copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0)
+  -- Also in a manager that is full: what makes room is logged, too, and the log is bounded.
+  copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0, nil, true)
+end
+
+-- Keeps a reply under the token: a repeated call gets it.
+function operator.keep(reply)
+  redis.call("HSET", KEYS[#KEYS], "reply", context.format_slot("0", "-", reply, #reply))
+  redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
 end
 
 -- Ends the script as context.close does, and keeps the reply under the token.
 function operator.close(reply)
   reply = context.close(reply)
-  if ARGV[3] ~= "" then
-    redis.call("HSET", KEYS[#KEYS], "reply", context.format_slot("0", "-", reply, #reply))
-    redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
-  end
+  if ARGV[3] ~= "" then operator.keep(reply) end
   return reply
 end

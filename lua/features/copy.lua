@@ -17,8 +17,8 @@ function copy.identity(e)
 end
 
 -- Puts a record into a queue, unless its quota forbids. In queues of the system and in transactional ones the order is
--- that of arrival; elsewhere the message's priority counts. Returns the id or nothing. `must`: the caller has made sure that
--- there is room.
+-- that of arrival; elsewhere the message's priority counts. Returns the id or nothing. `must`: whatever the quotas
+-- say.
 function copy.insert(to, head, body, large, flag, st, must)
   local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mqredis.commands.bulk import Action
 from mqredis.keys import DEAD_LETTER, TRASH
@@ -156,6 +156,29 @@ class Operator:
         The worker learns of it with its next heartbeat. Raises InvalidArgument if no such worker lives.
         """
         self._manager.run(workers.cancel(self._manager.context, self._name, worker, lookup_id, token))
+
+    # ---- other actions ---------------------------------------------------------------------------
+
+    def begin(
+        self, action: str, queue: str | None = None, *, token: str, details: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Write to the log that this operator begins an action that other calls carry out, such as a change of a queue.
+
+        None: carry it out, and tell ``end`` what came of it. If an action with this name, queue and token has begun
+        within the last day, nothing is written: the answer is the outcome that ``end`` was told, or {} if the action
+        has not ended. ``details`` can be written as JSON; of more than 3,000 bytes the end is cut off.
+        Raises InvalidArgument.
+        """
+        operation = actions.begin(self._manager.context, self._name, action, queue, token, details)
+        return self._manager.run(operation)
+
+    def end(self, action: str, queue: str | None = None, *, token: str, outcome: Mapping[str, Any]) -> None:
+        """Write to the log what came of an action: {"result": text}, or {"error": text} if it failed.
+
+        Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
+        than 3,000 bytes.
+        """
+        self._manager.run(actions.end(self._manager.context, self._name, action, queue, token, outcome))
 
     def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
         operation = bulk.bulk(self._manager.context, self._name, queue, action, choice, title)

@@ -47,6 +47,14 @@ class Cookie(NamedTuple):
     admitted: bool
 
 
+class Notice(NamedTuple):
+    """What came of the action that led to a page."""
+
+    #: "done", or "started" if it has not ended.
+    state: str
+    text: str
+
+
 class Signer:
     """Signs with one key, for cookies and for the tokens in forms."""
 
@@ -74,6 +82,16 @@ class Signer:
     def form_token(self, nonce: str) -> str:
         """The token that forms carry in the browser with this cookie."""
         return self._sign("form", nonce)
+
+    def signed_notice(self, nonce: str, notice: Notice) -> str:
+        """A notice as an argument of an address, for the browser with this cookie."""
+        return f"{self._sign('notice', f'{nonce}.{notice.state}.{notice.text}')}.{notice.state}.{notice.text}"
+
+    def read_notice(self, nonce: str, value: str) -> Notice | None:
+        """The notice in an address; None if it was not made here for the browser with this cookie."""
+        signature, state, text = (*value.split(".", 2), "", "")[:3]
+        right = self._sign("notice", f"{nonce}.{state}.{text}")
+        return Notice(state, text) if hmac.compare_digest(signature.encode(), right.encode()) else None
 
     def check_form(self, nonce: str, token: str) -> None:
         """Raises Forbidden unless the token belongs to the cookie."""

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from mqredis import __version__
 from mqredis.asyncio import QueueManager
-from mqredis.console import formats, log
+from mqredis.console import formats
 from mqredis.console.access import Access, Visitor
 from mqredis.console.managers import Managers
 from mqredis.console.overview import Overview
@@ -24,6 +24,7 @@ from mqredis.console.security import (
     COOKIE_SECONDS,
     Cookie,
     Forbidden,
+    Notice,
     Signer,
     check_origin,
     read_form,
@@ -31,23 +32,6 @@ from mqredis.console.security import (
 )
 
 THEMES = ("light", "dark")
-
-
-class Tokens:
-    """The newest tokens of forms, each of which counts once."""
-
-    def __init__(self, most: int = 1000) -> None:
-        self._most = most
-        self._seen: dict[str, None] = {}
-
-    def add(self, token: str) -> bool:
-        """Note a token; False if it was noted before."""
-        if token in self._seen:
-            return False
-        self._seen[token] = None
-        if len(self._seen) > self._most:
-            del self._seen[next(iter(self._seen))]
-        return True
 
 
 @dataclass
@@ -66,8 +50,6 @@ class Console:
     #: Titles and paths of the pages in the navigation.
     navigation: tuple[tuple[str, str], ...] = ()
     pollers: dict[str, Poller[Overview]] = field(default_factory=dict)
-    #: Tokens of actions that the log could not take.
-    unlogged: Tokens = field(default_factory=Tokens)
 
     def poller(self, name: str) -> Poller[Overview]:
         """The poller of a queue manager."""
@@ -101,7 +83,7 @@ class Visit:
         self.name = str(request.path_params.get("manager", console.managers.names[0]))
         self._form: dict[str, str] | None = None
         #: What came of the action that led to this page.
-        self.notice: log.Entry | None = None
+        self.notice: Notice | None = None
 
     @cached_property
     def query(self) -> dict[str, str]:
@@ -179,8 +161,8 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
             visit = Visit(console, request, visitor, cookie)
             if request.method == "POST":
                 await visit.form()
-            elif token := visit.query.get("done"):
-                visit.notice = await log.outcome(await visit.manager(), token[:100])
+            elif told := visit.query.get("done"):
+                visit.notice = console.signer.read_notice(cookie.nonce, told)
             response = await endpoint(visit)
         if known is None:
             set_cookie(response, request, console.signer.cookie, fresh, COOKIE_SECONDS)

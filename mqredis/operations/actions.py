@@ -1,4 +1,7 @@
-"""What every action of an operator has: a name for the log, an entry in it, and perhaps a token."""
+"""What every action of an operator has: a name for the log, an entry in it, and perhaps a token.
+
+``begin`` and ``end`` write entries for actions that other calls carry out.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mqredis import codec
+from mqredis import codec, keys
+from mqredis.commands import actions as commands
+from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
 from mqredis.models import Outgoing
 from mqredis.operations import checks
+from mqredis.operations.context import Context
+from mqredis.operations.queue_call import provide
+from mqredis.steps import Steps, perform, procedure
+
+Details = Mapping[str, Any]
 
 #: An entry of the log is kept for 30 days.
 KEPT_SECONDS = 30 * 86_400.0
@@ -34,6 +44,15 @@ def check_token(value: object) -> None:
         raise InvalidArgument(f"token must be a str of 1 to 255 characters, not {value!r:.40}")
 
 
+def text(value: object, what: str, most: int = 255) -> str:
+    """A printable text of an operator. Raises InvalidArgument."""
+    if not isinstance(value, str) or len(value) > most or checks.lone(value) or not value.isprintable():
+        raise InvalidArgument(
+            f"{what} must be a printable str of at most {most} characters, not {value!r:.40}"
+        )
+    return value
+
+
 def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> tuple[str, ...]:
     """The key of a token, made from the token and everything that the action depends on; none without a token."""
     if token is None:
@@ -41,11 +60,11 @@ def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> t
     return (manager.token(hashlib.sha256(repr((token, *depends_on)).encode()).hexdigest()[:32]),)
 
 
-def entry(operator: str, action: str, queue: str, details: Mapping[str, Any]) -> bytes:
+def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], call: str = "") -> bytes:
     """An entry of the log as the scripts take it (lua/admin/operator.lua).
 
     The label is the action, the properties ``operator`` and ``queue`` say who acted on what, and the body has the
-    details as JSON.
+    details as JSON. ``call``: a property that the entries of one action have in common.
     """
     shown = {name: value for name, value in details.items() if value not in (None, "", [], ())}
     body = json.dumps(shown, default=str)
@@ -56,8 +75,62 @@ def entry(operator: str, action: str, queue: str, details: Mapping[str, Any]) ->
         content_type="application/json",
         label=action,
         priority=7,  # of a queue of the system, whose ids begin with 0
-        properties={"operator": operator, "queue": queue},
+        properties={"operator": operator, "queue": queue} | ({"call": call} if call else {}),
         time_to_be_received=KEPT_SECONDS,
     )
-    text, _ = codec.encode(message)
-    return text[1:]  # without its priority
+    encoded, _ = codec.encode(message)
+    return encoded[1:]  # without its priority
+
+
+@procedure
+def begin(
+    context: Context, operator: str, action: object, queue: object, token: str, details: Details | None
+) -> Steps[dict[str, Any] | None]:
+    """Write that an action begins; None. If it had begun before: what came of it, or {}, and nothing is written."""
+    begun, outcome = yield from _record(context, operator, action, queue, token, details or {}, "")
+    return None if begun else json.loads(outcome or "{}")
+
+
+@procedure
+def end(
+    context: Context, operator: str, action: object, queue: object, token: str, outcome: Details
+) -> Steps[None]:
+    """Write what came of an action. Raises InvalidArgument for an outcome that is too long to be kept."""
+    if len(written := _json(outcome)) > _BODY:
+        raise InvalidArgument(f"the outcome takes {len(written)} bytes of JSON; {_BODY} are allowed")
+    yield from _record(context, operator, action, queue, token, outcome, written)
+
+
+def _record(
+    context: Context,
+    operator: str,
+    action: object,
+    queue: object,
+    token: str,
+    details: Details,
+    outcome: str,
+) -> Steps[tuple[bool, str]]:
+    check_token(token)
+    if not (name := text(action, "the name of an action")):
+        raise InvalidArgument("the name of an action is empty")
+    path = path_of(queue) if queue is not None else ""
+    _json(details)
+    extra = token_key(context.keys, token, "record", name, path)
+    written = entry(operator, name, path, details, call=extra[0][-12:])
+    paths: list[str] = [keys.ACTIONS]
+    while True:
+        done, missing = yield from perform(commands.record(context.keys, paths, extra, written, outcome))
+        if not missing:
+            return done
+        yield from provide(context.keys, missing)
+        paths += [path for path in missing if path not in paths]
+
+
+def _json(details: object) -> str:
+    """Details of an entry as JSON. Raises InvalidArgument."""
+    if not isinstance(details, Mapping) or not all(isinstance(name, str) for name in details):
+        raise InvalidArgument(f"the details of an action are a mapping with names, not {details!r:.40}")
+    try:
+        return json.dumps(dict(details), default=str)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"the details of an action cannot be written as JSON: {error}") from None

@@ -10,7 +10,7 @@ from mqredis.commands import workers as commands
 from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
 from mqredis.models.worker import Pause, WorkerInfo
-from mqredis.operations import actions, checks
+from mqredis.operations import actions
 from mqredis.operations.context import Context
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.queue_call import provide
@@ -31,21 +31,13 @@ def pauses(context: Context) -> Steps[list[Pause]]:
     return found
 
 
-def _text(value: object, what: str, most: int = 255) -> str:
-    if not isinstance(value, str) or len(value) > most or checks.lone(value) or not value.isprintable():
-        raise InvalidArgument(
-            f"{what} must be a printable str of at most {most} characters, not {value!r:.40}"
-        )
-    return value
-
-
 def _field(queue: object, consumer: object) -> str:
     """The field of a pause. Raises InvalidArgument unless exactly one of the two is given."""
     if (queue is None) == (consumer is None):
         raise InvalidArgument("give either queue= or consumer=")
     if consumer is None:
         return f"q:{path_of(queue)}"
-    if not _text(consumer, "the name of a consumer"):
+    if not actions.text(consumer, "the name of a consumer"):
         raise InvalidArgument("the name of a consumer is empty")
     return f"c:{consumer}"
 
@@ -55,7 +47,7 @@ def pause(
     context: Context, operator: str, queue: object, consumer: object, reason: object, token: str | None
 ) -> Steps[None]:
     """Have no worker read a queue, or a consumer read nothing in any worker."""
-    field, why = _field(queue, consumer), _text(reason, "reason", 1000)
+    field, why = _field(queue, consumer), actions.text(reason, "reason", 1000)
     said = json.dumps({"operator": operator, "reason": why})
     yield from _tell(context, operator, "pause", field, said, {"reason": why}, token)
 

@@ -102,6 +102,9 @@ KINDS: dict[str, list[Any]] = {
     "lookup_ids": [5, None, [], "1", [-1], [None], range(257)],
     "reject": [5, b"x", ["x"]],
     "action_token": [5, b"x", "", "\ud800", "x" * 256],
+    "action_name": ["", 5, None, b"x", "x" * 256, "a\nb", "\ud800"],
+    "details": [5, "x", ["x"], {5: "x"}],
+    "outcome": [5, "x", ["x"], {5: "x"}, {"x": "x" * 4000}, None],
     "transaction_id": ["", 5, None, b"t"],
     "priority": [-1, 8, True, 1.5, "1", None],
     "time": [5, "now", datetime(2030, 1, 1), True, None],  # noqa: DTZ001 - without a time zone
@@ -288,12 +291,27 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Operator.cancel_handler": (
         {"worker": "abc", "lookup_id": 1}, {"worker": "worker", "lookup_id": "lookup_id", "token": "action_token"},
     ),
+    "Operator.begin": (
+        {"action": "a", "queue": "q", "token": "t"},
+        {"action": "action_name", "queue": "name", "token": "action_token", "details": "details"},
+    ),
+    "Operator.end": (
+        {"action": "a", "queue": "q", "token": "t", "outcome": {}},
+        {"action": "action_name", "queue": "name", "token": "action_token", "outcome": "outcome"},
+    ),
     "Operator.abort": ({"transaction": "t"}, {"transaction": "transaction_id", "token": "action_token"}),
 }  # fmt: skip
 #: Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
 FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
 #: None chooses nothing.
-OPTIONAL = {"QueueManager.redrive.to", "Operator.redrive.to", "Browser.first.lease"}
+OPTIONAL = {
+    "Operator.begin.queue",
+    "Operator.begin.details",
+    "Operator.end.queue",
+    "QueueManager.redrive.to",
+    "Operator.redrive.to",
+    "Browser.first.lease",
+}
 WITH = [name for name, (_, arguments) in CALLS.items() if arguments]
 
 

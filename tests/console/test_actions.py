@@ -8,7 +8,7 @@ import pytest
 
 from mqredis import LockLost, Outgoing, RetryPolicy, TransactionSequence
 from mqredis.asyncio import QueueManager
-from mqredis.console import Visitor, app
+from mqredis.console import Visitor, app, everyone
 from mqredis.console.actions import REGISTRY
 from mqredis.console.formats import hex_id
 from tests.console.browser import Browser
@@ -220,10 +220,16 @@ async def test_the_whole_manager_is_limited_and_repaired(browser: Browser, manag
     form = await browser.get("/m/main/act/throttle")
     assert form.fields["throttled"] == "on"
     fields = {name: value for name, value in form.fields.items() if name != "throttled"}
-    assert "ManagerQuotaExceeded" in (await browser.act("send", 507, queue="orders", body="x")).text
-    # The log of actions is a queue, too. What makes room works without it.
+    page = await browser.act("send", 400, queue="orders", body="keep me")
+    assert "exceed the quota of the queue manager, or the manager is throttled" in page.text
+    assert "keep me" in page.html
+    # The log of actions is a queue, too; it takes entries nevertheless.
     await browser.post("/m/main/act/throttle", fields)
     assert not (await manager.info()).throttled
+    assert (
+        "throttle \u2013 \u2013 done Sends to all queues are accepted"
+        in (await browser.get("/m/main/actions")).text
+    )
     assert "0 findings repaired" in (await browser.act("repair")).text
 
 
@@ -232,10 +238,51 @@ async def test_the_log_says_who_did_what(manager: QueueManager) -> None:
     await browser.act("send", queue="orders", body="x")
     await browser.act("purge", queue="orders", confirm="orders")
     page = await browser.get("/m/main/actions")
-    assert "ann purge orders done 1 message of orders moved to the trash" in page.text
-    assert "ann send orders done Message" in page.text
-    assert "ann trash orders 1" in page.text  # what the broker has written
+    assert "ann trash orders 1 done" in page.text
+    assert "ann send orders \u2013 done Message" in page.text
+    await manager.operator("bob").delete("orders;trash")
+    page = await browser.get("/m/main/actions")
+    assert page.text.index("bob delete orders;trash 1 done") < page.text.index("ann trash orders 1 done")
+    assert "started" not in page.text
+    assert [info.name for info in await manager.queues() if "log" in info.name] == []
     await browser.close()
+
+
+async def test_an_action_that_has_not_ended_is_told(browser: Browser, manager: QueueManager) -> None:
+    form = await browser.get("/m/main/act/send", queue="orders")
+    operator = manager.operator("127.0.0.1")
+    await operator.begin("send", "orders", token=form.fields["token"], details={"label": "a"})
+    assert 'send orders \u2013 started {"label": "a"}' in (await browser.get("/m/main/actions")).text
+    page = await browser.post("/m/main/act/send", {**form.fields, "body": "x"})
+    assert "The action has begun" in page.text
+    assert await ready(manager) == 0
+
+
+async def test_a_form_that_is_sent_to_two_processes_acts_once(manager: QueueManager) -> None:
+    first, second = (
+        Browser(app({"main": manager}, access=everyone, secret=b"shared by both")) for _ in range(2)
+    )
+    for action, fields in (("send", {"body": "once"}), ("purge", {"confirm": "orders"})):
+        form = await first.get(f"/m/main/act/{action}", queue="orders")
+        second.client.cookies = first.client.cookies
+        pages = [
+            await each.post(f"/m/main/act/{action}", {**form.fields, **fields}) for each in (first, second)
+        ]
+        notices = [re.findall(r'<p class="notice done"[^>]*>\s*(.*?)\s*</p>', page.html) for page in pages]
+        assert notices[0] == notices[1] != []
+    assert (await manager.queue_info("orders;trash")).messages == 1
+    await first.close()
+    await second.close()
+
+
+async def test_a_form_that_failed_fails_again(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", put_inhibited=True)
+    form = await browser.get("/m/main/act/send", queue="orders")
+    fields = {**form.fields, "body": "x"}
+    await browser.post("/m/main/act/send", fields, 400)
+    await manager.update_queue("orders", put_inhibited=False)
+    assert "PutInhibited" in (await browser.post("/m/main/act/send", fields, 400)).text
+    assert await ready(manager) == 0
 
 
 async def test_every_action_is_tried_here() -> None:

@@ -93,6 +93,21 @@ async def test_a_form_of_another_site_is_refused(browser: Browser, manager: Queu
     assert (await manager.queue_info("orders")).messages == 0
 
 
+async def test_no_other_page_can_have_the_console_tell_something(browser: Browser) -> None:
+    page = await browser.act("send", queue="orders", body="x")
+    value = page.response.url.params["done"]
+    assert "was sent to orders" in page.text
+    for wrong in (
+        value.replace("sent", "lent"),
+        value.replace(".done.", ".started."),
+        "x.done.Call 555",
+        "x",
+    ):
+        assert 'class="notice' not in (await browser.get("/m/main/", done=wrong)).html
+    browser.client.cookies.clear()
+    assert 'class="notice' not in (await browser.get("/m/main/", done=value)).html
+
+
 async def test_every_answer_forbids_scripts_frames_and_other_hosts(browser: Browser) -> None:
     for path, status in (
         ("/m/main/", 200),

@@ -38,6 +38,7 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.resolve("1.1:1")
     qm.operator("ada").cancel("orders")
     qm.operator("ada").pause("orders")
+    qm.operator("ada").begin("inhibit", "orders", token="t")
     qm.workers()
     qm.run(perform(workers.beat(qm.context.keys, "a", 0, True, "{}", ["q:orders"])))
     qm.operator("ada").release("orders", [1])

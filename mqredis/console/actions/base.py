@@ -51,8 +51,8 @@ class Action:
     then: Callable[[Values], tuple[str, dict[str, str]]]
     #: Messages or settings are lost: the name of the queue has to be typed.
     destroys: bool = False
-    #: Makes room, so it is carried out even if the log of actions cannot take an entry.
-    relieves: bool = False
+    #: ``run`` is an action of an Operator with the token of the form: the broker carries it out once, and logs it.
+    by_operator: bool = False
 
 
 def to_queue(values: Values) -> tuple[str, dict[str, str]]:

@@ -80,6 +80,7 @@ ACTIONS = (
         _preview_release,
         _release,
         _to_holders,
+        by_operator=True,
     ),
     Action(
         "abort",
@@ -88,5 +89,6 @@ ACTIONS = (
         _preview_abort,
         _abort,
         _to_holders,
+        by_operator=True,
     ),
 )

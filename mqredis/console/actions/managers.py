@@ -53,7 +53,6 @@ ACTIONS = (
         _preview,
         _throttle,
         _to_server,
-        relieves=True,
     ),
     Action(
         "quota",
@@ -65,7 +64,6 @@ ACTIONS = (
         _preview,
         _quota,
         _to_server,
-        relieves=True,
     ),
     Action("repair", "Repair", (), _preview_repair, _repair, lambda _: ("/doctor", {})),
 )

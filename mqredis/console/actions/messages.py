@@ -46,12 +46,17 @@ def _choice(values: Values, scheduled: bool | None = None) -> Choice:
     return chosen
 
 
+def _check_one(values: Values, result: BulkResult) -> None:
+    """Raises InvalidArgument if the form names one message, and it is not there or locked."""
+    if values.get("id") and not result.changed:
+        raise InvalidArgument("the message is locked, or it is not in the queue any more")
+
+
 async def _counted(manager: QueueManager, values: Values, scheduled: bool | None = None) -> Preview:
     name = needed(values, "queue")
     choice: Choice = {**_choice(values, scheduled), "steps": COUNTING}
     found = await manager.operator("console").count(name, **choice)
-    if values.get("id") and not found.changed:
-        raise InvalidArgument("the message is locked, or it is not in the queue any more")
+    _check_one(values, found)
     count = formats.plural(found.changed, "message")
     return Preview(f"This touches {'' if found.finished else 'at least '}{count} of {name}.", {"trash": "on"})
 
@@ -85,6 +90,7 @@ async def _all(
     while not result.finished and monotonic() < until:
         options["cursor"] = result.cursor
         result = await action(*given, **options, token=values.get("token"), steps=COUNTING)
+    _check_one(values, result)
     done = f"{formats.plural(result.changed, 'message')} of {given[0]} {what}."
     return done if result.finished else f"{done} There are more: carry out the action again."
 
@@ -169,8 +175,8 @@ ACTIONS = (
         _preview_waiting,
         _delete,
         to_queue,
+        by_operator=True,
         destroys=True,
-        relieves=True,
     ),
     Action(
         "purge",
@@ -179,10 +185,18 @@ ACTIONS = (
         _preview_available,
         _purge,
         to_queue,
+        by_operator=True,
         destroys=True,
-        relieves=True,
     ),
-    Action("restore", "Restore from the trash", (_QUEUE, _SELECTOR), _preview_trash, _restore, to_queue),
+    Action(
+        "restore",
+        "Restore from the trash",
+        (_QUEUE, _SELECTOR),
+        _preview_trash,
+        _restore,
+        to_queue,
+        by_operator=True,
+    ),
     Action(
         "move",
         "Move messages",
@@ -195,6 +209,7 @@ ACTIONS = (
         _preview_available,
         _move,
         to_queue,
+        by_operator=True,
     ),
     Action(
         "redrive",
@@ -209,6 +224,7 @@ ACTIONS = (
         _preview_available,
         _redrive,
         to_queue,
+        by_operator=True,
     ),
     Action(
         "cancel",
@@ -217,8 +233,8 @@ ACTIONS = (
         _preview_delayed,
         _cancel,
         to_queue,
+        by_operator=True,
         destroys=True,
-        relieves=True,
     ),
     Action(
         "reschedule",
@@ -227,8 +243,15 @@ ACTIONS = (
         _preview_delayed,
         _reschedule,
         to_queue,
+        by_operator=True,
     ),
     Action(
-        "run-now", "Run delayed messages now", (_QUEUE, _ID, _SELECTOR), _preview_delayed, _run_now, to_queue
+        "run-now",
+        "Run delayed messages now",
+        (_QUEUE, _ID, _SELECTOR),
+        _preview_delayed,
+        _run_now,
+        to_queue,
+        by_operator=True,
     ),
 )

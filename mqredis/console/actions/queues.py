@@ -133,7 +133,6 @@ ACTIONS = (
         _delete,
         _to_overview,
         destroys=True,
-        relieves=True,
     ),
     Action(
         "inhibit",

@@ -22,7 +22,7 @@ from mqredis.console.actions.base import (
 )
 from mqredis.errors import InvalidArgument
 from mqredis.keys import SYSTEM
-from mqredis.models import Access, Message, Outgoing
+from mqredis.models import Access, Message, Outgoing, StoredMessage
 
 
 def _outgoing(values: Values) -> Outgoing:
@@ -73,11 +73,17 @@ async def _send(manager: QueueManager, values: Values) -> str:
 # ---- edit and send again -------------------------------------------------------------------------
 
 
-async def _preview_again(manager: QueueManager, values: Values) -> Preview:
-    name, number = needed(values, "queue"), lookup_id(values)
-    stored = await manager.message(name, number)
+async def _failed(manager: QueueManager, values: Values) -> StoredMessage:
+    """The message that is to be sent again. Raises InvalidArgument if it is not available."""
+    stored = await manager.message(needed(values, "queue"), lookup_id(values))
     if stored.state != "ready":
         raise InvalidArgument(f"the message is {stored.state}: only an available message can be sent again")
+    return stored
+
+
+async def _preview_again(manager: QueueManager, values: Values) -> Preview:
+    name, number = needed(values, "queue"), lookup_id(values)
+    stored = await _failed(manager, values)
     _outgoing(values)
     return Preview(
         f"The message below is sent, and then message {formats.hex_id(number)} of {name} is deleted.",
@@ -111,8 +117,9 @@ def _editable(message: Message) -> dict[str, str]:
 
 
 async def _send_again(manager: QueueManager, values: Values) -> str:
-    done = await _send(manager, {**values, "queue": needed(values, "to")})
     name, number = needed(values, "queue"), lookup_id(values)
+    await _failed(manager, values)
+    done = await _send(manager, {**values, "queue": needed(values, "to")})
     operator = manager.operator(values[OPERATOR])
     result = await operator.delete(name, lookup_ids=[number], token=values.get("token"))
     if not result.changed:

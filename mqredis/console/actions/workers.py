@@ -75,7 +75,9 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
 
 async def _resume(manager: QueueManager, values: Values) -> str:
     queue, consumer = _paused(values)
-    await manager.operator(values[OPERATOR]).resume(queue, consumer=consumer, token=values.get("token"))
+    operator = manager.operator(values[OPERATOR])
+    if not await operator.resume(queue, consumer=consumer, token=values.get("token")):
+        raise InvalidArgument(f"{_what(values)} is not paused")
     return f"Workers resume {_what(values)} from their next heartbeat on."
 
 
@@ -104,9 +106,9 @@ async def _preview_stop(manager: QueueManager, values: Values) -> Preview:
 
 
 async def _stop(manager: QueueManager, values: Values) -> str:
-    worker = await _worker(manager, values)
-    await manager.operator(values[OPERATOR]).stop_worker(worker.id, token=values.get("token"))
-    return f"The worker {_named(worker)} is asked to stop."
+    worker = needed(values, "worker")
+    await manager.operator(values[OPERATOR]).stop_worker(worker, token=values.get("token"))
+    return f"The worker {worker} is asked to stop."
 
 
 async def _preview_cancel(manager: QueueManager, values: Values) -> Preview:
@@ -142,9 +144,18 @@ ACTIONS = (
         _preview_pause,
         _pause,
         _to_workers,
+        by_operator=True,
     ),
-    Action("resume", "Resume for workers", (_QUEUE, _CONSUMER), _preview_resume, _resume, _to_workers),
-    Action("stop-worker", "Stop the worker", (_WORKER,), _preview_stop, _stop, _to_workers),
+    Action(
+        "resume",
+        "Resume for workers",
+        (_QUEUE, _CONSUMER),
+        _preview_resume,
+        _resume,
+        _to_workers,
+        by_operator=True,
+    ),
+    Action("stop-worker", "Stop the worker", (_WORKER,), _preview_stop, _stop, _to_workers, by_operator=True),
     Action(
         "cancel-handler",
         "Cancel the handler",
@@ -152,5 +163,6 @@ ACTIONS = (
         _preview_cancel,
         _cancel,
         _to_workers,
+        by_operator=True,
     ),
 )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import Response
 
-from mqredis.console import log
 from mqredis.console.actions import REGISTRY
 from mqredis.console.actions.base import OPERATOR, Action, Preview, Values
-from mqredis.console.security import Forbidden
+from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
-from mqredis.errors import EnqueueRefused, MqError, QueueNotFound
+from mqredis.errors import MqError, QueueNotFound
 
-logger = logging.getLogger("mqredis")
+#: Characters of a text in the log and in an address.
+_TEXT = 400
 
 
 def _action(visit: Visit) -> Action:
@@ -57,63 +57,65 @@ async def confirm(visit: Visit) -> Response:
 
 
 async def carry_out(visit: Visit) -> Response:
-    """Carry out an action once for each form, write it to the log, and go to the page that shows the result.
+    """Carry out an action once for each form, and go to the page that shows the result.
 
-    "Show what it would touch" (field ``check``) only counts again.
+    "Count again" (field ``check``) shows the form anew.
     """
     action = _action(visit)
     values = await visit.form()
-    manager = await visit.manager()
-    queue, token = values.get("queue", ""), values.get("token", "")
+    wrong: MqError | str | None = None
+    if "check" not in values:
+        if action.destroys and values.get("confirm", "").strip() != values.get("queue", ""):
+            wrong = "Nothing was done: type the queue's name to confirm."
+        elif not values.get("token"):
+            wrong = "Nothing was done: the form is incomplete. Send it again."
+        else:
+            try:
+                notice = await _run(visit, action, values)
+            except MqError as error:
+                wrong = error
+            else:
+                return _done(visit, action, values, notice)
     try:
-        preview = await action.preview(manager, values)
+        preview = await action.preview(await visit.manager(), values)
     except MqError as error:
-        # The first sending of the form may have removed what it names.
-        if token and await log.outcome(manager, token):
-            return _done(visit, action, values, token)
-        return _form(visit, action, values, None, error)
-    if "check" in values:
-        return _form(visit, action, values, preview)
-    if action.destroys and values.get("confirm", "").strip() != queue:
-        return _form(visit, action, values, preview, "Nothing was done: type the queue's name to confirm.")
-    if not token:
-        return _form(
-            visit, action, values, preview, "Nothing was done: the form is incomplete. Send it again."
-        )
-    if await _begin(visit, action, values, token):
-        who = (visit.visitor.name, action.name, queue)
-        try:
-            text = await action.run(manager, {**values, OPERATOR: visit.visitor.name})
-        except MqError as error:
-            await _end(visit, token, who, "failed", f"{type(error).__name__}: {error}")
-            return _form(visit, action, values, preview, error)
-        await _end(visit, token, who, "done", text)
-    return _done(visit, action, values, token)
+        return _form(visit, action, values, None, wrong or error)
+    return _form(visit, action, values, preview, wrong)
 
 
-async def _begin(visit: Visit, action: Action, values: Values, token: str) -> bool:
-    """Write to the log that an action begins. False: its form was sent before. Raises EnqueueRefused."""
-    names = {field.name for field in action.fields} - {"body"}
-    about = {name: values[name] for name in sorted(names) if values.get(name)}
-    who = (visit.visitor.name, action.name, values.get("queue", ""))
+async def _run(visit: Visit, action: Action, values: Values) -> Notice:
+    """Carry out an action, unless its form was sent before. Raises MqError."""
+    manager = await visit.manager()
+    operator = manager.operator(visit.visitor.name)
+    if action.by_operator:
+        return Notice("done", await action.run(manager, {**values, OPERATOR: operator.name}))
+    name, queue, token = action.name.replace("-", "_"), values.get("queue") or None, values["token"]
+    shown = {field.name for field in action.fields} - {"body", "properties"}
+    details = {name: values[name][:_TEXT] for name in sorted(shown) if values.get(name)}
+    earlier = await operator.begin(name, queue, token=token, details=details)
+    if earlier is not None:
+        return _outcome(earlier)
     try:
-        return await log.begin(await visit.manager(), token, *who, json.dumps(about, ensure_ascii=False))
-    except EnqueueRefused as error:
-        if not action.relieves:
-            raise
-        # Throttled or full: what makes room has to be possible. The token counts in this process alone.
-        logger.warning("%s begins %s %s, which the log of actions cannot take: %s", *who, error)
-        return visit.console.unlogged.add(token)
+        text = await action.run(manager, {**values, OPERATOR: operator.name})
+    except MqError as error:
+        outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
+        await operator.end(name, queue, token=token, outcome=outcome)
+        raise
+    await operator.end(name, queue, token=token, outcome={"result": text[:_TEXT]})
+    return Notice("done", text)
 
 
-async def _end(visit: Visit, token: str, who: tuple[str, str, str], state: str, text: str) -> None:
-    """Write to the log how an action ended. The action is over, so a log that is full does not make it fail."""
-    try:
-        await log.end(await visit.manager(), token, *who, state, text)
-    except EnqueueRefused as error:
-        logger.warning("%s: %s %s is %s, which the log of actions cannot take: %s", *who, state, error)
+def _outcome(earlier: Mapping[str, Any]) -> Notice:
+    """What came of an action that has begun before. Raises MqError if it failed."""
+    if "error" in earlier:
+        raise MqError(earlier["error"])
+    if "result" in earlier:
+        return Notice("done", earlier["result"])
+    return Notice("started", "The action has begun. Its result will be in the log of actions.")
 
 
-def _done(visit: Visit, action: Action, values: Values, token: str) -> Response:
+def _done(visit: Visit, action: Action, values: Values, notice: Notice) -> Response:
     path, arguments = action.then(values)
-    return visit.redirect(visit.link(path, **arguments, done=token))
+    notice = notice._replace(text=notice.text[:_TEXT])
+    done = visit.console.signer.signed_notice(visit.cookie.nonce, notice)
+    return visit.redirect(visit.link(path, **arguments, done=done))

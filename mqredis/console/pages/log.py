@@ -6,17 +6,12 @@ from starlette.responses import Response
 
 from mqredis.console import log
 from mqredis.console.visit import Visit
+from mqredis.keys import ACTIONS
 
-#: Actions in each table.
+#: Actions on the page.
 ROWS = 50
 
 
 async def actions(visit: Visit) -> Response:
-    """The latest actions, newest first: those of the console, and those that the broker has logged for operators."""
-    manager = await visit.manager()
-    return visit.page(
-        "actions.html",
-        entries=await log.latest(manager, ROWS),
-        queue=log.QUEUE,
-        of_operators=await log.of_operators(manager, ROWS),
-    )
+    """The latest actions of operators, newest first: in this console, by the command line and in programs."""
+    return visit.page("actions.html", entries=await log.latest(await visit.manager(), ROWS), queue=ACTIONS)

@@ -1,0 +1,38 @@
+-- An operator begins an action that other calls carry out, or has ended it: the log gets an entry. An action begins once for
+-- its token; a later call learns what came of it.
+-- docs/operating.md
+--
+-- KEYS message
+-- QUEUE[1+] the log of actions (admin/operator)
+-- KEYS the key of the token (admin/operator)
+-- ARGV[3] token  as in admin/operator, never ""
+-- ARGV[4] entry  as in admin/operator
+-- ARGV[5] outcome  "" if the action begins, else JSON: what came of it
+-- RETURNS OK "1" if the action begins or ends now, "0" if it had begun before; then its outcome, "" if it has not ended
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+-- FLAGS allow-oom
+--- require "core/context"
+--- require "core/store"
+--- require "admin/operator"
+--- require "waiting/waiters"
+local outcome = ARGV[5]
+local reply = context.open()
+if reply then return reply end
+if outcome == "" then
+  reply = operator.repeated()
+  if reply then return reply end
+end
+
+-- decide -----------------------------------------------------------------------------------------
+operator.plan()
+if context.missing then return context.close(context.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+context.mark_changed()
+operator.log(0, outcome ~= "")
+local sides = context.sides
+for n = 1, #sides do store.save_one(sides[n]) end
+operator.keep({ status.OK, "", 0, "0", outcome })
+reply = context.close({ status.OK, "", 0, "1", outcome })
+for n = 1, #sides do waiters.serve(sides[n]) end
+return reply
