@@ -1,39 +1,40 @@
--- Keep messages that a data pipeline may publish later in a stage (claims/sink). No reader sees them, no quota counts them,
--- and Redis forgets them after a time to live.
+-- Store messages in a stage, from which a data pipeline may publish them later (claims/sink). Readers do not see them,
+-- quotas do not count them, and they expire after `ttl`.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
 -- KEYS message
 -- KEYS sinks, registry of the sink, the stage's list (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
--- ARGV[5] stage  unique name: never that of another try
+-- ARGV[5] stage  name; a task that is tried again takes another one, and several calls may append to one stage
 -- ARGV[6] queue  encoded name
--- ARGV[7] ttl  ms until Redis forgets it
--- ARGV[8] messages  in this call
+-- ARGV[7] ttl  ms until the stage expires
+-- ARGV[8] messages  number of messages in this call
 -- ARGV[9] bytes  in this call, as the quota will count them
--- ARGV[10] special  "1": a message asks the broker for something
--- ARGV[11+] message  priority digit, flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large
---   body
--- RETURNS OK "1" if the batch was published or is being published already and nothing was kept, else "0"
--- RETURNS LOCK_LOST "closed": the batch was given up (stage_discard.lua)
+-- ARGV[10] special  "1" if a message uses a feature of the broker (features/)
+-- ARGV[11+] message  priority digit, flag digit, head, NUL, body (core/record); a message with flag bit 8
+--   is followed by its large body
+-- RETURNS OK "1" if the batch was published or is being published already and nothing was stored, else "0"
+-- RETURNS LOCK_LOST "closed": no stage of this batch is accepted any more (stage_discard.lua)
 --- require "core/context"
 --- require "claims/sink"
 local sinks, registry, list = KEYS[3], KEYS[4], KEYS[5]
-local sink_name, batch, name, target, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local sink_name, batch, name, queue_name, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
 local reply = context.open()
 if reply then return reply end
 local s = sink.open(sinks, sink_name)
-if tonumber(batch) <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
-if tonumber(batch) <= tonumber(redis.call("HGET", registry, "closed") or -1) then
+local number, existed = tonumber(batch), redis.call("EXISTS", registry) == 1
+if number <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
+if number <= tonumber(redis.call("HGET", registry, "closed") or -1) then
   return context.close({ status.LOCK_LOST, "", 0, "closed" })
 end
 context.mark_changed()
 local stage = sink.stage(registry, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
-stage.queue, stage.messages, stage.bytes = target, stage.messages + messages, stage.bytes + bytes
+stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
 stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
 sink.save_stage(registry, name, stage)
-redis.call("PEXPIRE", registry, ttl)
+sink.expire(registry, s, ttl, existed)
 redis.call("RPUSH", list, unpack(ARGV, 11))
 redis.call("PEXPIRE", list, ttl)
 return context.close({ status.OK, "", 0, "0" })

@@ -16,8 +16,8 @@ local sink_name, closed, ttl, first_name = ARGV[3], ARGV[4], ARGV[5], 6
 local reply = context.open()
 if reply then return reply end
 -- A batch that is being published needs its stages.
-local needed, removed = {}, 0
-for name in string.gmatch(sink.open(sinks, sink_name).manifest, "[^,]+") do needed[name] = true end
+local s, needed, removed = sink.open(sinks, sink_name), {}, 0
+for name in sink.stage_names(s.manifest) do needed[name] = true end
 context.mark_changed()
 for n = 0, #ARGV - first_name do
   local name = ARGV[first_name + n]
@@ -27,7 +27,8 @@ for n = 0, #ARGV - first_name do
   end
 end
 if closed ~= "" then
+  local existed = redis.call("EXISTS", registry) == 1
   redis.call("HSET", registry, "closed", closed)
-  redis.call("PEXPIRE", registry, ttl)
+  sink.expire(registry, s, ttl, existed)
 end
 return context.close({ status.OK, "", 0, removed })

@@ -10,7 +10,7 @@
 -- ARGV[5] identity  query that owns the sink, "-" any
 -- ARGV[6] limit  messages that one call publishes at most
 -- ARGV[7] queues  how many
--- ARGV[8] keep  "1": remember the batch; "0": the sink is used once and forgotten
+-- ARGV[8] keep  "1": remember the batch; "0": delete the sink, which no later write uses
 -- ARGV[9] manifest  names of the stages, joined by ","
 -- RETURNS OK messages published by this call
 -- RETURNS CONTINUE messages published by this call: call again
@@ -46,12 +46,12 @@ end
 if tonumber(batch) <= s.committed then return refuse(status.OK, 0) end
 if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) then
   if tonumber(batch) < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
-  local names = sink.queues(registry, s)
+  local names = sink.queue_names(registry, s)
   if not names then return refuse(status.LOCK_LOST, "expired") end
   return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
 local begun, queues, stages, total = s.publishing ~= "-", publish.queues(queue_count), {}, 0
-for name in string.gmatch(manifest, "[^,]+") do
+for name in sink.stage_names(manifest) do
   local stage = sink.stage(registry, name)
   local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
@@ -95,9 +95,9 @@ for n = 1, #stages do
 end
 s.identity = identity ~= "-" and identity or s.identity
 if more then
-  sink.begun(sinks, registry, s, stages, batch, manifest)
+  sink.mark_begun(sinks, registry, s, stages, batch, manifest)
 else
-  sink.done(sinks, registry, s, stages, batch, keep)
+  sink.mark_done(sinks, registry, s, stages, batch, keep)
 end
 for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })

@@ -1,13 +1,13 @@
--- Give up the rest of a publication that was begun: its stages are removed, and the batch counts as published. What is
--- in the queues already stays there.
--- MS-MQDMPR 3.1.4.5 Transaction Abort
+-- Abandon a partly published batch: remove its remaining stages and record the batch as committed. Messages that are in
+-- queues already stay there.
+-- MS-MQDMPR 3.1.4.5 Transaction Abort (differs: what is published stays)
 --
 -- KEYS message
 -- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
--- ARGV[5] keep  "1": remember the batch; "0": the sink is used once and forgotten
--- RETURNS OK "1" if this batch was being published, else "0": nothing was changed
+-- ARGV[5] keep  "1": remember the batch; "0": delete the sink, which no later write uses
+-- RETURNS OK "1" if the batch was abandoned; "0" if it is not being published with so many stages: nothing was changed
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sink"
@@ -15,11 +15,12 @@ local sinks, registry, first_list = KEYS[3], KEYS[4], 5
 local sink_name, batch, keep = ARGV[3], ARGV[4], ARGV[5] == "1"
 local reply = context.open()
 if reply then return reply end
-local s, stages = sink.open(sinks, sink_name), {}
-if s.publishing ~= batch then return context.close({ status.OK, "", 0, "0" }) end
-for name in string.gmatch(s.manifest, "[^,]+") do
+local s = sink.open(sinks, sink_name)
+local stages = {}
+for name in sink.stage_names(s.manifest) do
   stages[#stages + 1] = { name = name, list = KEYS[first_list + #stages] }
 end
+if s.publishing ~= batch or #KEYS - first_list + 1 ~= #stages then return context.close({ status.OK, "", 0, "0" }) end
 context.mark_changed()
-sink.done(sinks, registry, s, stages, batch, keep)
+sink.mark_done(sinks, registry, s, stages, batch, keep)
 return context.close({ status.OK, "", 0, "1" })

@@ -1,4 +1,4 @@
-"""The settings of a client. Each has an environment variable ``MQREDIS_<NAME>``; names end in their unit."""
+"""The settings of a client, each with an environment variable ``MQREDIS_<NAME>``. A quantity ends in its unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqredis.errors import InvalidArgument, complaint
 from mqredis.models import Durability
 
 ENV_PREFIX = "MQREDIS_"
-#: Longest lease of a lock or a transaction, in seconds: a message of a reader that died comes back within a week.
+#: Longest lease of a lock or a transaction, in seconds: so the messages of a dead reader return within a week.
 LONGEST_LEASE = 604_800
 
 
@@ -26,21 +26,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     url: str | None = Field(default=None, repr=False)  # its password must not be logged
-    """URL of the server. None: a private server of this machine that keeps its data."""
+    """URL of the server. None: a private, persistent server on this machine."""
     manager: str = "default"
     """Name of the queue manager."""
     client_name: str = Field(default="", max_length=64)
     """Name that operators see beside the sessions and locks of this client. Empty: the name of the program."""
     read_only: bool = False
-    """Change nothing: no session, no timers served, and AccessDenied for each call that could change something."""
+    """Change nothing: no session, no timers processed, and AccessDenied for each call that could change something."""
     lease_seconds: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
     """Seconds that a lock or a transaction lives without renewal."""
     session_ttl_seconds: float = Field(default=3_600.0, ge=1, le=604_800)
     """Seconds without a call after which the broker forgets a session and its operation tokens."""
     retry_seconds: float = Field(default=10.0, ge=0, le=600)
-    """Seconds during which a call is repeated after lost connections; 0: no repetition."""
+    """Seconds during which a call is repeated after lost connections; 0: no retries."""
     retry_pause_seconds: float = Field(default=0.02, gt=0, le=10)
-    """Seconds before the first repetition of a call; each further pause is twice as long."""
+    """Seconds before the first repetition of a call; each further pause doubles, up to ``retry_pause_max_seconds``."""
     retry_pause_max_seconds: float = Field(default=1.0, gt=0, le=60)
     """Longest pause between two repetitions of a call, in seconds."""
     connect_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
@@ -48,9 +48,9 @@ class Settings(BaseModel):
     reply_timeout_seconds: float = Field(default=5.0, gt=0, le=600)
     """Seconds to wait for one reply of the server."""
     recheck_seconds: float = Field(default=6.0, gt=0, le=60)
-    """Seconds after which a waiting reader asks again without having been notified."""
+    """Seconds after which a waiting reader checks again without having been notified."""
     poll_seconds: float = Field(default=0.05, gt=0, le=60)
-    """Seconds between two attempts of a waiting reader where the server cannot notify."""
+    """Polling interval of a waiting reader in seconds, where the server cannot notify."""
     wake: Literal["auto", "keyspace", "publish", "poll"] = "auto"
     """How waiting readers are notified. "auto" tries keyspace notifications, then PUBLISH, then polling."""
     configure_server: bool = False
@@ -64,16 +64,16 @@ class Settings(BaseModel):
     max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864)
     """Largest message in bytes, headers included. A queue may allow less."""
     failed_messages_warning: int = Field(default=100, ge=0, le=1_000_000_000)
-    """Messages in a ``;poison``, or in a queue of dead letters, above which doctor, statistics and metrics warn."""
+    """Messages in a ``;poison`` or dead-letter queue above which doctor, statistics and metrics warn."""
     durability: Durability = Durability.MEMORY
-    """How far each change must have got before its call returns. ``durability=`` of a call wins."""
+    """Durability that a change must reach before its call returns; ``durability=`` of a call overrides it."""
     durability_replicas: int = Field(default=1, ge=1, le=100)
     """Number of replicas that the levels "replica" and "replica-fsync" wait for."""
     durability_seconds: float = Field(default=5.0, gt=0, le=600)
     """Seconds that a call waits for its durability level before it raises DurabilityNotReached."""
     appendfsync_always: bool = False
-    """The operator's word that the server has ``appendfsync always`` and ``no-appendfsync-on-rewrite no``. It counts
-    only where the client may not read these settings; without it the levels with fsync are refused there."""
+    """The operator asserts that the server has ``appendfsync always`` and ``no-appendfsync-on-rewrite no``. Used only
+    if the client may not read the server's settings; the levels with fsync are refused then unless this is set."""
     allow_eviction: bool = False
     """Accept a server whose eviction policy may delete messages."""
     allow_volatile: bool = False
@@ -91,7 +91,8 @@ class Settings(BaseModel):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-        """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win.
+        """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win unless they
+        are None.
 
         Raises InvalidArgument.
         """
@@ -101,5 +102,5 @@ class Settings(BaseModel):
             text = source.get(ENV_PREFIX + name.upper())
             if text is not None and text != "":
                 values[name] = text
-        values.update({k: v for k, v in overrides.items() if v is not None})
-        return cls(**values)
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return cls(**(renamed.fields("setting", values) | renamed.fields("setting", given)))

@@ -1,17 +1,17 @@
 --- require "core/context"
--- Sinks of data pipelines: which batch was published last, so that each batch is published once (docs/decisions/pipelines.md).
--- Called by stage.lua, stage_list.lua, stage_discard.lua and stage_publish.lua. Messages are first kept in stages, one for
--- each task and queue, which Redis forgets after a time to live; then a batch is published by its manifest, the names of
--- its stages joined by ",". This module alone reads and writes these texts:
+-- Sinks of data pipelines: the state that makes each batch be published exactly once (docs/decisions/pipelines.md). Used by
+-- stage.lua, stage_list.lua, stage_discard.lua, stage_publish.lua and stage_withdraw.lua. Messages are first stored in
+-- stages, one for each task and queue, which expire; then a batch is published by its manifest, the names of its stages
+-- joined by ",". This module alone reads and writes these texts:
 --
 --   sinks, a hash       "<sink>": "<identity> <committed> <publishing> <since ms> <manifest>"
---                       identity: the query that owns the sink, "-" any. committed: the last batch published, -1 none.
---                       publishing: the batch that is being published, "-" none; it is finished by its stored manifest,
---                       by no other. Example: 8b2f0c 41 - 1764000000000 and a space
+--                       identity: the query that owns the sink, "-" none. committed: the last batch published, -1 none.
+--                       publishing: the batch that is being published, "-" none; only the stored manifest may finish it.
+--                       Example, with an empty manifest: "8b2f0c 41 - 1764000000000 "
 --   registry, a hash    of one sink; "<stage>": "<queue> <messages> <bytes> <elements> <special>", the queue's name encoded,
---                       special: 1 if a message asks for something. Example: orders 2000 640000 2000 0
+--                       special: 1 if a message uses a feature (features/). Example: orders 2000 640000 2000 0
 --                       "closed": the last batch for which no stage is accepted any more
---   stage, a list       messages as stage.lua takes them; a large body stands behind its message
+--   stage, a list       messages in the form of stage.lua; a large body is the element after its message
 local sink = {}
 
 function sink.parse(text)
@@ -25,20 +25,20 @@ function sink.format(s)
 end
 
 function sink.parse_stage(text)
-  local target, messages, bytes, elements, asks = string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d)$")
-  return { queue = target, messages = tonumber(messages), bytes = tonumber(bytes), elements = tonumber(elements),
-    special = asks }
+  local queue_name, messages, bytes, elements, special = string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d)$")
+  return { queue = queue_name, messages = tonumber(messages), bytes = tonumber(bytes), elements = tonumber(elements),
+    special = special }
 end
 
 function sink.format_stage(stage)
   return string.format("%s %.0f %.0f %.0f %s", stage.queue, stage.messages, stage.bytes, stage.elements, stage.special)
 end
 
--- The sink of this name; `known` is nil if nothing was ever published to it.
+-- Reads a sink; `known`: it is stored.
 function sink.open(key, name)
   local text = redis.call("HGET", key, name)
   local s = sink.parse(text or "- -1 - 0 ")
-  s.name, s.known = name, text and true or nil
+  s.name, s.known = name, text and true or false
   return s
 end
 
@@ -48,7 +48,7 @@ function sink.save(key, s)
   context.mark_changed()
 end
 
--- A stage as the registry knows it, or nothing.
+-- The registry's entry of a stage, or nothing.
 function sink.stage(registry, name)
   local text = redis.call("HGET", registry, name)
   if not text then return end
@@ -61,10 +61,21 @@ function sink.save_stage(registry, name, stage)
   redis.call("HSET", registry, name, sink.format_stage(stage))
 end
 
+-- Sets the registry's time to live in ms after it was written. Not while a batch is half published: then its lists would
+-- expire before the registry, and the rest of the batch would count as published. `existed`: before it was written.
+function sink.expire(registry, s, ttl, existed)
+  if s.publishing == "-" or not existed then redis.call("PEXPIRE", registry, ttl) end
+end
+
+-- The names of the stages of a manifest, one after the other.
+function sink.stage_names(manifest)
+  return string.gmatch(manifest, "[^,]+")
+end
+
 -- Encoded names of the queues of a manifest, joined by ","; nothing if its stages have expired.
-function sink.queues(registry, s)
+function sink.queue_names(registry, s)
   local names = {}
-  for name in string.gmatch(s.manifest, "[^,]+") do
+  for name in sink.stage_names(s.manifest) do
     local stage = sink.stage(registry, name)
     if not stage then return end
     names[#names + 1] = stage.queue
@@ -72,24 +83,25 @@ function sink.queues(registry, s)
   return table.concat(names, ",")
 end
 
--- A part of the batch is published: from now on it is finished by this manifest. The stages of a streaming query, which
--- has an identity and may be down for long, do not expire. Those of a batch job expire, all at once.
-function sink.begun(key, registry, s, stages, batch, manifest)
+-- Records a partly published batch: from now on only this manifest may finish it. The stages of a streaming query, which
+-- has an identity and may be down for long, do not expire any more. Those of a batch job expire together with the registry.
+function sink.mark_begun(key, registry, s, stages, batch, manifest)
   s.publishing, s.manifest = batch, manifest
   local ttl = s.identity == "-" and redis.call("PTTL", registry) or 0
+  local expires = ttl > 0
   for n = 1, #stages do
-    if ttl > 0 then
+    if expires then
       redis.call("PEXPIRE", stages[n].list, ttl)
     else
       redis.call("PERSIST", stages[n].list)
     end
   end
-  if ttl <= 0 then redis.call("PERSIST", registry) end
+  if not expires then redis.call("PERSIST", registry) end
   sink.save(key, s)
 end
 
--- The batch is published, and its stages are removed. `keep`: false for a sink that is used once and forgotten.
-function sink.done(key, registry, s, stages, batch, keep)
+-- Records a published batch and removes its stages. `keep`: false deletes the sink, which no later write uses.
+function sink.mark_done(key, registry, s, stages, batch, keep)
   for n = 1, #stages do
     redis.call("UNLINK", stages[n].list)
     redis.call("HDEL", registry, stages[n].name)

@@ -1,44 +1,60 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/record"
--- Duplicates (keys k and K of the head: a key, and for how many milliseconds it is remembered): timers "k"key of the queue,
--- or of its parent. A key is held while the message is in the queue and while its window runs.
-local dedup = {}
+-- Duplicates (fields k and K of the head: a key, and for how many milliseconds it is remembered). Each held key is a timer
+-- "k"<key> of the queue; a subqueue uses its parent's. A key is held while its message is in the queue and while its window
+-- runs.
+--
+-- never: the score of a key that is held as long as its message; core/timers ignores scores from 2^52 on.
+local dedup = { never = 9e15 }
+
+function dedup.member(rec)
+  return "k" .. record.field(rec, "k")
+end
+
+-- How long the key of a message is remembered, in ms.
+function dedup.window(rec)
+  return tonumber(record.field(rec, "K") or 0)
+end
 
 -- Is one of these messages a duplicate?
 function dedup.plan(q, batch, places)
   local seen = {}
   for k = 1, #places do
-    local key = record.field(batch.records[places[k]], "k")
-    if seen[key] or redis.call("ZSCORE", q.t, "k" .. key) then return status.DUPLICATE end
-    seen[key] = true
+    local member = dedup.member(batch.records[places[k]])
+    -- A key whose window is over may still be there if more timers are due than one call serves.
+    local ends_at = redis.call("ZSCORE", q.t, member)
+    if seen[member] or ends_at and tonumber(ends_at) > context.now then return status.DUPLICATE end
+    seen[member] = true
   end
 end
 
--- Holds the keys of messages that are accepted. A topic keeps no message, so there only the window counts.
+-- Stores the keys of accepted messages. A topic stores no message, so its keys last for their windows only.
 function dedup.accept(q, batch, places)
   for k = 1, #places do
     local rec = batch.records[places[k]]
-    local over = q.is.f and context.now + tonumber(record.field(rec, "K") or 0) or 9e15
-    redis.call("ZADD", q.t, string.format("%.0f", over), "k" .. record.field(rec, "k"))
-    queue.set_timer(q, over)
+    local ends_at = dedup.never
+    if queue.has(q, "f") then -- a topic
+      ends_at = context.now + dedup.window(rec)
+      queue.set_timer(q, ends_at)
+    end
+    redis.call("ZADD", q.t, string.format("%.0f", ends_at), dedup.member(rec))
   end
 end
 
--- A key goes with its message, but not before its window is over; that of a message that was never sent goes at once. It
--- stays with a message that is locked or moved.
+-- Removes the key of a message that left, or keeps it until its window ends. The key of an aborted send is removed at once;
+-- that of a locked or moved message is kept.
 function dedup.leave(q, batch, places)
   if not batch.reason then return end
-  local home = q.parent or q
+  local owner = q.parent or q
   for k = 1, #places do
     local rec = batch.records[places[k]]
-    local key = record.field(rec, "k")
-    local over = tonumber(string.sub(rec, 1, 13)) + tonumber(record.field(rec, "K") or 0)
-    if batch.reason == "aborted" or over <= context.now then
-      redis.call("ZREM", home.t, "k" .. key)
+    local ends_at = tonumber(string.sub(rec, 1, 13)) + dedup.window(rec) -- a record begins with its arrival in ms
+    if batch.reason == "aborted" or ends_at <= context.now then
+      redis.call("ZREM", owner.t, dedup.member(rec))
     else
-      redis.call("ZADD", home.t, string.format("%.0f", over), "k" .. key)
-      queue.set_timer(home, over)
+      redis.call("ZADD", owner.t, string.format("%.0f", ends_at), dedup.member(rec))
+      queue.set_timer(owner, ends_at)
     end
   end
 end

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 
 from mqredis.cli.common import Arguments, Output, Subparsers, command
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 
-#: Where the token is better kept: ps shows the options of a process.
-TOKEN = "MQREDIS_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
+#: Environment variable for the token. It is safer than --token, which ``ps`` shows.
+TOKEN_VARIABLE = "MQREDIS_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     console = command(subparsers, "console", "serve the web console", _console)
     console.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    console.add_argument("--port", type=int, default=8650, help="0: any that is free (default: 8650)")
+    console.add_argument(
+        "--port", type=int, default=8650, help="port to listen on; 0: any free one (default: 8650)"
+    )
     console.add_argument(
         "--token",
-        help=f"visitors have to give it once; needed where others can connect; better kept in {TOKEN}",
+        help="token that visitors must enter; required unless --host is a loopback address; "
+        f"better given in {TOKEN_VARIABLE}",
     )
     console.add_argument(
         "--also",
@@ -30,10 +34,14 @@ def register(subparsers: Subparsers) -> None:
         metavar="NAME=URL",
         help="show one more queue manager under this name; may be repeated",
     )
-    console.add_argument("--read-only", action="store_true", help="no visitor may change anything")
-    console.add_argument("--hide-bodies", action="store_true", help="show a body only when it is asked for")
+    console.add_argument("--read-only", action="store_true", help="refuse every change")
+    console.add_argument("--hide-bodies", action="store_true", help="hide a body until it is asked for")
     console.add_argument(
-        "--interval", type=float, default=2.0, metavar="SECONDS", help="between two live updates (default: 2)"
+        "--interval",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="seconds between live updates (default: 2)",
     )
 
 
@@ -48,28 +56,30 @@ def is_loopback(host: str) -> bool:
 def _managers(arguments: Arguments) -> dict[str, Settings | str]:
     where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
     settings = Settings.from_env(**where)
-    found: dict[str, Settings | str] = {settings.manager: settings}
+    managers: dict[str, Settings | str] = {settings.manager: settings}
     for pair in arguments.also:
-        name, sign, url = pair.partition("=")
-        if not sign or name in found:
-            raise InvalidArgument(f"--also {pair!r:.60} is not NAME=URL with a new name")
-        found[name] = url
-    return found
+        name, separator, url = pair.partition("=")
+        if not name or not url or not separator:  # the text is not shown: a URL may hold a password
+            raise InvalidArgument("--also takes NAME=URL, a name and the address of its server")
+        if name in managers:
+            raise InvalidArgument(f"--also {name!r:.60}: there is a queue manager of this name already")
+        managers[name] = url
+    return managers
 
 
 def _console(arguments: Arguments, output: Output) -> Exit:
     from mqredis.console import serve
 
-    token = arguments.token or os.environ.get(TOKEN) or None
+    token = arguments.token or os.environ.get(TOKEN_VARIABLE) or None
     if token is None and not is_loopback(arguments.host):
         raise InvalidArgument(
-            f"--host {arguments.host} lets other machines connect: give a token (--token or {TOKEN}), or mount "
-            "mqredis.console.app(access=...) in an application that knows its users"
+            f"--host {arguments.host} lets other machines connect: give a token (--token or {TOKEN_VARIABLE}), or "
+            "mount mqredis.console.app(access=...) in an application that knows its users"
         )
 
     def ready(url: str) -> None:
         output.line(f"console: {url}", url=url)
-        print(end="", flush=True)
+        sys.stdout.flush()
 
     serve.run(
         _managers(arguments),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mqredis.cli.common import (
     Arguments,
@@ -29,8 +30,12 @@ from mqredis.errors import InvalidArgument, IoTimeout, MessageLocked, MessageNot
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
 from mqredis.models.text import identifier_of
 
-#: Characters of a body in a table.
-WIDTH = 48
+#: The most characters of a body in a table.
+BODY_WIDTH = 48
+#: The most messages that one call sends.
+BATCH = 256
+#: Bytes read from standard input at once.
+_CHUNK = 65_536
 COLUMNS = ("lookup_id", "priority", "message_id", "label", "arrived_at", "body")
 
 
@@ -41,7 +46,7 @@ def register(subparsers: Subparsers) -> None:
     send.add_argument("body", nargs="?", help="text of the body; without it, standard input is the body")
     send.add_argument("--file", type=Path, help="the body is the content of this file")
     send.add_argument("--lines", action="store_true", help="each line of standard input is a message")
-    send.add_argument("--priority", type=int, help="0 to 7, 7 first (default: 3)")
+    send.add_argument("--priority", type=int, help="0 to 7; 7 is delivered first (default: 3)")
     for name in ("message", "correlation", "group"):
         send.add_argument(f"--{name}-id", metavar="ID", help=f"the {name} id; 0x... gives bytes in hex")
     send.add_argument("--label")
@@ -50,53 +55,66 @@ def register(subparsers: Subparsers) -> None:
         "--property", action="append", default=[], metavar="NAME=VALUE", help="NAME=text or NAME:=JSON"
     )
     send.add_argument(
-        "--expires", type=float, metavar="SECONDS", help="remove it if nobody received it by then"
+        "--expires", type=float, metavar="SECONDS", help="seconds until an unreceived message expires"
     )
-    send.add_argument("--delay", type=float, metavar="SECONDS", help="hold it back so long")
-    _requests(send)
+    send.add_argument("--delay", type=float, metavar="SECONDS", help="seconds before it can be received")
+    _add_broker_options(send)
     for name, about in (("receive", "take messages"), ("peek", "show the first message, leaving it there")):
         read = command(subparsers, name, about, _receive if name == "receive" else _peek)
         read.add_argument("queue")
         read.add_argument(
-            "--timeout", type=float, default=0.0, metavar="SECONDS", help="wait so long (default: 0)"
+            "--timeout", type=float, default=0.0, metavar="SECONDS", help="longest time to wait (default: 0)"
         )
         read.add_argument("--wait", dest="timeout", action="store_const", const=None, help="wait for ever")
-        read.add_argument("--lookup-id", type=lookup_id, metavar="ID", help="this very message")
-        read.add_argument("--raw", action="store_true", help="nothing but the bytes of the body, as they are")
+        read.add_argument(
+            "--lookup-id", type=lookup_id, metavar="ID", help="only the message with this lookup id"
+        )
+        read.add_argument("--raw", action="store_true", help="write only the bytes of the body")
         match_options(read)
         if name == "receive":
             read.add_argument(
-                "--count", type=amount, default=1, help="so many, 0 for all that come (default: 1)"
+                "--count",
+                type=amount,
+                default=1,
+                help="number of messages; 0: until none is left (default: 1)",
             )
     browse = command(subparsers, "browse", "show messages in delivery order, leaving them there", _browse)
     browse.add_argument("queue")
-    browse.add_argument("--limit", type=amount, default=100, help="at most so many, 0 for all (default: 100)")
+    browse.add_argument(
+        "--limit", type=amount, default=100, help="most messages to show; 0: all (default: 100)"
+    )
     match_options(browse)
     move = command(subparsers, "move", "move messages between a queue and its subqueues", _move)
     move.add_argument("source", help="orders, or orders;retry")
     move.add_argument("target")
     move.add_argument(
-        "lookup_id", nargs="*", type=lookup_id, help="which; without any, those that match or --all"
+        "lookup_id", nargs="*", type=lookup_id, help="messages to move; else give --all or a filter"
     )
     move.add_argument("--all", action="store_true", help="every available message")
     match_options(move)
 
 
-def _requests(send: Any) -> None:
-    """What a message may ask of the broker besides."""
+def _add_broker_options(send: Any) -> None:
+    """Options for acknowledgements, journals and deduplication."""
     group = send.add_argument_group("traces and duplicates")
     group.add_argument(
-        "--acknowledge", choices=tuple(ACKNOWLEDGE), help="which acknowledgements --administration-queue gets"
+        "--acknowledge", choices=tuple(ACKNOWLEDGE), help="acknowledgements to send to --administration-queue"
     )
     group.add_argument("--administration-queue", metavar="QUEUE")
     group.add_argument("--response-queue", metavar="QUEUE", help="where replies are expected")
     group.add_argument(
-        "--journal", choices=tuple(JOURNAL), help="keep a copy: if it fails, when it is sent, both"
+        "--journal", choices=tuple(JOURNAL), help="keep a copy: if it fails, when it is sent, or both"
     )
-    group.add_argument("--dead-letter-queue", metavar="QUEUE", help="instead of the system's; with --journal")
-    group.add_argument("--reach", type=float, metavar="SECONDS", help="time to reach the queue")
+    group.add_argument(
+        "--dead-letter-queue", metavar="QUEUE", help="used instead of the system's; needs --journal"
+    )
+    group.add_argument(
+        "--reach", type=float, metavar="SECONDS", help="seconds in which it must reach the queue"
+    )
     group.add_argument("--dedup-key", metavar="TEXT", help="refuse a second message with this key")
-    group.add_argument("--dedup-window", type=float, metavar="SECONDS", help="at least so long")
+    group.add_argument(
+        "--dedup-window", type=float, metavar="SECONDS", help="shortest time for which the key is remembered"
+    )
 
 
 #: As options spell them: "full-receive", "dead-letter".
@@ -116,7 +134,7 @@ def _property(text: str) -> tuple[str, PropertyValue]:
     try:
         decoded: Any = json.loads(value)
     except ValueError:
-        raise InvalidArgument(f"--property {text!r:.60}: what stands behind := must be JSON") from None
+        raise InvalidArgument(f"--property {text!r:.60}: the value after := must be JSON") from None
     if isinstance(decoded, list | dict):
         raise InvalidArgument(f"--property {text!r:.60}: a number, text, true, false or null is allowed")
     return name[:-1], decoded
@@ -142,38 +160,57 @@ def _fields(arguments: Arguments) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _bodies(arguments: Arguments) -> Iterator[str | bytes]:
-    given = [arguments.body is not None, arguments.file is not None, arguments.lines]
-    if sum(given) > 1:
-        raise InvalidArgument("give the body as an argument, by --file or by --lines, not twice")
+def _batches(arguments: Arguments) -> Iterator[Sequence[str | bytes]]:
+    """The bodies to send, in batches of up to ``BATCH``."""
     if arguments.lines:
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        yield from _lines()
     elif arguments.file is not None:
-        yield arguments.file.read_bytes()
+        yield [arguments.file.read_bytes()]
     elif arguments.body is not None:
-        yield arguments.body
+        yield [arguments.body]
     else:
-        yield sys.stdin.buffer.read()
+        yield [sys.stdin.buffer.read()]
+
+
+def _lines() -> Iterator[list[str | bytes]]:
+    """The lines of standard input in batches, each as soon as it can be read: the other end of a pipe may pause."""
+    stdin, rest = cast("BufferedReader", sys.stdin.buffer), b""
+    while chunk := stdin.read1(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for start in range(0, len(lines), BATCH):
+            yield [_line(line) for line in lines[start : start + BATCH]]
+    if rest:
+        yield [_line(rest)]
+
+
+def _line(line: bytes) -> str | bytes:
+    """The body of a line: text if it is UTF-8."""
+    line = line.removesuffix(b"\r")
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line
 
 
 def _send(arguments: Arguments, output: Output) -> Exit:
     from mqredis.operations.send import outgoing
 
+    if (arguments.body is not None) + (arguments.file is not None) + arguments.lines > 1:
+        raise InvalidArgument("give the body as an argument, by --file or by --lines: only one of them")
     fields = _fields(arguments)
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.SEND) as queue:
-        bodies = iter(_bodies(arguments))
-        while batch := [outgoing(body, fields) for body in islice(bodies, 256)]:
-            for sent in send_batch(qm, queue, batch):
+        for bodies in _batches(arguments):
+            for sent in send_batch(qm, queue, [outgoing(body, fields) for body in bodies]):
                 shown_id = hex_id(sent.lookup_id)
                 output.line(shown_id, lookup_id=shown_id, message_id=_text(sent.message_id), queue=queue.name)
     return Exit.DONE
 
 
 def send_batch(qm: QueueManager, queue: Queue, batch: list[Outgoing]) -> list[Any]:
-    """Send, in a transaction of its own where the queue takes only that."""
-    unit = qm.transaction() if qm.queue_info(queue.name.partition(";")[0]).transactional else None
-    with unit or nullcontext():
-        return list(queue.send_many(batch, transaction=unit))
+    """Send a batch; in a transaction of its own if the queue is transactional."""
+    transaction = qm.transaction() if qm.queue_info(queue.name.partition(";")[0]).transactional else None
+    with transaction or nullcontext():
+        return list(queue.send_many(batch, transaction=transaction))
 
 
 # ---- read ----------------------------------------------------------------------------------------
@@ -195,14 +232,16 @@ def show(message: Message, arguments: Arguments, output: Output) -> None:
 
 def _receive(arguments: Arguments, output: Output) -> Exit:
     """Lock, print, commit: what could not be printed stays in the queue."""
-    how, done = chosen(arguments), 0
+    filters, done = _filters(arguments), 0
+    if arguments.lookup_id is not None and arguments.count != 1:
+        raise InvalidArgument("--lookup-id names one message: leave out --count")
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.RECEIVE) as queue:
         while not arguments.count or done < arguments.count:
             try:
                 if arguments.lookup_id is not None:
                     locked = queue.lock_by_lookup_id(arguments.lookup_id)
                 else:
-                    locked = queue.lock(arguments.timeout, **how)
+                    locked = queue.lock(arguments.timeout, **filters)
             except (IoTimeout, MessageNotFound):
                 if done:
                     break
@@ -215,21 +254,29 @@ def _receive(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
+def _filters(arguments: Arguments) -> dict[str, Any]:
+    """What ``--selector`` and the ids select; not beside ``--lookup-id``, which waits for nothing either."""
+    filters = chosen(arguments)
+    if arguments.lookup_id is not None and (filters or arguments.timeout != 0):
+        raise InvalidArgument("--lookup-id names one message: leave out --timeout, --wait and all filters")
+    return filters
+
+
 def _peek(arguments: Arguments, output: Output) -> Exit:
-    how = chosen(arguments)
+    filters = _filters(arguments)
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.PEEK) as queue:
         if arguments.lookup_id is not None:
             message = queue.peek_by_lookup_id(arguments.lookup_id)
         else:
-            message = queue.peek(arguments.timeout, **how)
+            message = queue.peek(arguments.timeout, **filters)
         show(message, arguments, output)
     return Exit.DONE
 
 
 def _browse(arguments: Arguments, output: Output) -> Exit:
-    how = chosen(arguments)
+    filters = chosen(arguments)
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.PEEK) as queue:
-        messages = islice(queue.browse(**how), arguments.limit or None)
+        messages = islice(queue.browse(**filters), arguments.limit or None)
         if output.json_lines:
             for message in messages:
                 show(message, arguments, output)
@@ -240,9 +287,10 @@ def _browse(arguments: Arguments, output: Output) -> Exit:
 
 
 def _row(message: Message) -> dict[str, Any]:
-    body = message.body[: WIDTH + 1].decode("utf-8", "backslashreplace")
-    if len(message.body) > WIDTH:
-        body = body[: WIDTH - 3] + "..."
+    # A character has up to four bytes.
+    body = message.body[: 4 * BODY_WIDTH + 4].decode("utf-8", "backslashreplace")
+    if len(body) > BODY_WIDTH:
+        body = body[: BODY_WIDTH - 3] + "..."
     return {
         "lookup_id": hex_id(message.lookup_id),
         "priority": message.priority,
@@ -254,23 +302,23 @@ def _row(message: Message) -> dict[str, Any]:
 
 
 def _move(arguments: Arguments, output: Output) -> Exit:
-    how = chosen(arguments)
-    if bool(arguments.lookup_id) + bool(how) + arguments.all != 1:
-        raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
+    filters = chosen(arguments)
+    if bool(arguments.lookup_id) + bool(filters) + arguments.all != 1:
+        raise InvalidArgument("give exactly one of lookup ids, --all, and filters such as --selector")
     with (
         open_manager(arguments) as qm,
         qm.open(arguments.source, Access.RECEIVE) as source,
         qm.open(arguments.target, Access.MOVE) as target,
     ):
-        ids = arguments.lookup_id or [message.lookup_id for message in source.browse(**how)]
+        ids = arguments.lookup_id or [message.lookup_id for message in source.browse(**filters)]
         moved = 0
-        for each in output.progress(ids, "moving", len(ids)):
+        for one in output.progress(ids, "moving", len(ids)):
             try:
-                source.move(each, target)
+                source.move(one, target)
                 moved += 1
             except (MessageNotFound, MessageLocked):
                 if arguments.lookup_id:
-                    raise  # asked for by name; of the others somebody else was faster
+                    raise  # it was named; of the others another client took it first
     output.line(
         f"moved {counted(moved, 'message')}", source=arguments.source, target=arguments.target, moved=moved
     )

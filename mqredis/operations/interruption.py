@@ -1,6 +1,7 @@
-"""A caller that is cancelled in the middle of a read gives back what the read has locked (docs/guarantees.md).
+"""A caller that is cancelled in the middle of a read releases the messages that the read locked (docs/guarantees.md).
 
-The call was sent and its reply is lost. Asking for its outcome also ends it: if it has not run, it never will.
+The call was sent but its reply was lost. Resolving the token also revokes the call: if it has not run, it never
+will.
 """
 
 from __future__ import annotations
@@ -21,25 +22,26 @@ R = TypeVar("R")
 def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, locks: bool) -> Steps[None]:
     """Find out the outcome of the interrupted read ``call`` and release what it has locked.
 
-    Afterwards the operation goes on in the slot of the call, so that it can remove a waiter that the call has
-    registered. The token stays unknown, for ``resolve``, where the call has taken messages or settled locks, and where
-    the broker does not answer; in that case the lease ends the lock. ``locks``: does the read lock what it finds?
+    Afterwards the operation continues with the same slot, so that it can remove a waiter that the call has registered.
+    The outcome stays open (for ``resolve``) if the call removed messages, settled locks, or the broker did not answer;
+    then locks end with their lease. ``locks``: does the read lock what it finds?
     """
     try:
-        became = yield from perform(manager.resolve(handle.context.keys, token))
-        if became.outcome == "done":
-            if became.status == OK:
-                if not locks or not became.lookup_ids:
-                    return
-                fence = text(became.payload[0])
-                held: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id in became.lookup_ids]
-                yield from settle(handle, held)
-            if call.script == "receive" and read.settles(call.args):
-                return  # the caller has to ask whether its commits were done
-        elif became.outcome != "never":
+        found = yield from perform(manager.resolve(handle.context.keys, token))
+        if found.outcome == "never":
+            yield OutcomeKnown(token)
+        if found.outcome != "done":
             return
+        if found.status == OK:
+            if not locks or not found.lookup_ids:
+                return
+            fence = text(found.payload[0])
+            abort: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id in found.lookup_ids]
+            yield from settle(handle, abort)
     except MqError:
         return
+    if call.script == "receive" and read.settles(call.args):
+        return  # the caller must resolve the token to learn whether its commits were made
     yield OutcomeKnown(token)
 
 

@@ -1,4 +1,4 @@
-"""Claims and publications of data pipelines: loops over the pages that one script call covers."""
+"""Claims and publications of data pipelines: each loop repeats a script call that handles one page."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.status import Status
 from mqredis.steps import Listen, Steps, Wait, perform, procedure
 
-Between = Callable[[], None] | None
+PageHook = Callable[[], None] | None
 
-#: Stages that one call throws away.
-PAGE = 256
+#: Most stages that one call discards.
+DISCARD_PAGE = 256
 
 
 @procedure
 def look(
     context: Context, path: str, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
 ) -> Steps[Backlog]:
-    """How much is there, and where a claim stands. Raises QueueNotFound."""
+    """The backlog of a queue and the state of the owner's claim. Raises QueueNotFound."""
     address = Address(context.keys, path)
     return (yield from QueueCall(address, commands.look(address, owner, bound, bands, after)))
 
@@ -38,11 +38,11 @@ def claim(
     sequence: int,
     order: Order,
     first: bool = False,
-    between: Between = None,
+    after_page: PageHook = None,
 ) -> Steps[Claimed]:
-    """Claim messages under (owner, sequence); a repetition answers the same. Raises ClaimLost.
+    """Claim messages under (owner, sequence); a repeated call returns the same result. Raises ClaimLost.
 
-    ``between`` is called between two pages, here and below: the kill tests end the process there.
+    ``after_page`` is called between two pages, here and below: tests end the process there.
     """
     place = ""
     while True:
@@ -51,8 +51,8 @@ def claim(
         if found.sealed:
             return found
         place = found.place
-        if between:
-            between()
+        if after_page:
+            after_page()
 
 
 @procedure
@@ -67,34 +67,42 @@ def matches(queue: Address, order: Order) -> Steps[bool]:
 
 
 @procedure
-def commit(queue: Address, owner: str, lineage: str, sequence: int, between: Between = None) -> Steps[int]:
-    """Receive everything that is claimed up to ``sequence``, and remove it; answers how many messages. Sequence 0: only
-    remove what is received already. Raises ClaimLost."""
+def commit(
+    queue: Address, owner: str, lineage: str, sequence: int, after_page: PageHook = None
+) -> Steps[int]:
+    """Receive everything that is claimed up to ``sequence``, and remove it; returns the number of messages.
+
+    Sequence 0: only remove what is received already. Raises ClaimLost.
+    """
     total = 0
     while True:
         page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
         total += page.count
         if not page.more:
             return total
-        if between:
-            between()
+        if after_page:
+            after_page()
 
 
 @procedure
-def receive(queue: Address, owner: str, lineage: str, sequence: int, between: Between = None) -> Steps[bool]:
-    """Receive everything that is claimed up to ``sequence``, and leave its removal to a later ``commit``; False if
-    nothing is left to remove. What is left of the claim before is removed first. Raises ClaimLost."""
+def receive(
+    queue: Address, owner: str, lineage: str, sequence: int, after_page: PageHook = None
+) -> Steps[bool]:
+    """Receive everything that is claimed up to ``sequence``, and leave its removal to a later ``commit``.
+
+    False if nothing is left to remove. Leftovers of the previous claim are removed first. Raises ClaimLost.
+    """
     while True:
         page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
         if page.done:
             return page.more
-        if between:
-            between()
+        if after_page:
+            after_page()
 
 
 @procedure
 def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]:
-    """Give back what an owner has claimed; answers how many. Raises WaiterNotFound if it has no claim."""
+    """Release the messages that an owner has claimed; returns how many. Raises WaiterNotFound if it has no claim."""
     total, more, address = 0, True, Address(context.keys, path)
     while more:
         count, more = yield from QueueCall(address, commands.claim_release(address, owner, forget))
@@ -104,8 +112,10 @@ def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]
 
 @procedure
 def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float) -> Steps[bool]:
-    """Wait up to ``timeout`` seconds until a queue holds a message that is newer than the SequentialID beside it ("":
-    any message), or gets one back; takes nothing."""
+    """Wait up to ``timeout`` seconds for a message in one of these queues; takes none. False if the time is over.
+
+    A queue counts once it has a message above the SequentialID given with it ("": any), or one was returned to it.
+    """
     start = context.clock()
     mode: str = yield Listen()
     member = f"P {mode}{context.database} -" if mode else ""
@@ -114,13 +124,13 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     while not found:
         seconds = timeout
         for (queue, after), waiter in zip(places, waiters, strict=True):
-            seen = yield from QueueCall(queue, commands.wait(queue, after, waiter))
-            if seen is None:
+            waiting = yield from QueueCall(queue, commands.wait(queue, after, waiter))
+            if waiting is None:
                 found, waiter.member = True, ""
                 break
-            waiter.ticket = seen.ticket
-            if seen.due_ms >= 0:
-                seconds = min(seconds, seen.due_ms / 1000)
+            waiter.ticket = waiting.ticket
+            if waiting.due_ms >= 0:
+                seconds = min(seconds, waiting.due_ms / 1000)
         left = timeout - (context.clock() - start)
         if found or left <= 0:
             break
@@ -140,12 +150,11 @@ def publish(
     limit: int,
     keep: bool,
     stages: Sequence[Stage],
-    between: Between = None,
+    after_page: PageHook = None,
 ) -> Steps[int]:
-    """Publish a batch once, whatever happened to earlier tries; answers how many messages this call
-    published.
+    """Publish a batch once, even if earlier attempts failed; returns how many messages this call published.
 
-    A batch that was begun is finished first, by its stored manifest. Raises ClaimLost and the refusals of a
+    A batch that was started before is completed first, from its stored manifest. Raises ClaimLost and the refusals of a
     send.
     """
     total = 0
@@ -161,28 +170,31 @@ def publish(
             beside += done.missing
             continue
         if done.pending_batch >= 0:
-            count = yield from publish(context, sink, done.pending_batch, identity, limit, True, done.pending)
+            count = yield from publish(
+                context, sink, done.pending_batch, identity, limit, True, done.pending, after_page
+            )
             if done.pending_batch == batch:
                 return total + count
             continue
         total += done.messages
         if not done.more:
             return total
-        if between:
-            between()
+        if after_page:
+            after_page()
 
 
 @procedure
-def sweep(context: Context, sink: str, upto: int, close: bool = False, ttl_ms: int = 0) -> Steps[int]:
-    """Throw away what is staged for batches up to ``upto``; ``close``: and take no more for them.
+def sweep(context: Context, sink: str, upto: int, close_ttl_ms: int | None = None) -> Steps[int]:
+    """Discard the stages of batches up to ``upto``; returns how many.
 
-    That comes first: a late task may lay something aside between two calls.
+    ``close_ttl_ms``: also refuse new stages for them, for so many ms. Closing comes first, since a late task may stage
+    messages between two calls.
     """
-    if close:
-        yield from perform(commands.discard(context.keys, sink, (), upto, ttl_ms))
+    if close_ttl_ms is not None:
+        yield from perform(commands.discard(context.keys, sink, (), upto, close_ttl_ms))
     state = yield from perform(commands.sink(context.keys, sink))
     names = [stage.name for stage in state.stages if int(stage.name.partition("-")[0]) <= upto]
     gone = 0
-    for at in range(0, len(names), PAGE):
-        gone += yield from perform(commands.discard(context.keys, sink, names[at : at + PAGE]))
+    for at in range(0, len(names), DISCARD_PAGE):
+        gone += yield from perform(commands.discard(context.keys, sink, names[at : at + DISCARD_PAGE]))
     return gone

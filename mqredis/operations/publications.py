@@ -122,10 +122,10 @@ def withdraw(context: Context, name: str) -> Steps[int]:
                     why="running",
                 )
             state = yield from perform(commands.sink(context.keys, name))
-            yield from perform(
+            withdrawn = yield from perform(
                 commands.withdraw(context.keys, name, each.version, state.manifest, _keeps(name))
             )
-            return each.left
+            return each.left if withdrawn else 0
     return 0
 
 

@@ -96,10 +96,14 @@ def look(manager: QueueManager, path: str, owner: str = "", bound: str = "", aft
     return run(manager, pipelines.look(context_of(manager), path, owner, bound, False, after))
 
 
-def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
+def _parent(path: str) -> str:
+    return path.partition(";")[0]
+
+
+def targets(options: Options, skip_missing: bool = False) -> list[tuple[str, str]]:
     """Queue manager and path of every queue that the options name, in order.
 
-    ``lost``: leave out what does not exist. Raises QueueNotFound.
+    ``skip_missing``: leave out queues that do not exist. Raises QueueNotFound.
     """
     found: list[tuple[str, str]] = []
     for name, names in existing(options).items():
@@ -110,10 +114,10 @@ def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
             for path in listed(options):
                 if path in names:
                     wanted.append(path)
-                elif not (lost or made_on_demand(path, names)):
+                elif not (skip_missing or (created_on_demand(path) and _parent(path) in (*names, "system$"))):
                     raise QueueNotFound(f"queue manager {name!r} has no queue {path!r}")
         found += [(name, path) for path in wanted]
-    if options.queuePattern and not found and not lost:
+    if options.queuePattern and not found and not skip_missing:
         where = ", ".join(options.managers)
         raise QueueNotFound(
             f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
@@ -121,12 +125,12 @@ def targets(options: Options, lost: bool = False) -> list[tuple[str, str]]:
     return found
 
 
-def made_on_demand(path: str, names: Collection[str]) -> bool:
-    """Is this a journal, a queue of poison messages or a dead-letter queue that only its first copy creates?"""
-    parent, _, sub = path.partition(";")
-    if parent == "system$":
-        return sub in ("journal", "deadletter", "deadxact")
-    return parent in names and sub in ("journal", "poison")
+def created_on_demand(path: str) -> bool:
+    """Is this a journal, a queue of poison messages or a dead-letter queue, which its first message creates?"""
+    parent, _, subqueue = path.partition(";")
+    return subqueue in (
+        ("journal", "deadletter", "deadxact") if parent == "system$" else ("journal", "poison")
+    )
 
 
 def _fits(path: str, options: Options) -> bool:
@@ -143,10 +147,10 @@ def existing(options: Options) -> dict[str, set[str]]:
 
 
 def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[str, str]]:
-    """Queue manager and path of a stream's queues, by the names they have in its offsets.
+    """Queue manager and path of a stream's queues, by their keys in its offsets.
 
-    ``known``: those of its checkpoint. With failOnDataLoss=false one that was deleted is left out. Raises
-    QueueNotFound, SourceError if the options name others.
+    ``known``: those of its checkpoint. With failOnDataLoss=false a deleted one is left out. Raises QueueNotFound if a
+    queue was deleted, SourceError if the options name other queues.
     """
     lenient = bool(known) and not options.failOnDataLoss
     wanted = {queue_key(name, path): (name, path) for name, path in targets(options, lenient)}
@@ -157,21 +161,17 @@ def planned(options: Options, known: Collection[str] = ()) -> dict[str, tuple[st
         there = {queue_key(name, path) for name, paths in existing(options).items() for path in paths}
         if not gone & there:
             raise QueueNotFound(
-                f"there is no queue {', '.join(sorted(gone - there))} any more, which the checkpoint knows. If its "
-                "messages are not needed, go on without it with the option failOnDataLoss=false"
+                f"queues in the checkpoint no longer exist: {', '.join(sorted(gone - there))}. To continue without "
+                "their messages, set failOnDataLoss=false"
             )
-    new -= {
-        key
-        for key in new
-        if made_on_demand(wanted[key][1], {path.partition(";")[0] for _, path in wanted.values()})
-    }
+    new -= {key for key in new if created_on_demand(wanted[key][1])}
     if known and (gone or (new and not options.queuePattern)):
         changes = [
             f"without {', '.join(sorted(gone))}" if gone else "",
             f"with {', '.join(sorted(new))}" if new else "",
         ]
         raise SourceError(
-            "mqredis: the query was started with other queues than its checkpoint knows: "
+            "mqredis: the query was started with other queues than those in its checkpoint: "
             f"{' and '.join(change for change in changes if change)}. Restore the list, or use a new checkpoint"
         )
     return wanted

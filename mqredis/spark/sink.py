@@ -98,7 +98,7 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
     say_steps(options, first.sink, sum(each.messages for each in messages), queues)
     point("before-publish")
     what = (first.sink, first.batch, first.identity, options.atomicPublishLimit, keep, stages)
-    run(manager, pipelines.publish(context_of(manager), *what, between=lambda: point("mid-publish")))
+    run(manager, pipelines.publish(context_of(manager), *what, after_page=lambda: point("mid-publish")))
     point("after-publish")
     run(manager, pipelines.sweep(context_of(manager), first.sink, first.batch))
     point("after-sweep")
@@ -149,7 +149,7 @@ class BatchWriter(DataSourceArrowWriter):
             ttl = self.options.stageTtlSeconds * 1000
             # With a name of its own a sink may be used again, for the same version: then it stays open.
             close = not self.options.txnAppId
-            run(manager, pipelines.sweep(context_of(manager), self.sink, self.batch, close, ttl))
+            run(manager, pipelines.sweep(context_of(manager), self.sink, self.batch, ttl if close else None))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

@@ -49,8 +49,9 @@ def run(
     monkeypatch.setenv("MQREDIS_URL", url)
     monkeypatch.setenv("MQREDIS_MANAGER", manager)
 
-    def call(*arguments: str, stdin: str = "", code: int = 0) -> Result:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+    def call(*arguments: str, stdin: str | bytes = "", code: int = 0) -> Result:
+        data = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         try:
             ended = main(arguments)
         except SystemExit as stop:  # argparse

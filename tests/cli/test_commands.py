@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,32 @@ def test_lines_files_and_standard_input_are_bodies(orders: Run, tmp_path: Path) 
     assert orders("receive", "orders", "--count", "2", "--raw").out == "ab"
 
 
+def test_lines_that_are_not_utf8_are_sent_as_bytes(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin=b"a\r\n\xff\nlast")
+    rows = orders("browse", "orders", "--json").rows
+    assert [row.get("body", row.get("body_base64")) for row in rows] == ["a", "/w==", "last"]
+
+
+@pytest.mark.parametrize("server_kind", ["real"])  # the command is a process of its own
+def test_each_line_of_a_pipe_is_sent_while_the_pipe_is_open(run: Run, start: Any) -> None:
+    run("queue", "create", "orders")
+    process = start("send", "orders", "--lines")
+    process.stdin.write("first\n")
+    process.stdin.flush()
+    assert run("receive", "orders", "--timeout", "30").out == "first\n"
+    process.stdin.close()
+    assert process.wait(30) == 0
+    for stream in (process.stdout, process.stderr):
+        stream.close()
+
+
+def test_a_lookup_id_goes_with_no_other_choice(orders: Run) -> None:
+    (sent,) = orders("send", "orders", "a", "--json").rows
+    for more in (["--wait"], ["--timeout", "1"], ["--selector", "label = 'x'"]):
+        orders("peek", "orders", "--lookup-id", sent["lookup_id"], *more, code=Exit.USAGE)
+    orders("receive", "orders", "--lookup-id", sent["lookup_id"], "--count", "2", code=Exit.USAGE)
+
+
 def test_receive_all(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="".join(f"{n}\n" for n in range(300)))
     assert orders("receive", "orders", "--count", "0").out.split() == [str(n) for n in range(300)]
@@ -65,10 +92,12 @@ def test_one_particular_message(orders: Run) -> None:
 def test_browse_shows_a_table_without_control_characters(orders: Run) -> None:
     orders("send", "orders", "a\x1b[2Jb")
     orders("send", "orders", "x" * 100)
+    orders("send", "orders", "\u0436" * 48)
     lines = orders("browse", "orders").out.splitlines()
     assert lines[0].split()[:2] == ["lookup", "id"]
     assert lines[1].endswith(r"a\x1b[2Jb")
     assert lines[2].endswith("x...")
+    assert lines[3].endswith(" " + "\u0436" * 48)
     assert len(orders("browse", "orders", "--limit", "1").out.splitlines()) == 2
 
 

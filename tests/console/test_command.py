@@ -22,10 +22,16 @@ def test_it_does_not_listen_to_others_without_a_token(host: str, capsys: pytest.
     assert "give a token" in capsys.readouterr().err
 
 
-def test_a_manager_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    for pair in ("no-sign", "default=redis://"):
-        assert main(["console", "--url", "memory://x", "--also", pair]) == Exit.USAGE
-        assert "is not NAME=URL with a new name" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "pair", ["no-sign:secret", "=redis://:secret@h", "name=", "default=redis://:secret@h"]
+)
+def test_a_further_manager_has_a_new_name_and_an_address(
+    pair: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["console", "--url", "memory://x", "--also", pair]) == Exit.USAGE
+    shown = capsys.readouterr().err
+    assert ("--also takes NAME=URL" in shown) != ("of this name already" in shown)
+    assert "secret" not in shown
 
 
 def test_only_this_machine_can_connect_to_a_loopback_address() -> None:

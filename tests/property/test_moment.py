@@ -114,3 +114,12 @@ def test_the_delay_of_a_message(walk: Clocked, passed: int, over: bool) -> None:
     walk.pass_time(passed)
     take(walk)
     assert records(walk) == (0 if over else 1)
+
+
+def test_a_dedup_key_whose_window_is_over_while_many_timers_are_due(walk: Clocked) -> None:
+    for _ in range(300):  # more than one call serves
+        put(walk, delay=1)
+    put(walk, dedup_key="k", dedup_window=SPAN / 1000)
+    assert take(walk) == Status.OK
+    walk.pass_time(SPAN)
+    put(walk, dedup_key="k")

@@ -305,7 +305,7 @@ def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: 
 
     assert not staged("0-early", place).refused
     context = cast("Context", SimpleNamespace(keys=reader.keys))
-    sweep = iter(operations.sweep(context, "job", 0, True, 60_000))
+    sweep = iter(operations.sweep(context, "job", 0, 60_000))
     step, number, refused = next(sweep), 0, 0
     with contextlib.suppress(StopIteration):
         while True:  # between any two calls of the driver a task of the job comes

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import mqredis
+from mqredis.operations import pipelines
 from mqredis.spark import options as parsing
 from mqredis.spark import publications, recover, sink, withdraw
 from mqredis.spark.pipelines.command import main
@@ -91,6 +92,19 @@ def test_an_open_publication_is_listed_and_finished_by_name(qm, options, broken_
     assert publications(qm) == []
     assert recover(qm, one.name) == 0
     assert qm.doctor().findings == ()
+
+
+def test_an_abort_does_not_let_the_rest_expire_before_its_registry(qm, options, broken_off, redis_server):
+    broken_off()
+    (one,) = publications(qm)
+    stages = f"mq:{{{qm.name}}}:stage:*"
+    with redis_server.client() as client:
+        for key in client.keys(stages):
+            client.pexpire(key, 3_600_000)
+        qm.run(pipelines.sweep(qm.context, one.name, one.version, 86_400_000))
+        left = [client.pttl(key) for key in client.keys(stages)]
+    assert len(left) == 2  # the registry, and the stage that is published by half
+    assert max(left) <= 3_600_000
 
 
 def test_a_rerun_with_a_name_finishes_it_and_doubles_nothing(qm, options, broken_off):

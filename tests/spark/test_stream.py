@@ -214,7 +214,7 @@ def test_several_queues_share_a_trigger(spark, qm, options, fill, tmp_path):
     assert sorted(len(batch) for batch in sink.batches.values()) == [100] * 4
     assert len(sink.all) == 400
     fill("c", 1)
-    with pytest.raises(Exception, match=r"other queues than its checkpoint knows: with .*/c"):
+    with pytest.raises(Exception, match=r"other queues than those in its checkpoint: with .*/c"):
         drain(stream(spark, options, queues="a,b,c"), tmp_path, sink)
     with pytest.raises(Exception, match=r"without .*/b"):
         drain(stream(spark, options, queues="a"), tmp_path, sink)

@@ -34,6 +34,8 @@ def test_a_setting(rename: Rename) -> None:
     with pytest.warns(FutureWarning, match="lease_seconds"):
         assert Settings.from_env({"MQREDIS_LOCK_SECONDS": "6"}).lease_seconds == 6
     with pytest.warns(FutureWarning, match="lease_seconds"):
+        assert Settings.from_env({"MQREDIS_LEASE_SECONDS": "6"}, lock_seconds=7).lease_seconds == 7
+    with pytest.warns(FutureWarning, match="lease_seconds"):
         both = Settings.from_env({"MQREDIS_LOCK_SECONDS": "6", "MQREDIS_LEASE_SECONDS": "7"})
     assert both.lease_seconds == 7  # the present name wins
     assert Settings(lease_seconds=8).lease_seconds == 8
