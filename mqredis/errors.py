@@ -361,6 +361,24 @@ class GroupInconsistent(MqError):
     mqrc = 2245
 
 
+class ScheduleNotFound(MqError, LookupError):
+    """There is no schedule of this name."""
+
+    status = Status.SCHEDULE_NOT_FOUND
+
+
+class ScheduleExists(MqError):
+    """A schedule of this name exists already."""
+
+    status = Status.SCHEDULE_EXISTS
+
+
+class ScheduleDeclared(MqError):
+    """A worker that runs declares this schedule in its code: pause it, or take it out of the code first."""
+
+    status = Status.SCHEDULE_DECLARED
+
+
 class SealBroken(MqError):
     """A body cannot be opened: it is not sealed, with an unknown key, or was changed."""
 

@@ -151,6 +151,8 @@ class ManagerKeys:
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
         #: The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
         self.workers = f"{self.tag}workers"
+        #: The schedules and their messages (lua/admin/schedules.lua).
+        self.schedules = (f"{self.tag}schedules", f"{self.tag}schedules:messages")
         self._calls: dict[tuple[str, ...], KeySet] = {}
         self._admins: dict[tuple[str, ...], KeySet] = {}
 

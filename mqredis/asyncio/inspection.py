@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         StoredMessage,
         TransactionInfo,
     )
+    from mqredis.models.schedule import ScheduleInfo
     from mqredis.models.worker import Pause, WorkerInfo
     from mqredis.operations.context import Context
     from mqredis.operations.publications import Publication
@@ -130,6 +131,15 @@ class Inspection:
         from mqredis.operations import workers
 
         return await self._run(workers.pauses(self._context))
+
+    async def schedules(self) -> list[ScheduleInfo]:
+        """The schedules that are stored in the broker, by name.
+
+        Workers declare them in their code, and operators create them (``Operator.create_schedule``).
+        """
+        from mqredis.operations import schedules
+
+        return await self._run(schedules.schedules(self._context))
 
     async def overview(self, pattern: str | None = None) -> list[QueueDepth]:
         """What is in each queue and has passed through it, by name; ``pattern`` is a glob.

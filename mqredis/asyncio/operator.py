@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Unpack
 
 from mqredis.commands.bulk import Action
 from mqredis.keys import DEAD_LETTER, TRASH
 from mqredis.models.operator import BulkResult, Choice
-from mqredis.operations import actions, bulk, force, workers
+from mqredis.operations import actions, bulk, force, schedules, workers
 
 if TYPE_CHECKING:
     from mqredis.asyncio.manager import QueueManager
@@ -159,6 +159,58 @@ class Operator:
         The worker learns of it with its next heartbeat. Raises InvalidArgument if no such worker lives.
         """
         await self._manager.run(workers.cancel(self._manager.context, self._name, worker, lookup_id, token))
+
+    # ---- schedules -------------------------------------------------------------------------------
+
+    async def create_schedule(
+        self,
+        name: str,
+        when: str | float,
+        queue: str,
+        body: bytes | str = b"",
+        *,
+        timezone: str | tzinfo = "UTC",
+        paused: bool = False,
+        token: str | None = None,
+        **fields: Any,
+    ) -> None:
+        """Have a message sent to ``queue`` at the times of ``when``, once each, by any worker that runs.
+
+        ``when``: a cron expression ("0 3 * * mon-fri"), or seconds between two times. ``timezone``: of the expression,
+        such as "Europe/Berlin". ``paused``: it sends nothing until ``resume_schedule``. ``fields`` are those of
+        Outgoing. A worker learns of it within 5 seconds. Times at which no worker ran are made up for by one message.
+
+        Raises ScheduleExists, QueueNotFound; InvalidArgument for a wrong expression, an unknown time zone, a body of
+        more than 4096 bytes and the 1001st schedule; NotSupported for a topic; MissingDependency for an expression
+        without the extra "worker".
+        """
+        wanted = schedules.Wanted.of(name, when, queue, body, fields, timezone)
+        await self._manager.run(schedules.create(self._manager.context, self._name, wanted, paused, token))
+
+    async def pause_schedule(self, name: str, *, token: str | None = None) -> bool:
+        """Have a schedule send nothing until it is resumed; False if it was paused. Raises ScheduleNotFound."""
+        return await self._manager.run(schedules.pause(self._manager.context, self._name, name, token))
+
+    async def resume_schedule(self, name: str, *, token: str | None = None) -> bool:
+        """Have a paused schedule go on at its next time; False if it was not paused.
+
+        Times that have passed meanwhile are not made up for. Raises ScheduleNotFound.
+        """
+        return await self._manager.run(schedules.resume(self._manager.context, self._name, name, token))
+
+    async def trigger_schedule(self, name: str, *, token: str | None = None) -> None:
+        """Send the message of a schedule now, also of one that is paused. Its next time stays.
+
+        Raises ScheduleNotFound, and what a send raises: QueueNotFound, PutInhibited, QueueQuotaExceeded and others.
+        """
+        await self._manager.run(schedules.trigger(self._manager.context, self._name, name, token))
+
+    async def remove_schedule(self, name: str, *, token: str | None = None) -> None:
+        """Remove a schedule. Messages that it has sent stay.
+
+        Raises ScheduleNotFound, and ScheduleDeclared while a worker runs whose code declares it.
+        """
+        await self._manager.run(schedules.remove(self._manager.context, self._name, name, token))
 
     # ---- other actions ---------------------------------------------------------------------------
 

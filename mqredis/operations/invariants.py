@@ -31,6 +31,8 @@ _NUMBER = re.compile(r"\d{1,16}")
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
 #: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
+#: Keys that a manager may have beside those of its queues.
+_BESIDE = ("sinks", "workers", "schedules", "schedules:messages")
 _META = {"schema": r"6", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes", "time"), r"\d{1,16}")
 _META |= dict.fromkeys(("quota_messages", "quota_bytes", "lead"), r"\d*")
@@ -63,7 +65,7 @@ def key_names(store: Store) -> Faults:
     present = set(store.found or ())
     for key in store.found or ():
         rest = key[len(tag) :]
-        if key in known or rest.startswith(("bell:", "stage:", "action:")) or rest in ("sinks", "workers"):
+        if key in known or rest.startswith(("bell:", "stage:", "action:")) or rest in _BESIDE:
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from mqredis.client import QueueManager, connect
 from mqredis.errors import InvalidArgument
 from mqredis.operations import checks
+from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
 from mqredis.worker.metrics import served
 from mqredis.worker.run import Running, Signals
-from mqredis.worker.schedule import Schedule
 
 H = TypeVar("H", bound=Handler)
 
@@ -64,7 +64,7 @@ class Worker:
         self.health_file = health_file
         self.metrics = metrics
         self.consumers: list[Consumer] = []
-        self.schedules: list[Schedule] = []
+        self.schedules: list[Wanted] = []
         self._running: Running | None = None
         self._ready = threading.Event()
 
@@ -133,23 +133,19 @@ class Worker:
         timezone: str | tzinfo = "UTC",
         **fields: Any,
     ) -> None:
-        """Send a message to the transactional ``queue`` at the times of ``when``, once each, however many workers run.
+        """Send a message to ``queue`` at the times of ``when``, once each, however many workers run.
 
         ``when``: a cron expression ("*/5 * * * *", "0 3 * * mon-fri"), or seconds between two times. ``timezone``: of
         the expression, such as "Europe/Berlin". Times at which no worker ran are made up for by one message. ``fields``
-        are those of Outgoing. Raises InvalidArgument; MissingDependency for an expression without the extra "worker".
+        are those of Outgoing. ``run`` stores the schedule in the broker (``QueueManager.schedules``), and raises
+        ScheduleExists if one of this name was created there at run time.
+
+        Raises InvalidArgument, InvalidName; MissingDependency for an expression without the extra "worker".
         """
-        schedule = Schedule(name, when, queue, body, fields, timezone)
-        self.schedules.append(schedule)
-        self._add(
-            consumer_of(
-                schedule.fire,
-                (schedule.ticks,),
-                retry=Retry(attempts=0),
-                create={"transactional": True},
-                name=schedule.ticks,
-            )
-        )
+        wanted = Wanted.of(name, when, queue, body, fields, timezone)
+        if wanted.name in {each.name for each in self.schedules}:
+            raise InvalidArgument(f"this worker declares a schedule {name!r} already")
+        self.schedules.append(wanted)
 
     def _add(self, consumer: Consumer) -> None:
         """Register a consumer. One whose name is taken has a number behind it, so that metrics tell them apart."""
@@ -197,7 +193,7 @@ class Worker:
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')
-        if not self.consumers:
+        if not self.consumers and not self.schedules:
             raise InvalidArgument("this worker has no consumers")
         if manager is None:
             with connect(self._url, manager=self._manager, settings=self._settings) as opened:

@@ -16,6 +16,7 @@ from typing import Any
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
 from mqredis.models import Message
+from mqredis.operations.schedules import Wanted
 from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import text_of, worker_name
@@ -26,7 +27,7 @@ from mqredis.worker.logs import announce
 from mqredis.worker.loop import Loop
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
-from mqredis.worker.schedule import Schedule
+from mqredis.worker.schedule import Scheduler
 from mqredis.worker.transaction_loop import TransactionLoop
 
 log = logging.getLogger("mqredis.worker")
@@ -48,7 +49,7 @@ class Running:
         self,
         manager: QueueManager,
         consumers: Iterable[Consumer],
-        schedules: Iterable[Schedule] = (),
+        schedules: Iterable[Wanted] = (),
         *,
         shutdown_seconds: float,
         health_file: str | None = None,
@@ -62,6 +63,7 @@ class Running:
         self.name = name or worker_name()
         self.consumers = list(consumers)
         self.schedules = list(schedules)
+        self._scheduler = Scheduler(manager, self.schedules)
         self.keeper = Keeper()
         #: What operators have paused.
         self.pauses = Pauses()
@@ -133,8 +135,6 @@ class Running:
 
     def prepare(self) -> None:
         """Create what a consumer said to create, set the retry policies of its queues, and open them."""
-        for schedule in self.schedules:
-            schedule.begin(self.manager)
         for consumer in self.consumers:
             names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
             for name in names if consumer.create is not None else ():
@@ -150,6 +150,7 @@ class Running:
             loop = TransactionLoop if queues[0].handle.transactional else LockLoop
             for n in range(consumer.concurrency):
                 self._loops.append(loop(self, consumer, queues, () if n else lapsed))
+        self._scheduler.declare()
 
     def _set_policies(self, consumer: Consumer) -> None:
         if consumer.dead_letter is not None:
@@ -168,20 +169,23 @@ class Running:
         """Handle what is there, and what comes of it, until nothing is left."""
         while not self.stopping.is_set():
             before = self._count()
+            sent, _ = self._scheduler.serve()
             self._threads(self._until_empty, wait=None)
-            if self._count() == before or self.fatal or self.first:
+            if (self._count() == before and not sent) or self.fatal or self.first:
                 return
 
     def forever(self) -> None:
         """Handle messages until ``stop``."""
         announce(self.manager, self.name, self.consumers)
-        if self._heartbeat is None:
-            return self._threads(self._until_stopped, wait=self._shutdown_seconds)
-        self._heartbeat.begin()
+        if self._heartbeat is not None:
+            self._heartbeat.begin()
+        self._scheduler.begin()
         try:
             self._threads(self._until_stopped, wait=self._shutdown_seconds)
         finally:
-            self._heartbeat.end()
+            self._scheduler.end()
+            if self._heartbeat is not None:
+                self._heartbeat.end()
 
     def stop(self) -> None:
         """Read no more; what is being handled is finished, or given back at the deadline. The second time: now."""

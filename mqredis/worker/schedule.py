@@ -1,88 +1,86 @@
-"""Schedules: messages at certain times, once each, however many workers run.
-
-A schedule is one message, the tick, in a transactional queue of its own. It is delayed until the next time; whoever
-receives it sends, in the same transaction, the message that is due and the tick of the time after. So a time is served
-once or not yet, whatever dies when.
-"""
+"""Serving schedules: a worker asks which are due, and sends their messages (:mod:`mqredis.operations.schedules`)."""
 
 from __future__ import annotations
 
-import contextlib
-from datetime import tzinfo
-from typing import Any
+import logging
+import threading
+from collections.abc import Iterable
 
 from mqredis.client import QueueManager
-from mqredis.errors import DuplicateMessage, InvalidArgument, QueueExists
-from mqredis.models import Access, Message
-from mqredis.worker.cron import Cron, Every
-from mqredis.worker.unit import Unit
+from mqredis.codec.schedules import Definition
+from mqredis.errors import MqError, QueueNotFound
+from mqredis.operations import schedules as operations
+from mqredis.operations.schedules import Wanted
 
-#: For so many seconds no second first tick is accepted: longer than a worker takes from looking for one to sending one.
-_FIRST_SECONDS = 60.0
+log = logging.getLogger("mqredis.worker")
 
-
-class Schedule:
-    """One schedule of a worker."""
-
-    def __init__(
-        self,
-        name: str,
-        when: str | float,
-        queue: str,
-        body: bytes | str,
-        fields: dict[str, Any],
-        timezone: str | tzinfo = "UTC",
-    ) -> None:
-        self.name = name
-        #: The queue of the tick.
-        self.ticks = f"schedule.{name}"
-        self._times = Cron(when, timezone) if isinstance(when, str) else Every(when)
-        self._queue = queue
-        self._body = body
-        self._fields = fields
-
-    def begin(self, manager: QueueManager) -> None:
-        """Send the first tick, unless there is a tick.
-
-        Workers that start at once may all find none. Their first ticks have the same dedup key, so that the broker
-        takes one of them. The key outlives that tick by its window, since another worker may be about to send.
-        """
-        with contextlib.suppress(QueueExists):
-            manager.create_queue(self.ticks, transactional=True)
-        if manager.queue_info(self.ticks).messages:
-            return
-        now = clock(manager)
-        slot = self._times.after(now)
-        with (
-            contextlib.suppress(DuplicateMessage),
-            manager.open(self.ticks, Access.SEND) as queue,
-            manager.transaction() as transaction,
-        ):
-            queue.send(
-                b"",
-                transaction=transaction,
-                properties={"slot": slot},
-                delay=slot - now,
-                dedup_key="first",
-                dedup_window=_FIRST_SECONDS,
-            )
-
-    def fire(self, tick: Message, tx: Unit) -> None:
-        """The tick is due: send what is scheduled, and the next tick."""
-        slot = tick.properties.get("slot")
-        if not isinstance(slot, (int, float)) or isinstance(slot, bool):
-            raise InvalidArgument(f"the tick of schedule {self.name!r} names no time")
-        now = max(clock(tx.manager), slot)
-        following = self._times.after(now)
-        fields = {**self._fields}
-        fields["properties"] = {**fields.get("properties", {}), "scheduled_for": slot}
-        tx.send(self._queue, self._body, **fields)
-        tx.send(self.ticks, b"", properties={"slot": following}, delay=following - now)
+#: How often a worker looks for schedules that were created or resumed meanwhile, in seconds.
+_LOOK_SECONDS = 5.0
 
 
-def clock(manager: QueueManager) -> float:
-    """The broker's time in seconds since 1970; a test manager's clock may have been moved."""
-    now = manager.driver.clock_ms()
-    if manager.context.settings.test_clock:
-        now += int(manager.driver.command("HGET", manager.context.keys.own[0], "clock") or 0)
-    return now / 1000
+class Scheduler:
+    """Sends the messages of schedules when they are due: of those that a worker declares, and of those of no worker.
+
+    It has a thread of its own, so that the end of the worker does not wait for a broker that does not answer.
+    """
+
+    def __init__(self, manager: QueueManager, declared: Iterable[Wanted]) -> None:
+        self._manager = manager
+        self._declared = {wanted.name: wanted for wanted in declared}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="mqredis-schedules", daemon=True)
+
+    def declare(self) -> None:
+        """Store the schedules that the worker declares. Raises ScheduleExists and what Wanted.message raises."""
+        for wanted in self._declared.values():
+            _remove_ticks(self._manager, wanted.name)
+            self._manager.run(operations.declare(self._manager.context, wanted))
+
+    def begin(self) -> None:
+        """Serve schedules until ``end``."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Serve no more."""
+        self._ended.set()
+        self._thread.join(_LOOK_SECONDS)
+
+    def serve(self) -> tuple[int, float]:
+        """Serve what is due: how many messages were sent, and seconds until it is to be called again."""
+        context, sent, changed = self._manager.context, 0, False
+        found = self._manager.run(operations.due(context))
+        for name, text, _ in found.rows:
+            if Definition.parse(text).declared and name not in self._declared:
+                continue
+            try:
+                sent += self._manager.run(operations.fire(context, name, text, found.now_ms))
+                changed = True
+            except MqError as error:
+                log.warning("schedule %s cannot be served: %s; again in %.0f s", name, error, _LOOK_SECONDS)
+        if changed:
+            return sent, 0.0  # their next times are not known here
+        wait = _LOOK_SECONDS
+        if found.first_ms:
+            wait = min(wait, (found.first_ms - found.now_ms) / 1000)
+        return sent, wait
+
+    def _repeat(self) -> None:
+        wait = 0.0
+        while not self._ended.wait(wait):
+            try:
+                _, wait = self.serve()
+            except MqError as error:
+                wait = _LOOK_SECONDS
+                log.warning("schedules cannot be served: %s; again in %.0f s", error, wait)
+
+
+def _remove_ticks(manager: QueueManager, name: str) -> None:
+    """Release 0.1.0 kept a schedule as a delayed message in a queue of its own: its workers would serve it, too."""
+    queue = f"schedule.{name}"
+    try:
+        found = [*manager.scheduled(queue, limit=1), *manager.messages(queue, limit=1)]
+    except QueueNotFound:
+        return
+    if any([*stored.message.properties] == ["slot"] for stored in found):
+        manager.delete_queue(queue)
+        log.info("queue %s of release 0.1.0 was deleted: its schedule is stored in the broker now", queue)

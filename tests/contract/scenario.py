@@ -41,6 +41,9 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.operator("ada").begin("inhibit", "orders", token="t")
     qm.workers()
     qm.run(perform(workers.beat(qm.context.keys, "a", 0, True, "{}", ["q:orders"])))
+    qm.operator("ada").create_schedule("hourly", 3600, "orders")
+    qm.operator("ada").trigger_schedule("hourly")
+    qm.schedules()
     qm.operator("ada").release("orders", [1])
     with contextlib.suppress(MqError):
         qm.operator("ada").abort("none")

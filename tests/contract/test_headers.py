@@ -117,8 +117,9 @@ def counted(what: str, number: int, rows: int, repeats: bool) -> str:
 def wrong_with(call: Call[Any], header: Header) -> str:
     own = len(MANAGER_PARTS) if header.keys == "admin" else MESSAGE_SCRIPT_PARTS
     keys = call.keys.keys
-    # The workers, and tokens of actions, stand behind the keys of the queues.
-    keys = tuple(key for key in keys if not key.endswith(":workers") and ":action:" not in key)
+    # Workers, schedules, and tokens of actions, stand behind the keys of the queues.
+    behind = (":workers", ":schedules", ":schedules:messages")
+    keys = tuple(key for key in keys if not key.endswith(behind) and ":action:" not in key)
     names = [key.rpartition(":")[2] for key in keys]
     groups, rest = divmod(len(keys) - own, len(QUEUE_PARTS))
     if rest or tuple(names) != (*MANAGER_PARTS[:own], *QUEUE_PARTS * groups):

@@ -10,10 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mqredis
+from mqredis.testing import drain
 from tests.support.server import RedisServer
 
 APP = """
@@ -51,10 +53,15 @@ def start(tmp_path: Path, redis_server: RedisServer) -> Iterator[Callable[..., s
     started: list[subprocess.Popen[bytes]] = []
 
     def run(
-        options: str, handler: tuple[str, str], retry: str, *arguments: str, slow: bool = False
+        options: str,
+        handler: tuple[str, str],
+        retry: str,
+        *arguments: str,
+        slow: bool = False,
+        app: str = APP,
     ) -> subprocess.Popen[bytes]:
         argument, each = handler
-        app = APP.format(options=options, argument=argument, each=each, retry=retry)
+        app = app.format(options=options, argument=argument, each=each, retry=retry)
         (tmp_path / "app.py").write_text(app)
         environment = {
             **os.environ,
@@ -134,3 +141,34 @@ def test_messages_outlive_more_restarts_than_they_have_attempts(qm, start, trans
         assert found == Counter(bodies)
     else:  # a process that was killed between the sends of a handler and its commit leaves a second delivery
         assert found.keys() == set(bodies)
+
+
+SCHEDULED = """
+from mqredis.worker import Worker
+
+worker = Worker(manager="m", shutdown_seconds=0.1)
+worker.schedule("every second", 1.0, "out")
+"""
+
+
+def test_killed_workers_double_no_time_of_a_schedule(
+    qm: mqredis.QueueManager, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Three workers declare a schedule. The oldest is killed whenever its message has come, and another one starts."""
+    qm.create_queue("out")
+    running = [start("", ONE, "", app=SCHEDULED) for _ in range(3)]
+    slots: list[Any] = []
+    with qm.open("out") as queue:
+        for _ in range(5):
+            message = queue.receive(WAIT)
+            slots.append(message.properties["scheduled_for"])
+            running.pop(0).kill()
+            running.append(start("", ONE, "", app=SCHEDULED))
+        for process in running:
+            process.kill()
+            process.wait(WAIT)
+        slots += [message.properties["scheduled_for"] for message in drain(queue)]
+    assert slots == sorted(set(slots))
+    (schedule,) = qm.schedules()
+    assert schedule.next_at is not None
+    assert schedule.next_at.timestamp() > slots[-1]

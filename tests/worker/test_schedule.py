@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,10 +11,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import mqredis
+from mqredis.models.schedule import ScheduleInfo
+from mqredis.operations import schedules as operations
+from mqredis.operations.cron import Cron, Every, times_of, zone_name, zone_of
 from mqredis.testing import drain
 from mqredis.worker import Worker
-from mqredis.worker.cron import Cron, Every
-from mqredis.worker.schedule import clock
+from mqredis.worker.schedule import Scheduler
 
 
 def at(text: str) -> float:
@@ -97,9 +99,22 @@ def test_a_schedule_and_a_function_take_a_time_zone(qm):
     def report(message): ...
 
     now = at("2026-07-01T00:00:00")
-    assert [schedule._times.after(now) for schedule in worker.schedules] == [at("2026-07-01T01:00:00")] * 2
+    times = [times_of(wanted.when, wanted.timezone) for wanted in worker.schedules]
+    assert [each.after(now) for each in times] == [at("2026-07-01T01:00:00")] * 2
     with pytest.raises(mqredis.InvalidArgument, match="there is no time zone 'Mars'"):
         worker.schedule("never", "0 3 * * *", "jobs", timezone="Mars")
+
+
+def test_a_fixed_zone_has_a_name():
+    india = timezone(timedelta(hours=5, minutes=30))
+    assert zone_name(india) == "UTC+05:30"
+    assert zone_of("UTC+05:30") == india
+    assert zone_of("UTC-03:00") == timezone(timedelta(hours=-3))
+    assert Cron("0 0 * * *", "UTC+05:30").after(at("2026-01-01T00:00:00")) == at("2026-01-01T18:30:00")
+    assert zone_name(ZoneInfo(BERLIN)) == BERLIN
+    for name in ("UTC+25:00", "UTC+1"):
+        with pytest.raises(mqredis.InvalidArgument, match="there is no time zone"):
+            zone_of(name)
 
 
 def test_every():
@@ -140,7 +155,18 @@ def test_workers_that_start_at_once_on_a_new_manager_all_run(redis_server):
             thread.join(60)
         assert failed == []
         with mqredis.connect(redis_server.url, manager=f"new{n}", settings=settings) as qm:
-            assert qm.queue_info("schedule.hourly").messages == 1
+            assert one(qm).name == "hourly"
+
+
+def one(qm: mqredis.QueueManager) -> ScheduleInfo:
+    (found,) = qm.schedules()
+    return found
+
+
+def next_time(qm: mqredis.QueueManager) -> float:
+    next_at = one(qm).next_at
+    assert next_at is not None
+    return next_at.timestamp()
 
 
 def test_two_workers_fire_once(qm):
@@ -157,7 +183,7 @@ def test_two_workers_fire_once(qm):
     assert len(slots) == len(set(slots)) == 5
     assert {b - a for a, b in pairwise(slots)} == {3600.0}
     assert messages[0].label == "l"
-    assert qm.queue_info("schedule.hourly").messages == 1
+    assert one(qm).last_at is not None
 
 
 def test_what_was_missed_is_made_up_for_once(qm):
@@ -169,7 +195,7 @@ def test_what_was_missed_is_made_up_for_once(qm):
     burst(worker, qm)
     with qm.open("jobs") as jobs:
         assert len(drain(jobs)) == 1
-    assert qm.queue_info("schedule.hourly").delayed == 1
+    assert not one(qm).overdue
 
 
 def test_functions(qm):
@@ -182,7 +208,211 @@ def test_functions(qm):
 
     burst(worker, qm)
     assert seen == []
-    due = Cron("0 * * * *").after(clock(qm))
+    due = next_time(qm)
+    assert due % 3600 == 0
     qm.advance_clock(3600)
     burst(worker, qm)
     assert seen == [due]
+
+
+# ---- stored in the broker ------------------------------------------------------------------------
+
+
+def sent(qm: mqredis.QueueManager, name: str = "jobs") -> list[Any]:
+    """The times for which messages were sent."""
+    with qm.open(name) as queue:
+        return [message.properties["scheduled_for"] for message in drain(queue)]
+
+
+def test_what_the_code_declares_is_listed(qm):
+    qm.create_queue("jobs")
+    worker = Worker()
+    worker.schedule("nightly", "0 3 * * *", "jobs", "go", timezone=BERLIN, label="l", priority=5)
+    burst(worker, qm)
+    found = one(qm)
+    assert (found.name, found.queue, found.cron, found.interval) == ("nightly", "jobs", "0 3 * * *", None)
+    assert (found.timezone, found.declared, found.paused, found.last_at) == (BERLIN, True, False, None)
+    assert (found.message.text, found.message.label, found.message.priority) == ("go", "l", 5)
+    assert found.next_at is not None
+    assert found.next_at.astimezone(ZoneInfo(BERLIN)).hour == 3
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_messages_arrive_as_those_that_are_sent(qm, transactional):
+    qm.create_queue("jobs", transactional=transactional)
+    worker = Worker()
+    fields: dict[str, Any] = {"label": "l", "correlation_id": "c", "properties": {"n": 1}, "app_tag": 7}
+    worker.schedule("hourly", 3600.0, "jobs", b"go", time_to_be_received=60, **fields)
+    burst(worker, qm)
+    slot = next_time(qm)
+    qm.advance_clock(3600)
+    burst(worker, qm)
+    with qm.open("jobs") as jobs:
+        (message,) = drain(jobs)
+    assert (message.body, message.label, message.correlation_id, message.app_tag) == (b"go", "l", "c", 7)
+    assert message.properties == {"n": 1, "scheduled_for": slot}
+    assert (message.first_in_transaction, message.last_in_transaction) == (transactional, transactional)
+    qm.advance_clock(3600)
+    burst(worker, qm)
+    qm.advance_clock(61)
+    assert qm.queue_info("jobs").messages == 0  # its time to live was over
+
+
+def test_a_delay_counts_from_the_time(qm):
+    qm.create_queue("jobs")
+    worker = Worker()
+    worker.schedule("hourly", 3600.0, "jobs", b"go", delay=60)
+    burst(worker, qm)
+    qm.advance_clock(3600)
+    burst(worker, qm)
+    assert qm.queue_info("jobs").delayed == 1
+    qm.advance_clock(61)
+    assert qm.queue_info("jobs").ready == 1
+
+
+def test_code_that_changes_a_schedule_changes_what_is_stored(qm):
+    qm.create_queue("jobs")
+    burst(scheduled(), qm)
+    before = one(qm)
+    same = Worker()
+    same.schedule("hourly", 3600.0, "jobs", b"other")
+    burst(same, qm)
+    assert (one(qm).message.body, one(qm).next_at) == (b"other", before.next_at)
+    qm.operator("ada").pause_schedule("hourly")
+    other = Worker()
+    other.schedule("hourly", 600.0, "jobs", b"other")
+    burst(other, qm)
+    assert (one(qm).interval, one(qm).paused) == (600.0, True)
+    qm.operator("ada").resume_schedule("hourly")
+    daily = Worker()
+    daily.schedule("hourly", 86_400.0, "jobs", b"other")
+    burst(daily, qm)
+    assert next_time(qm) % 86_400 == 0
+
+
+def test_a_declared_schedule_is_served_by_workers_that_declare_it_alone(qm):
+    qm.create_queue("jobs")
+    burst(scheduled(), qm)
+    qm.operator("ada").create_schedule("free", 3600, "jobs", b"free")
+    other = Worker()
+    other.schedule("another", 3600.0, "others")
+    qm.advance_clock(3600)
+    burst(other, qm)
+    with qm.open("jobs") as jobs:
+        assert [message.body for message in drain(jobs)] == [b"free"]
+    assert {found.name: found.overdue for found in qm.schedules()} == {
+        "another": False, "free": False, "hourly": True
+    }  # fmt: skip
+    burst(scheduled(), qm)
+    with qm.open("jobs") as jobs:
+        assert [message.body for message in drain(jobs)] == [b"go"]
+
+
+def test_a_name_that_an_operator_has_taken_cannot_be_declared(qm):
+    qm.create_queue("jobs")
+    qm.operator("ada").create_schedule("hourly", 60, "jobs")
+    with pytest.raises(mqredis.ScheduleExists, match="created at run time: remove it"):
+        burst(scheduled(), qm)
+    worker = scheduled()
+    with pytest.raises(mqredis.InvalidArgument, match="declares a schedule 'hourly' already"):
+        worker.schedule("hourly", 60.0, "jobs")
+
+
+def test_a_schedule_whose_queue_refuses_is_served_later(qm, caplog):
+    qm.create_queue("jobs", put_inhibited=True)
+    worker = scheduled()
+    burst(worker, qm)
+    qm.advance_clock(3600)
+    burst(worker, qm)
+    assert "schedule hourly cannot be served" in caplog.text
+    assert one(qm).overdue
+    qm.update_queue("jobs", put_inhibited=False)
+    qm.advance_clock(2 * 3600)
+    burst(worker, qm)
+    burst(worker, qm)
+    assert len(sent(qm)) == 1
+
+
+class Killed(BaseException):
+    """The worker was killed."""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", ["due", "fire"])
+def test_a_worker_that_is_killed_in_the_middle_neither_loses_nor_doubles_a_time(qm, monkeypatch, step, after):
+    """The first worker is killed before or after the broker has carried out each of its steps."""
+    qm.create_queue("jobs", transactional=True)
+    first, second = scheduled(), scheduled()
+    burst(first, qm)
+    slot = next_time(qm)
+    qm.advance_clock(3600)
+    scheduler = Scheduler(qm, first.schedules)
+    plain = qm.run
+
+    def run(operation: Any) -> Any:
+        if operation.name != step:
+            return plain(operation)
+        if after:
+            plain(operation)
+        raise Killed
+
+    monkeypatch.setattr(qm, "run", run)
+    with pytest.raises(Killed):
+        scheduler.serve()
+    monkeypatch.setattr(qm, "run", plain)
+    for _ in range(2):
+        burst(second, qm)
+    assert sent(qm) == [slot]
+
+
+def test_of_two_workers_that_find_the_same_time_due_one_serves_it(qm):
+    qm.create_queue("jobs")
+    burst(scheduled(), qm)
+    qm.advance_clock(3600)
+    found = qm.run(operations.due(qm.context))
+    ((name, text, _),) = found.rows
+    assert qm.run(operations.fire(qm.context, name, text, found.now_ms))
+    assert not qm.run(operations.fire(qm.context, name, text, found.now_ms))
+    assert len(sent(qm)) == 1
+
+
+def test_a_schedule_that_is_changed_after_it_was_found_due_is_not_served(qm):
+    qm.create_queue("jobs")
+    burst(scheduled(), qm)
+    qm.advance_clock(3600)
+    found = qm.run(operations.due(qm.context))
+    ((name, text, _),) = found.rows
+    qm.operator("ada").pause_schedule("hourly")
+    assert not qm.run(operations.fire(qm.context, name, text, found.now_ms))
+    assert sent(qm) == []
+
+
+def test_a_running_worker_serves_what_is_created_meanwhile(qm, started):
+    qm.create_queue("jobs")
+    worker = Worker(shutdown_seconds=5)
+    seen = threading.Event()
+
+    @worker.consumer("jobs")
+    def handle(message):
+        seen.set()
+
+    qm.operator("ada").create_schedule("soon", 1, "jobs")
+    started(worker)
+    assert seen.wait(30)
+    assert one(qm).last_at is not None
+
+
+def test_the_ticks_of_the_release_before_are_removed(qm):
+    """Release 0.1.0 kept a delayed message in a queue schedule.<name>."""
+    qm.create_queue("jobs", transactional=True)
+    for name in ("schedule.hourly", "schedule.mine"):
+        qm.create_queue(name, transactional=True)
+    with qm.open("schedule.hourly") as ticks, qm.open("schedule.mine") as mine, qm.transaction() as tx:
+        ticks.send(
+            b"", transaction=tx, properties={"slot": 3600.0}, delay=60, dedup_key="first", dedup_window=60
+        )
+        mine.send(b"", transaction=tx, properties={"slot": 1, "more": 2})
+    worker = scheduled()
+    worker.schedule("mine", 3600.0, "jobs")
+    burst(worker, qm)
+    assert [info.name for info in qm.queues("schedule.*")] == ["schedule.mine"]

@@ -6,7 +6,9 @@ needs no other package. Healthchecks maintains it for its own service.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mqredis.errors import InvalidArgument, MissingDependency
@@ -45,12 +47,20 @@ class Cron:
         raise InvalidArgument(f"no time fits the cron expression {self._text!r:.80}")
 
 
+#: How Python names a time zone that is so far ahead of UTC or behind it all year.
+_FIXED = re.compile(r"UTC([+-])(\d\d):(\d\d)")
+
+
 def zone_of(zone: str | tzinfo) -> tzinfo:
-    """A time zone, or the one of this name. Raises InvalidArgument."""
+    """A time zone, or the one of this name: of the IANA database, or such as "UTC+01:00". Raises InvalidArgument."""
     if isinstance(zone, tzinfo):
         return zone
     if zone == "UTC":
         return UTC  # also where the machine has no time zones
+    if fixed := _FIXED.fullmatch(str(zone)):
+        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+        if offset < timedelta(days=1):
+            return timezone(-offset if fixed[1] == "-" else offset)
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
@@ -59,8 +69,34 @@ def zone_of(zone: str | tzinfo) -> tzinfo:
         ) from None
 
 
+def zone_name(zone: str | tzinfo) -> str:
+    """The name of a time zone, from which ``zone_of`` makes it again. Raises InvalidArgument."""
+    name = zone if isinstance(zone, str) else str(zone)
+    zone_of(name)
+    return name
+
+
+class Times(Protocol):
+    """The times of a schedule."""
+
+    def after(self, when: float) -> float:
+        """The first time after ``when``; both are seconds since 1970."""
+
+
+def times_of(when: object, zone: str | tzinfo) -> Times:
+    """The times of a cron expression in a time zone, or every so many seconds. Raises as Cron and Every."""
+    if isinstance(when, str):
+        return Cron(when, zone)
+    if isinstance(when, bool) or not isinstance(when, (int, float)):
+        raise InvalidArgument(
+            f"the times of a schedule are a cron expression or a number of seconds, not {when!r:.40}"
+        )
+    zone_of(zone)
+    return Every(when)
+
+
 class Every:
-    """Each so many seconds, counted from 1970, so that all processes agree."""
+    """Each so many seconds, counted from 1970, so that all processes agree. Raises InvalidArgument."""
 
     def __init__(self, seconds: float) -> None:
         if not 1 <= seconds <= 86_400 * 366:

@@ -1,0 +1,47 @@
+--- require "core/context"
+--- require "core/enqueue"
+--- require "core/quota"
+--- require "core/record"
+--- require lazy "features/features"
+--- require lazy "features/other_queues"
+-- The schedules of a queue manager. A script is given two keys for them behind those of the queues:
+--
+--   schedules           hash  "<name>": "<next ms> <JSON>" (mqredis/codec/schedules.py); 0: the schedule is paused
+--   schedules:messages  hash  "<name>": the message that the schedule sends: a digit for its priority, then as send.lua
+--                             takes it; its body is never large
+--
+-- Times are as users are shown them (context.shown), since a schedule follows the clock on the wall.
+local schedules = { most = 1000 }
+
+-- Decide: the batch with which a message goes to the queue of this encoded name, or nothing and the status that refuses it.
+-- context.missing names queues that KEYS must bring as well. `slot`: in seconds, the property "scheduled_for".
+function schedules.plan(name, message, slot)
+  other_queues.load()
+  local q = other_queues.find(name)
+  if not q then return nil, status.QUEUE_NOT_FOUND end
+  if queue.has(q, "f") then return nil, status.XACT_E_NOTSUPPORTED end
+  if queue.has(q, "p") then return nil, status.PUT_INHIBITED end
+  local rec = context.now_text .. string.sub(message, 2, 2) .. "\1scheduled_for\2d" .. slot .. string.sub(message, 3)
+  if queue.has(q, "t") then
+    -- The message is a transaction of its own, in which every message is recoverable.
+    rec = record.with(record.with(rec, "d", nil), "T", "schedule")
+    rec = record.set_flag(record.set_flag(rec, 2), 4)
+  end
+  local batch = enqueue.new_batch(q, { nil })
+  enqueue.append(batch, rec, nil, q)
+  if batch.bytes > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
+  local code = quota.refuses(q, 1, batch.bytes)
+  if not code and batch.wants then
+    features.load()
+    code = features.plan(q, batch.records, batch.wants, false)
+  end
+  if code then return nil, code end
+  batch.queue, batch.priority = q, string.sub(message, 1, 1)
+  return batch
+end
+
+-- Apply: puts the message into its queue.
+function schedules.send(batch)
+  local q = batch.queue
+  enqueue.put(q, enqueue.ids(batch.priority, 1, queue.has(q, "t")), batch)
+end

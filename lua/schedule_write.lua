@@ -1,0 +1,71 @@
+-- Create, change or remove a schedule, and perhaps send its message: all of it if the schedule is as the caller saw it, else
+-- nothing. Who sends the message of a time writes the next time with the same call, so that each time fires once.
+-- docs/worker.md
+--
+-- KEYS message
+-- QUEUE[1+] the queue of the schedule, if ARGV[9] names it; the log of actions (admin/operator)
+-- KEYS schedules, schedules:messages (admin/schedules), then the key of a token, if ARGV[3] is not "" (admin/operator)
+-- ARGV[3] token  as in admin/operator
+-- ARGV[4] entry  as in admin/operator
+-- ARGV[5] name  of the schedule
+-- ARGV[6] expected  the text of the schedule that the caller saw; "" if there was none
+-- ARGV[7] text  its new text; "" removes it
+-- ARGV[8] message  its new message; "" leaves the one that it has
+-- ARGV[9] queue  encoded name of the queue to which its message is sent now; "" sends none
+-- ARGV[10] slot  the time in seconds for which the message is sent
+-- RETURNS OK "1", done; "0", the schedule is another: now in ms, its text, its message, "" if there is none; or "full"
+-- RETURNS QUEUE_NOT_FOUND
+-- RETURNS XACT_E_NOTSUPPORTED the queue is a topic
+-- RETURNS PUT_INHIBITED
+-- RETURNS MESSAGE_TOO_LARGE
+-- RETURNS ENQUEUE_MANAGER_QUOTA
+-- RETURNS ENQUEUE_QUEUE_QUOTA
+-- RETURNS DUPLICATE
+-- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
+--- require "core/context"
+--- require "core/store"
+--- require "admin/operator"
+--- require "admin/schedules"
+--- require "waiting/waiters"
+local last = ARGV[3] ~= "" and #KEYS - 1 or #KEYS
+local definitions, messages = KEYS[last - 1], KEYS[last]
+local name, expected, text, message, target, slot = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local reply = context.open()
+if reply then return reply end
+reply = operator.repeated()
+if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
+local current = redis.call("HGET", definitions, name) or ""
+local stored = redis.call("HGET", messages, name) or ""
+if current ~= expected then
+  return context.close({ status.OK, "", 0, "0", string.format("%.0f", context.shown(context.now)), current, stored })
+end
+if current == "" and redis.call("HLEN", definitions) >= schedules.most then
+  return context.close({ status.OK, "", 0, "full" })
+end
+if message == "" then message = stored end
+local batch, code
+if target ~= "" then
+  batch, code = schedules.plan(target, message, slot)
+  if code and not context.missing then return context.close({ code }) end
+end
+operator.plan()
+if context.missing then return context.close(context.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+context.mark_changed()
+if text == "" then
+  redis.call("HDEL", definitions, name)
+  redis.call("HDEL", messages, name)
+else
+  redis.call("HSET", definitions, name, text)
+  if message ~= stored then redis.call("HSET", messages, name, message) end
+end
+if batch then schedules.send(batch) end
+operator.log(1, true)
+local sides = context.sides or {}
+for n = 1, #sides do store.save_one(sides[n]) end
+reply = operator.close({ status.OK, "", 0, "1" })
+for n = 1, #sides do waiters.serve(sides[n]) end
+return reply

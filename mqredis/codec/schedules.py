@@ -1,0 +1,34 @@
+"""The text of a schedule, as it is kept in the hash ``schedules`` (``lua/admin/schedules.lua``)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A schedule without its name and its message. Scripts read the time alone."""
+
+    #: The next time in ms since 1970; 0: the schedule is paused.
+    next_ms: int
+    queue: str
+    #: A cron expression, or seconds between two times.
+    when: str | float
+    timezone: str
+    #: Does the code of a worker declare it?
+    declared: bool
+    #: When its message was last sent, in ms since 1970; 0: never.
+    last_ms: int = 0
+
+    @property
+    def text(self) -> str:
+        """The text that is kept."""
+        fields = asdict(self)
+        return f"{fields.pop('next_ms')} {json.dumps(fields)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Definition:
+        """The schedule of this text."""
+        next_ms, _, rest = text.partition(" ")
+        return cls(next_ms=int(next_ms), **json.loads(rest))

@@ -1,0 +1,105 @@
+"""schedule_list.lua, schedule_write.lua: schedules that are stored in the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqredis import keys
+from mqredis.commands.common import check, number, text
+from mqredis.keys import KeySet, ManagerKeys
+from mqredis.status import Status
+from mqredis.steps import Arg, Call, Payload
+
+#: Schedules of a queue manager, as lua/admin/schedules.lua has it.
+MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Schedules as they are stored, at a time. All times are in ms since 1970."""
+
+    now_ms: int
+    #: The first time to come of all schedules; 0: there is none.
+    first_ms: int
+    #: Name, text and message of each.
+    rows: Sequence[tuple[str, str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of a schedule."""
+
+    #: Its new text; "" removes it.
+    text: str = ""
+    #: Its new message, as it is stored; nothing leaves the one that it has.
+    message: bytes = b""
+    #: The queue to which its message is sent now; "" sends none.
+    queue: str = ""
+    #: The time for which it is sent, in ms since 1970.
+    slot_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Was the schedule changed? If not: how it is now; or what stands in the way."""
+
+    done: bool = False
+    #: Now in ms, and the text and the message of the schedule, "" if there is none.
+    now_ms: int = 0
+    text: str = ""
+    message: bytes = b""
+    #: The manager has as many schedules as it may have.
+    full: bool = False
+    #: Queues that have to be named as well.
+    missing: Sequence[str] = ()
+
+
+def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:
+    """All schedules; or, without their messages, those whose time has come."""
+
+    def parse(status: int, payload: Payload) -> Listed:
+        check(status)
+        now_ms, first_ms, *rest = payload
+        rows = [
+            (text(name), text(definition), message)
+            for name, definition, message in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+        ]
+        return Listed(number(now_ms), number(first_ms), rows)
+
+    named = KeySet((*manager.call().keys, *manager.schedules))
+    return Call("schedule_list", named, [int(due)], parse, changes=False)
+
+
+def write(
+    manager: ManagerKeys,
+    paths: Sequence[str],
+    extra: tuple[str, ...],
+    entry: bytes,
+    name: str,
+    expected: str,
+    change: Change,
+) -> Call[Written]:
+    """Change a schedule whose text is ``expected``. ``extra``: the key of a token; ``entry``: for the log, or b""."""
+
+    def parse(status: int, payload: Payload) -> Written:
+        if status == Status.KEYS_CHANGED:
+            return Written(missing=[keys.decode(text(item)) for item in payload])
+        check(status, _refusals(change.queue).get(status, ""))
+        outcome, *rest = payload
+        if outcome != b"0":
+            return Written(done=outcome == b"1", full=outcome == b"full")
+        now_ms, current, message = rest
+        return Written(now_ms=number(now_ms), text=text(current), message=message)
+
+    named = KeySet((*manager.call(*paths).keys, *manager.schedules, *extra))
+    args: list[Arg] = ["1" if extra else "", entry, name, expected, change.text, change.message]
+    args += [keys.encode(change.queue), repr(change.slot_ms / 1000)]
+    return Call("schedule_write", named, args, parse)
+
+
+def _refusals(queue: str) -> dict[int, str]:
+    return {
+        Status.QUEUE_NOT_FOUND: f"there is no queue {queue!r} for the message of the schedule",
+        Status.XACT_E_NOTSUPPORTED: f"queue {queue!r} is a topic: a schedule sends to a queue",
+    }

@@ -1,0 +1,323 @@
+"""Schedules: messages at certain times, stored in the broker, once each, however many workers run.
+
+A schedule is a text in the broker, which begins with its next time, and a message. When the time has come a worker
+sends the message and writes the time after with one call. The broker refuses the call unless the text is still the one
+that the worker has read. So each time fires once, whichever worker dies when. Operators change schedules the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Any
+
+from mqredis import codec, keys
+from mqredis.codec.schedules import Definition
+from mqredis.commands import queues
+from mqredis.commands import schedules as commands
+from mqredis.commands import workers as worker_commands
+from mqredis.commands.schedules import Change, Listed, Written
+from mqredis.errors import (
+    InvalidArgument,
+    NotSupported,
+    QueueNotFound,
+    ScheduleDeclared,
+    ScheduleExists,
+    ScheduleNotFound,
+    SealBroken,
+)
+from mqredis.models.schedule import ScheduleInfo
+from mqredis.operations import actions, checks
+from mqredis.operations.context import Context
+from mqredis.operations.cron import times_of, zone_name
+from mqredis.operations.queue_call import provide
+from mqredis.operations.send import outgoing
+from mqredis.operations.server_checks import refuse_volatile
+from mqredis.steps import Steps, perform, procedure
+
+#: Bytes of a message without its body, as it is stored.
+_HEAD = 12_288
+#: A text that no schedule has: the broker answers with the one that it has.
+_UNREAD = "-"
+#: The lookup id of a message that is in no queue.
+_NO_ID = b"0" * 16
+#: When it has arrived.
+_NO_TIME = b"0" * 13
+
+#: From a schedule (None: there is none), its message and the time in seconds to what becomes of it; None: nothing.
+Decide = Callable[[Definition | None, bytes, float], Change | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A schedule that somebody wants, before it is stored."""
+
+    name: str
+    when: str | float
+    timezone: str
+    queue: str
+    body: bytes | str
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        name: object,
+        when: object,
+        queue: object,
+        body: Any,
+        fields: Mapping[str, Any],
+        zone: str | tzinfo,
+    ) -> Wanted:
+        """Raises InvalidArgument, InvalidName; MissingDependency for an expression without the extra "worker"."""
+        times_of(when, zone)
+        target = keys.check_name(queue)
+        if target == keys.SYSTEM:
+            raise InvalidArgument("a schedule cannot send to a queue of the system")
+        if "scheduled_for" in (fields.get("properties") or {}):
+            raise InvalidArgument(
+                'the property "scheduled_for" is set to the time for which a message is sent'
+            )
+        outgoing(body, fields)
+        title = keys.check_name(name, "schedule")
+        return cls(title, when, zone_name(zone), target, body, fields)  # type: ignore[arg-type]  # times_of checked it
+
+    def definition(self, next_ms: int, declared: bool) -> Definition:
+        """The schedule with this next time."""
+        return Definition(next_ms, self.queue, self.when, self.timezone, declared)
+
+    def message(self, context: Context) -> bytes:
+        """The message as it is stored. Raises InvalidArgument if it is too large, UnsafeServer if it may be lost."""
+        message = outgoing(self.body, self.fields)
+        if context.server_state.volatile and message.recoverable:
+            raise refuse_volatile(f"the schedule {self.name!r} is not stored")
+        text, large = codec.encode(context.sealed(message))
+        if large is not None:
+            raise InvalidArgument(
+                f"the body of a scheduled message takes at most {codec.INLINE_BODY_BYTES} bytes, not {len(large)}; "
+                "send a reference to the data"
+            )
+        if len(text) > _HEAD + codec.INLINE_BODY_BYTES:
+            raise InvalidArgument(f"the fields of a scheduled message take at most {_HEAD} bytes")
+        return text
+
+
+def _next(definition: Definition, now: float) -> int:
+    """The first time of a schedule after ``now``, in ms."""
+    return math.ceil(times_of(definition.when, definition.timezone).after(now) * 1000)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+@procedure
+def schedules(context: Context) -> Steps[list[ScheduleInfo]]:
+    """All schedules, by name."""
+    found = yield from perform(commands.listing(context.keys, due=False))
+    return [_shown(context, found.now_ms, *row) for row in sorted(found.rows)]
+
+
+def _shown(context: Context, now_ms: int, name: str, text: str, message: bytes) -> ScheduleInfo:
+    found = Definition.parse(text)
+    shown = codec.decode_each(found.queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + message[1:])])
+    with suppress(SealBroken):  # a body that does not open is shown as it is stored
+        shown = context.unsealed(shown)
+    return ScheduleInfo(
+        name=name,
+        queue=found.queue,
+        cron=found.when if isinstance(found.when, str) else None,
+        interval=None if isinstance(found.when, str) else float(found.when),
+        timezone=found.timezone,
+        message=shown[0],
+        next_at=codec.time_at(found.next_ms) if found.next_ms else None,
+        last_at=codec.time_at(found.last_ms) if found.last_ms else None,
+        declared=found.declared,
+        overdue=0 < found.next_ms <= now_ms,
+    )
+
+
+# ---- changing ------------------------------------------------------------------------------------
+
+
+def _attempt(
+    context: Context, extra: tuple[str, ...], entry: bytes, name: str, expected: str, change: Change
+) -> Steps[Written]:
+    """Change a schedule if its text is ``expected``."""
+    paths: list[str] = [change.queue] if change.queue else []
+    paths += [keys.ACTIONS] if entry else []
+    while True:
+        call = commands.write(context.keys, paths, extra, entry, name, expected, change)
+        written = yield from perform(call)
+        if written.full:
+            raise InvalidArgument(f"a queue manager has at most {commands.MOST} schedules: remove one first")
+        if not written.missing:
+            return written
+        yield from provide(context.keys, written.missing)
+        paths += [path for path in written.missing if path not in paths]
+
+
+def _change(
+    context: Context, name: str, decide: Decide, extra: tuple[str, ...] = (), entry: bytes = b""
+) -> Steps[bool]:
+    """Change a schedule as ``decide`` says of what is stored; False if it decides that nothing is to be done."""
+    expected, change = _UNREAD, Change()
+    while True:
+        written = yield from _attempt(context, extra, entry, name, expected, change)
+        if written.done:
+            return True
+        found = Definition.parse(written.text) if written.text else None
+        decided = decide(found, written.message, written.now_ms / 1000)
+        if decided is None:
+            return False
+        expected, change = written.text, decided
+
+
+def _act(
+    context: Context,
+    operator: str,
+    action: str,
+    name: object,
+    decide: Decide,
+    token: str | None,
+    details: Mapping[str, Any] | None = None,
+    wanted: Wanted | None = None,
+) -> Steps[bool]:
+    """An action of an operator on a schedule, which is written to the log."""
+    title = keys.check_name(name, "schedule")
+    if token is not None:
+        actions.check_token(token)
+    queue = wanted.queue if wanted else ""
+    entry = actions.entry(operator, action, queue, {"schedule": title, **(details or {})})
+    extra = actions.token_key(context.keys, token, action, title, wanted)
+    return (yield from _change(context, title, decide, extra, entry))
+
+
+def _there(found: Definition | None, name: object) -> Definition:
+    if found is None:
+        raise ScheduleNotFound(f"there is no schedule {name!r:.80}; schedules() lists them")
+    return found
+
+
+@procedure
+def create(context: Context, operator: str, wanted: Wanted, paused: object, token: str | None) -> Steps[None]:
+    """Create a schedule."""
+    stays, message = checks.flag(paused, "paused"), wanted.message(context)
+    ((info, _),) = yield from perform(queues.info(context.keys, (wanted.queue,)))
+    if info is None:
+        raise QueueNotFound(f"there is no queue {wanted.queue!r}: create it first")
+    if info.topic:
+        raise NotSupported(f"queue {wanted.queue!r} is a topic: a schedule sends to a queue")
+
+    def decide(found: Definition | None, _: bytes, now: float) -> Change:
+        if found is not None:
+            raise ScheduleExists(
+                f"there is a schedule {wanted.name!r} already: remove it first, or take another name"
+            )
+        made = wanted.definition(0, declared=False)
+        return Change((made if stays else replace(made, next_ms=_next(made, now))).text, message)
+
+    details = {"when": wanted.when, "timezone": wanted.timezone, "paused": stays}
+    yield from _act(context, operator, "create_schedule", wanted.name, decide, token, details, wanted)
+
+
+@procedure
+def pause(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
+    """Have a schedule send nothing; False if it was paused."""
+
+    def decide(found: Definition | None, _: bytes, __: float) -> Change | None:
+        present = _there(found, name)
+        return Change(replace(present, next_ms=0).text) if present.next_ms else None
+
+    return (yield from _act(context, operator, "pause_schedule", name, decide, token))
+
+
+@procedure
+def resume(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
+    """Have a schedule go on at its next time; False if it was not paused."""
+
+    def decide(found: Definition | None, _: bytes, now: float) -> Change | None:
+        present = _there(found, name)
+        return None if present.next_ms else Change(replace(present, next_ms=_next(present, now)).text)
+
+    return (yield from _act(context, operator, "resume_schedule", name, decide, token))
+
+
+@procedure
+def trigger(context: Context, operator: str, name: object, token: str | None) -> Steps[None]:
+    """Send the message of a schedule now."""
+
+    def decide(found: Definition | None, _: bytes, now: float) -> Change:
+        present, now_ms = _there(found, name), round(now * 1000)
+        return _sending(present, now_ms, now_ms)
+
+    yield from _act(context, operator, "trigger_schedule", name, decide, token)
+
+
+@procedure
+def remove(context: Context, operator: str, name: object, token: str | None) -> Steps[None]:
+    """Remove a schedule, unless a worker that lives declares it."""
+    alive = yield from perform(worker_commands.listing(context.keys))
+
+    def decide(found: Definition | None, _: bytes, __: float) -> Change:
+        if _there(found, name).declared:
+            for worker in alive[0]:
+                if name in worker.schedules:
+                    raise ScheduleDeclared(
+                        f"the code of worker {worker.name!r} declares schedule {name!r}: pause the schedule; or take "
+                        "it out of the code, restart the worker, and remove it then"
+                    )
+        return Change()
+
+    yield from _act(context, operator, "remove_schedule", name, decide, token)
+
+
+# ---- workers -------------------------------------------------------------------------------------
+
+
+@procedure
+def declare(context: Context, wanted: Wanted) -> Steps[None]:
+    """Store a schedule that the code of a worker declares. One that is stored becomes as the code has it, and keeps its
+    last time, and its next time if its times are the same; if it is paused it stays so."""
+    message = wanted.message(context)
+
+    def decide(found: Definition | None, stored: bytes, now: float) -> Change | None:
+        made = wanted.definition(0, declared=True)
+        if found is None:
+            return Change(replace(made, next_ms=_next(made, now)).text, message)
+        if not found.declared:
+            raise ScheduleExists(
+                f"schedule {wanted.name!r} was created at run time: remove it, or declare this one under another name"
+            )
+        same = (found.when, found.timezone) == (wanted.when, wanted.timezone)
+        next_ms = found.next_ms if same or not found.next_ms else _next(made, now)
+        made = replace(made, next_ms=next_ms, last_ms=found.last_ms)
+        return None if made == found and message == stored else Change(made.text, message)
+
+    yield from _change(context, wanted.name, decide)
+
+
+@procedure
+def due(context: Context) -> Steps[Listed]:
+    """The schedules whose time has come."""
+    return (yield from perform(commands.listing(context.keys, due=True)))
+
+
+@procedure
+def fire(context: Context, name: str, text: str, now_ms: int) -> Steps[bool]:
+    """Send the message of a schedule whose time has come, and write its next time.
+
+    This message makes up for all times that have passed meanwhile. False if the schedule has changed since it was read:
+    another worker has served it.
+    """
+    present = Definition.parse(text)
+    change = _sending(replace(present, next_ms=_next(present, now_ms / 1000)), present.next_ms, now_ms)
+    written = yield from _attempt(context, (), b"", name, text, change)
+    return written.done
+
+
+def _sending(definition: Definition, slot_ms: int, now_ms: int) -> Change:
+    """The message is sent now, for the time ``slot_ms``; the schedule becomes ``definition``."""
+    return Change(replace(definition, last_ms=now_ms).text, queue=definition.queue, slot_ms=slot_ms)
