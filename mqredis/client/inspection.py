@@ -53,7 +53,7 @@ class Inspection:
     def sessions(self, *, after: str | None = None, limit: int = 100) -> Page[SessionInfo]:
         """The sessions of clients, in the order in which they would end if no call came; ``limit`` is 256 at most.
 
-        ``after`` is ``next`` of the page before.
+        ``after`` is ``next`` of the page before. Asks 128 queues a call who waits there.
         """
         from mqredis.operations import inspection
 

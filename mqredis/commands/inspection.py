@@ -1,4 +1,4 @@
-"""lock_list.lua, tx_list.lua, session_list.lua, message_list.lua, overview.lua: what operators read."""
+"""What operators read: the scripts whose names end with ``_list``, and overview.lua."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mqredis.steps import Arg, Call, Payload
 MAX_PAGE = 256
 #: Operations of each transaction that are told.
 MAX_HELD = 100
-#: Queues that one call of the overview names.
+#: Queues that one call of the overview, or for waiting readers, names.
 QUEUES = 128
 
 _KINDS: dict[str, Literal["lock", "received", "sent", "moved"]] = {
@@ -185,6 +185,20 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
 
     args: list[Arg] = [limit, *place(_SESSION_PLACE, after, "sessions")]
     return Call("session_list", manager.admin(), args, parse, changes=False)
+
+
+def waiters(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[dict[str, int]]]:
+    """How many readers of each session wait in these queues, as far as one call tells."""
+
+    def parse(status: int, payload: Payload) -> list[dict[str, int]]:
+        check(status)
+        rows = (text(row).split() for row in payload[1:])
+        return [
+            {session: int(count) for session, _, count in (pair.partition(":") for pair in row)}
+            for row in rows
+        ]
+
+    return Call("waiter_list", manager.call(*paths), [], parse, changes=False)
 
 
 @dataclass(frozen=True, slots=True)

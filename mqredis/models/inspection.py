@@ -124,7 +124,7 @@ class SessionInfo(Model):
     ttl_seconds: float
     """Seconds without a call after which the broker forgets it."""
     waiting: dict[str, int]
-    """Readers of this session that wait now, by the name of the queue."""
+    """Readers of this session that wait now, by the name of the queue; of a queue the first 1,000 readers count."""
 
 
 class ClaimInfo(Model):

@@ -50,7 +50,18 @@ def transactions(context: Context, after: str | None) -> Steps[Page[TransactionI
 def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[SessionInfo]]:
     """A page of the sessions."""
     most = checks.count(limit, "limit", commands.MAX_PAGE)
-    return (yield from perform(commands.sessions(context.keys, after, most)))
+    page = yield from perform(commands.sessions(context.keys, after, most))
+    waiting: dict[str, dict[str, int]] = {each.number: {} for each in page.items}
+    names = (yield from perform(queues.names(context.keys))) if waiting else []
+    at = 0
+    while at < len(names):
+        told = yield from perform(commands.waiters(context.keys, names[at : at + commands.QUEUES]))
+        for name, readers in zip(names[at:], told, strict=False):
+            for session in readers.keys() & waiting.keys():
+                waiting[session][name] = readers[session]
+        at += len(told)
+    items = tuple(each.model_copy(update={"waiting": waiting[each.number]}) for each in page.items)
+    return Page(items, page.next)
 
 
 @procedure

@@ -195,9 +195,13 @@ async def test_limits_are_shown_and_changed(browser: Browser, manager: QueueMana
     await manager.update_queue("orders", quota_messages=10)
     form = await browser.get("/m/main/act/limits", queue="orders")
     assert form.fields["quota_messages"] == "10"
-    await browser.post("/m/main/act/limits", {**form.fields, "quota_messages": "", "quota_bytes": "5,000"})
+    changes = {"quota_messages": "", "quota_bytes": "5,000", "failed_time_to_live": "86400"}
+    page = await browser.post("/m/main/act/limits", {**form.fields, **changes})
     info = await manager.queue_info("orders")
-    assert (info.quota_messages, info.quota_bytes) == (None, 5000)
+    assert (info.quota_messages, info.quota_bytes, info.failed_time_to_live) == (None, 5000, 86400)
+    assert "Failed messages are kept for 1 d" in page.text
+    form = await browser.get("/m/main/act/limits", queue="orders")
+    assert form.fields["failed_time_to_live"] == "86400"
 
 
 async def test_queues_and_subscriptions_come_and_go(browser: Browser, manager: QueueManager) -> None:

@@ -183,6 +183,22 @@ async def test_holders_and_clients_are_told(browser: Browser, manager: QueueMana
     assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
 
 
+async def test_readers_that_wait_are_told(browser: Browser, manager: QueueManager) -> None:
+    assert "No reader waits" in (await browser.get("/m/main/in-flight")).text
+    async with await manager.open("orders") as queue:
+        reader = asyncio.create_task(queue.receive(timeout=30))
+        while not (await manager.queue_info("orders")).waiters:
+            assert not (await asyncio.wait([reader], timeout=0.01))[0]
+        assert re.search(
+            r"Client Queue Readers \S+ \S+ orders 1$", (await browser.get("/m/main/in-flight")).text
+        )
+        assert "Readers" in (await browser.get("/m/main/in-flight", queue="orders")).text
+        assert re.search(r"1 h orders$", (await browser.get("/m/main/clients")).text)
+        await queue.send("x")
+        await reader
+    assert "No reader waits" in (await browser.get("/m/main/in-flight")).text
+
+
 async def test_the_overview_tells_rates(browser: Browser, manager: QueueManager) -> None:
     assert re.search(r"orders 0 0 0 0 \u2013 \u2013", (await browser.get("/m/main/")).text)
     await fill(manager, ["x"] * 100)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis import Match
 from mqredis.errors import InvalidArgument, QueueNotFound
 
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
@@ -187,3 +188,25 @@ def test_a_queue_that_is_not_there(qm: Any) -> None:
     for call in (qm.locks, qm.claims):
         with pytest.raises(QueueNotFound, match="ghost"):
             call("ghost")
+
+
+def test_sessions_tell_which_queues_their_readers_wait_for(qm: Any, connect: Any, background: Any) -> None:
+    reader = connect(client_name="reader")
+    names = ["q", "r", *(f"idle{n}" for n in range(140))]
+    for name in names:
+        qm.create_queue(name)
+    q, r = reader.open("q"), reader.open("r")
+    waiting = [background(lambda: q.receive(30)) for _ in range(2)]
+    waiting.append(background(lambda: r.lock(30, match=Match(correlation_id="c"))))
+    background.until(lambda: qm.queue_info("q").waiters == 2)
+    background.until(lambda: qm.queue_info("r").waiters == 1)
+    told = {session.client.name: session.waiting for session in pages(qm.sessions)}
+    assert told.pop("reader") == {"q": 2, "r": 1}
+    assert not any(told.values())
+    with qm.open("q") as queue:
+        queue.send_many([b"1", b"2"])
+    with qm.open("r") as queue:
+        queue.send(b"3", correlation_id="c")
+    for each in waiting:
+        each.result(30)
+    assert not any(session.waiting for session in pages(qm.sessions))

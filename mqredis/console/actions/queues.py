@@ -16,6 +16,7 @@ _LIMITS = (
     "max_message_bytes",
     "poison_quota_messages",
     "journal_quota_messages",
+    "failed_time_to_live",
 )
 
 
@@ -161,6 +162,12 @@ ACTIONS = (
             Field("max_message_bytes", "Largest message in bytes", "number"),
             Field("poison_quota_messages", "Quota of ;poison in messages", "number", "Empty: no limit."),
             Field("journal_quota_messages", "Quota of ;journal in messages", "number", "Empty: no limit."),
+            Field(
+                "failed_time_to_live",
+                "Seconds that failed messages are kept",
+                "number",
+                "In ;poison and among the dead letters. Empty: until they are removed.",
+            ),
         ),
         _preview_limits,
         _limits,

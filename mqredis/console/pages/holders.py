@@ -12,7 +12,7 @@ ROWS, QUEUES = 100, 40
 
 
 async def in_flight(visit: Visit) -> Response:
-    """Locked messages of one queue page by page, or the first ones of each queue, and open transactions."""
+    """Locked messages of one queue page by page, or the first of each queue; transactions and waiting readers."""
     state = await visit.console.poller(visit.name).state(fresh=True)
     manager = await visit.manager()
     name, following = visit.query.get("queue", ""), None
@@ -33,6 +33,12 @@ async def in_flight(visit: Visit) -> Response:
         following=following and visit.here(after=following),
         locked=sum(row.depth.locked for row in state.queues.values()),
         transactions=await manager.transactions(),
+        waiting=[
+            (session, queue, count)
+            for session in await manager.sessions(limit=ROWS)
+            for queue, count in sorted(session.waiting.items())
+            if name in ("", queue)
+        ],
     )
 
 
