@@ -46,7 +46,7 @@ def bodies(qm: mqredis.QueueManager, name: str) -> list[bytes]:
 
 @pytest.fixture
 def failing(qm: mqredis.QueueManager) -> Any:
-    """``failing(chosen, *errors)``: the first operations that ``chosen`` accepts raise these; None: the operation runs."""
+    """``failing(chosen, *errors)``: the first operations that ``chosen`` accepts raise these; None: it runs."""
     original = qm._run
 
     def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
