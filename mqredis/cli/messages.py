@@ -46,19 +46,7 @@ def register(subparsers: Subparsers) -> None:
     send.add_argument("body", nargs="?", help="text of the body; without it, standard input is the body")
     send.add_argument("--file", type=Path, help="the body is the content of this file")
     send.add_argument("--lines", action="store_true", help="each line of standard input is a message")
-    send.add_argument("--priority", type=int, help="0 to 7; 7 is delivered first (default: 3)")
-    for name in ("message", "correlation", "group"):
-        send.add_argument(f"--{name}-id", metavar="ID", help=f"the {name} id; 0x... gives bytes in hex")
-    send.add_argument("--label")
-    send.add_argument("--content-type")
-    send.add_argument(
-        "--property", action="append", default=[], metavar="NAME=VALUE", help="NAME=text or NAME:=JSON"
-    )
-    send.add_argument(
-        "--expires", type=float, metavar="SECONDS", help="seconds until an unreceived message expires"
-    )
-    send.add_argument("--delay", type=float, metavar="SECONDS", help="seconds before it can be received")
-    _add_broker_options(send)
+    message_options(send)
     for name, about in (("receive", "take messages"), ("peek", "show the first message, leaving it there")):
         read = command(subparsers, name, about, _receive if name == "receive" else _peek)
         read.add_argument("queue")
@@ -92,6 +80,23 @@ def register(subparsers: Subparsers) -> None:
     )
     move.add_argument("--all", action="store_true", help="every available message")
     match_options(move)
+
+
+def message_options(parser: Any) -> None:
+    """Options for the fields of a message that is sent (``message_fields``)."""
+    parser.add_argument("--priority", type=int, help="0 to 7; 7 is delivered first (default: 3)")
+    for name in ("message", "correlation", "group"):
+        parser.add_argument(f"--{name}-id", metavar="ID", help=f"the {name} id; 0x... gives bytes in hex")
+    parser.add_argument("--label")
+    parser.add_argument("--content-type")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="NAME=VALUE", help="NAME=text or NAME:=JSON"
+    )
+    parser.add_argument(
+        "--expires", type=float, metavar="SECONDS", help="seconds until an unreceived message expires"
+    )
+    parser.add_argument("--delay", type=float, metavar="SECONDS", help="seconds before it can be received")
+    _add_broker_options(parser)
 
 
 def _add_broker_options(send: Any) -> None:
@@ -140,7 +145,8 @@ def _property(text: str) -> tuple[str, PropertyValue]:
     return name[:-1], decoded
 
 
-def _fields(arguments: Arguments) -> dict[str, Any]:
+def message_fields(arguments: Arguments) -> dict[str, Any]:
+    """The fields that the options of ``message_options`` give. Raises InvalidArgument."""
     fields: dict[str, Any] = {
         "priority": arguments.priority,
         "label": arguments.label,
@@ -197,7 +203,7 @@ def _send(arguments: Arguments, output: Output) -> Exit:
 
     if (arguments.body is not None) + (arguments.file is not None) + arguments.lines > 1:
         raise InvalidArgument("give the body as an argument, by --file or by --lines: only one of them")
-    fields = _fields(arguments)
+    fields = message_fields(arguments)
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.SEND) as queue:
         for bodies in _batches(arguments):
             for sent in send_batch(qm, queue, [outgoing(body, fields) for body in bodies]):

@@ -348,6 +348,7 @@ def shown(qm: Any) -> dict[str, Any]:
         "info": qm.info().messages,
         "workers": qm.workers(),
         "pauses": [each.name for each in qm.pauses()],
+        "schedules": [each.name for each in qm.schedules()],
         "failed_messages": [each.queue for each in qm.failed_messages()],
     }
 
@@ -372,6 +373,10 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "delete": lambda qm: qm.operator("ada").delete("orders"),
     "pause": lambda qm: qm.operator("ada").pause("orders"),
     "abort": lambda qm: qm.operator("ada").abort("x"),
+    "create_schedule": lambda qm: qm.operator("ada").create_schedule("x", 60, "orders"),
+    "pause_schedule": lambda qm: qm.operator("ada").pause_schedule("hourly"),
+    "trigger_schedule": lambda qm: qm.operator("ada").trigger_schedule("hourly"),
+    "remove_schedule": lambda qm: qm.operator("ada").remove_schedule("hourly"),
 }
 
 
@@ -385,6 +390,7 @@ def shop(server: RedisServer) -> Iterator[Any]:
         qm.create_queue("news", topic=True)
         qm.subscribe("news", "orders")
         qm.operator("ada").pause("tx")
+        qm.operator("ada").create_schedule("hourly", 3600, "orders")
         orders = qm.open("orders")
         orders.send(b"locked")
         orders.lock(0, lease=50)
@@ -426,6 +432,7 @@ def test_a_monitor_sees_everything_and_changes_nothing(
     assert found["messages"] == [b"one"]
     assert found["message"] == "locked"
     assert found["pauses"] == ["tx"]
+    assert found["schedules"] == ["hourly"]
     with server.client() as raw:
         used: Any = raw.info("commandstats")
     ran = {name.removeprefix("cmdstat_") for name in used}

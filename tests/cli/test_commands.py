@@ -291,7 +291,7 @@ def test_every_command_takes_the_common_options() -> None:
                 for inner in action.choices.values():
                     walk(inner)
         options = {option for action in parser._actions for option in action.option_strings}  # type: ignore[attr-defined]
-        words = ("queue", "topic", "scripts", "show", "completion")
+        words = ("queue", "topic", "schedules", "scripts", "show", "completion")
         if parser.prog not in {f"mqredis {word}" for word in words}:  # type: ignore[attr-defined]
             assert {"--url", "--manager", "--json"} <= options, parser
 

@@ -92,3 +92,57 @@ def test_pauses_and_workers(orders: Run) -> None:
     assert "lives" in orders("stop-worker", "abc", code=Exit.USAGE).err
     assert "lives" in orders("stop-worker", "abc", "--cancel", "1", code=Exit.USAGE).err
     assert "either" in orders("pause", code=Exit.USAGE).err
+
+
+def test_schedules(orders: Run) -> None:
+    assert (
+        orders("schedules", "create", "nightly", "orders", "go", "--cron", "0 3 * * *", "--timezone",
+               "Europe/Berlin", "--label", "l", "--property", "n:=1").out
+        == "created schedule nightly\n"
+    )  # fmt: skip
+    orders("schedules", "create", "often", "orders", "--every", "600", "--paused")
+    nightly, often = orders("schedules", "list", "--json").rows
+    assert (nightly["name"], nightly["cron"], nightly["interval"], nightly["timezone"]) == (
+        "nightly", "0 3 * * *", None, "Europe/Berlin",
+    )  # fmt: skip
+    assert (nightly["paused"], nightly["declared"], nightly["overdue"], nightly["last_at"]) == (
+        False, False, False, None,
+    )  # fmt: skip
+    assert nightly["message"] == {
+        "body": "go", "label": "l", "content_type": "text/plain; charset=utf-8", "properties": {"n": 1},
+    }  # fmt: skip
+    assert (often["interval"], often["paused"], often["next_at"]) == (600.0, True, None)
+    table = orders("schedules", "list").out
+    assert "every 600 s" in table
+    assert "0 3 * * *" in table
+    assert orders("schedules", "trigger", "often").out == "sent the message of schedule often\n"
+    assert ready(orders) == 1
+    assert orders("schedules", "pause", "nightly", "--json").rows == [{"name": "nightly", "paused": True}]
+    assert orders("schedules", "pause", "nightly").out == "schedule nightly was paused already\n"
+    assert orders("schedules", "resume", "nightly").out == "resumed schedule nightly\n"
+    assert orders("schedules", "resume", "nightly").out == "schedule nightly was not paused\n"
+    for name in ("nightly", "often"):
+        assert orders("schedules", "remove", name, "--operator", "ada").out == f"removed schedule {name}\n"
+    assert orders("schedules", "list", "--json").rows == []
+    assert orders("actions", "--json").rows[-1]["operator"] == "ada"
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (("create", "s", "orders", "--cron", "0 3 * *"), Exit.USAGE, "has five fields"),
+        (
+            ("create", "s", "orders", "--cron", "0 3 * * *", "--timezone", "Mars"),
+            Exit.USAGE,
+            "no time zone 'Mars'",
+        ),
+        (("create", "s", "orders"), Exit.USAGE, "one of the arguments --cron --every is required"),
+        (("create", "s", "orders", "--every", "0"), Exit.USAGE, "1 second at least"),
+        (("create", "s", "nowhere", "--every", "60"), Exit.REFUSED, "there is no queue 'nowhere'"),
+        (("remove", "s"), Exit.REFUSED, "there is no schedule 's'"),
+    ],
+)
+def test_schedules_that_are_refused(
+    orders: Run, arguments: tuple[str, ...], code: Exit, message: str
+) -> None:
+    assert message in orders("schedules", *arguments, code=code).err
