@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
 from collections import deque
@@ -18,48 +17,29 @@ from mqredis.operations.receive import Locks
 if TYPE_CHECKING:
     from mqredis.kombu.transport import Transport
 
-log = logging.getLogger("mqredis.kombu")
+#: Queues, and how many messages each may deliver.
+Requests = list[tuple[str, int]]
+#: A queue, and what was locked in it.
+Found = tuple[str, Locks]
 
-#: Queue, channel, how many messages.
-Wants = list[tuple[str, Any, int]]
-#: Queue, channel, what was locked.
-Found = tuple[str, Any, Locks]
-
-#: Longest wait of one call.
+#: Longest wait of one call, in seconds.
 _WAIT_SECONDS = 30.0
 
 
 def fetch(
-    store: Store, wants: Wants, timeout: float | None, scope: object, stop: Callable[[], bool]
+    store: Store, requests: Requests, timeout: float | None, scope: object, stop: Callable[[], bool]
 ) -> Found | None:
-    """Lock messages of the first of these queues that has any; None: the time is over, or it was cancelled."""
-    for _ in range(2):
-        try:
-            handles = [store.queue(queue).handle for queue, _, _ in wants]
-        except QueueNotFound:
-            _revive(store, wants)
-            continue
-        operation = several.lock(handles, [n for _, _, n in wants], timeout, store.lease, (), (scope,), stop)
-        try:
-            at, locks = store.manager.run(operation)
-        except (IoTimeout, OperationCancelled):
-            return None
-        except QueueNotAvailable:
-            _revive(store, wants)
-        else:
-            return wants[at][0], wants[at][1], locks
-    return None
+    """Lock messages of the first of these queues that has any; None: the time is over, or it was cancelled.
 
-
-def _revive(store: Store, wants: Wants) -> None:
-    """Make the queues anew that were deleted under their consumers."""
-    for queue, channel, _ in wants:
-        try:
-            store.ready(queue)
-            store.forget(queue)
-        except QueueNotFound:
-            log.info("queue %r was deleted under its consumer; it is made anew", queue)
-            channel.connection.recreate(queue)
+    Raises QueueNotFound or QueueNotAvailable if one of the queues was deleted.
+    """
+    handles = [store.queue(queue).handle for queue, _ in requests]
+    operation = several.lock(handles, [n for _, n in requests], timeout, store.lease, (), (scope,), stop)
+    try:
+        at, locks = store.manager.run(operation)
+    except (IoTimeout, OperationCancelled):
+        return None
+    return requests[at][0], locks
 
 
 class Fetcher:
@@ -69,8 +49,8 @@ class Fetcher:
         self._transport = transport
         self._loop = loop
         self._scope = object()
-        self._wants: Wants = []
-        self._inbox: deque[Found | MqError] = deque()
+        self._requests: Requests = []
+        self._inbox: deque[Found | Exception] = deque()
         self._changed = threading.Condition()
         self._asleep = False
         self._closed = False
@@ -87,14 +67,14 @@ class Fetcher:
         """What may be delivered may have changed; called by the event loop's thread, at every turn."""
         if self._closed or self._inbox:
             return
-        wants = self._transport.wants()
+        requests = self._transport.requests()
         with self._changed:
-            if wants == self._wants:
+            if requests == self._requests:
                 return
-            wider = {want[0] for want in wants} != {want[0] for want in self._wants}
-            self._wants = wants
+            changed_queues = {queue for queue, _ in requests} != {queue for queue, _ in self._requests}
+            self._requests = requests
             self._changed.notify()
-            if self._asleep and wider:
+            if self._asleep and changed_queues:
                 self._outdated = True
                 self._transport.store.manager.driver.cancel(self._scope)
 
@@ -103,10 +83,13 @@ class Fetcher:
         delivered = False
         while self._inbox:
             found = self._inbox.popleft()
-            if isinstance(found, MqError):
+            if isinstance(found, QueueNotFound | QueueNotAvailable):
+                self._transport.recreate_deleted()
+            elif isinstance(found, Exception):
                 raise found
-            self._transport.deliver(*found)
-            delivered = True
+            else:
+                self._transport.deliver(*found)
+                delivered = True
         return delivered
 
     def close(self) -> None:
@@ -124,15 +107,21 @@ class Fetcher:
                 break
             self._transport.store.manager.driver.cancel(self._scope)
             self._thread.join(0.05)
-        for found in self._inbox:
-            if not isinstance(found, MqError):
-                queue, _, locks = found
-                with contextlib.suppress(MqError):  # else their leases end
-                    every = self._transport.store.queue(queue).locked_messages(locks)
-                    self._transport.locks.settle_many(every, giveback.orderly())
-        self._inbox.clear()
+        with self._changed:
+            fetched = [*self._inbox]
+            self._inbox.clear()
+        for found in fetched:
+            self._give_back(found)
         self._reading.close()
         self._writing.close()
+
+    def _give_back(self, found: Found | Exception | None) -> None:
+        if found is None or isinstance(found, Exception):
+            return
+        queue, locks = found
+        with contextlib.suppress(MqError):  # else their leases end
+            messages = self._transport.store.queue(queue).locked_messages(locks)
+            self._transport.locks.settle_many(messages, giveback.orderly())
 
     def _is_outdated(self) -> bool:
         return self._outdated
@@ -147,21 +136,27 @@ class Fetcher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._closed and (not self._wants or self._inbox):
+                while not self._closed and (not self._requests or self._inbox):
                     self._changed.wait(1.0)
                 if self._closed:
                     return
-                wants, self._asleep, self._outdated = self._wants, True, False
-            found: Found | MqError | None
+                requests, self._asleep, self._outdated = self._requests, True, False
+            found: Found | Exception | None
             try:
-                found = fetch(self._transport.store, wants, _WAIT_SECONDS, self._scope, self._is_outdated)
-            except MqError as error:
+                found = fetch(self._transport.store, requests, _WAIT_SECONDS, self._scope, self._is_outdated)
+            except Exception as error:  # noqa: BLE001 - ``deliver`` raises it in the event loop's thread
                 found = error
-            with self._changed:
-                self._asleep = False
-                if found is None:
-                    continue
-                self._wants = []  # the event loop says what comes next
+            self._fetched(found)
+
+    def _fetched(self, found: Found | Exception | None) -> None:
+        """Leave what the thread found, or met, to the event loop."""
+        with self._changed:
+            self._asleep, closed = False, self._closed
+            if found is not None and not closed:
+                self._requests = []  # the event loop says what comes next
                 self._inbox.append(found)
+        if closed:
+            self._give_back(found)
+        elif found is not None:
             with contextlib.suppress(OSError):
                 self._writing.send(b"x")

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 import time
+from collections import deque
 from typing import Any
 from urllib.parse import quote as percent
 from urllib.parse import urlencode
@@ -15,9 +16,9 @@ from kombu.transport import virtual
 from kombu.utils.scheduling import cycle_by_name
 
 import mqredis
-from mqredis.errors import MqError
+from mqredis.errors import MqError, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.channel import Channel
-from mqredis.kombu.fetcher import Fetcher, Wants, fetch
+from mqredis.kombu.fetcher import Fetcher, Requests, fetch
 from mqredis.kombu.store import Locks, Store
 from mqredis.operations import giveback
 from mqredis.operations.receive import Locks as Locked
@@ -131,17 +132,22 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     # ---- delivery --------------------------------------------------------------------------------
 
-    def wants(self) -> Wants:
-        """Queues from which messages may be delivered now, in their turn, and how many."""
-        places: dict[str, tuple[Any, int]] = {}
+    def _consumed(self) -> dict[str, tuple[Any, int]]:
+        """The queues from which messages may be delivered now, each with its channel and how many it may have."""
+        found: dict[str, tuple[Any, int]] = {}
         for channel in list(self.channels):
             if channel._consumers and not channel.closed:
                 credit = channel.qos.credit()
                 for queue in channel._active_queues if credit else ():
-                    places[queue] = (channel, credit)
-        known = [queue for queue in self._order.items if queue in places]
-        self._order.update([*known, *(queue for queue in places if queue not in known)])
-        return [(queue, *places[queue]) for queue in self._order.consume(len(places))]
+                    found[queue] = (channel, credit)
+        return found
+
+    def requests(self) -> Requests:
+        """Queues from which messages may be delivered now, in their turn, and how many."""
+        consumed = self._consumed()
+        known = [queue for queue in self._order.items if queue in consumed]
+        self._order.update([*known, *(queue for queue in consumed if queue not in known)])
+        return [(queue, consumed[queue][1]) for queue in self._order.consume(len(consumed))]
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver what one look finds; wait for it. Raises socket.timeout."""
@@ -151,14 +157,17 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         while True:
             self._changed.clear()
             left = None if end is None else max(end - time.monotonic(), 0.0)
-            wants = self.wants()
-            if not wants:
+            requests = self.requests()
+            if not requests:
                 seconds = _NO_CREDIT_SECONDS if left is None else min(left, _NO_CREDIT_SECONDS)
                 self._changed.wait(seconds)
             else:
                 self._waiting = True
                 try:
-                    found = fetch(self.store, wants, left, self._scope, self._changed.is_set)
+                    found = fetch(self.store, requests, left, self._scope, self._changed.is_set)
+                except (QueueNotFound, QueueNotAvailable):
+                    self.recreate_deleted()
+                    found = None
                 finally:
                     self._waiting = False
                 if found is not None:
@@ -167,20 +176,24 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError
 
-    def deliver(self, queue: str, channel: Any, locks: Locked) -> None:
+    def deliver(self, queue: str, locks: Locked) -> None:
         """Hand locked messages to the consumer of their queue; those it may not have any more are given back."""
         self._order.rotate(queue)
-        every = self.store.queue(queue).locked_messages(locks)
+        messages = self.store.queue(queue).locked_messages(locks)
+        if queue not in (consumed := self._consumed()):
+            self.locks.settle_many(messages, giveback.orderly())
+            return
+        channel, _ = consumed[queue]
         needs_ack = channel.needs_ack(queue)
         if not needs_ack:
-            self.locks.settle_many(every, "c")
-        raws = [channel.received(lock, not needs_ack) for lock in every]
-        for n, raw in enumerate(raws):
-            if queue not in self._callbacks or (needs_ack and not channel.qos.can_consume()):
-                rest = [self.locks.take(r["properties"]["delivery_tag"]) for r in raws[n:]]
-                self.locks.settle_many([lock for lock in rest if lock is not None], giveback.orderly())
-                return
-            self._callbacks[queue](raw)
+            self.locks.settle_many(messages, "c")
+        raws = deque(channel.received(lock, not needs_ack) for lock in messages)
+        try:
+            while raws and queue in self._callbacks and (channel.qos.can_consume() or not needs_ack):
+                self._callbacks[queue](raws.popleft())
+        finally:  # also if a callback raises
+            rest = [self.locks.take(raw["properties"]["delivery_tag"]) for raw in raws]
+            self.locks.settle_many([lock for lock in rest if lock is not None], giveback.orderly())
 
     def credit_changed(self) -> None:
         """Consumers or limits have changed."""
@@ -190,8 +203,18 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         if self._fetcher is not None:
             self._fetcher.update()
 
-    def recreate(self, queue: str) -> None:
-        """A queue that is consumed was deleted: make it anew with our bindings, so that nobody waits in vain."""
+    def recreate_deleted(self) -> None:
+        """Create the queues again that are consumed and were deleted."""
+        for queue, _ in self.requests():
+            try:
+                self.store.ready(queue)
+                self.store.forget(queue)
+            except QueueNotFound:
+                log.info("queue %r was deleted while it had a consumer; recreating it", queue)
+                self._recreate(queue)
+
+    def _recreate(self, queue: str) -> None:
+        """Create a queue with our bindings."""
         self.store.forget(queue)
         self.store.declare(queue)
         for channel in self.channels:

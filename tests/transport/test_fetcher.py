@@ -1,0 +1,142 @@
+"""The thread that waits at the broker for kombu's event loop: errors, late results, consumers that move."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import kombu
+import pytest
+from kombu.asynchronous.hub import Hub
+
+from mqredis.kombu import fetcher as module
+from mqredis.kombu.fetcher import Fetcher
+from mqredis.kombu.transport import Transport
+from tests.drivers.kit import until
+from tests.transport.kit import WAIT, info, publish
+
+
+@contextlib.contextmanager
+def fetching(connection: Any) -> Iterator[Fetcher]:
+    """The fetcher of a connection, whose hub never runs: the test does what the hub's thread would."""
+    hub = Hub()
+    connection.register_with_event_loop(hub)
+    fetcher: Fetcher = connection.transport._fetcher
+    fetcher.update()
+    try:
+        yield fetcher
+    finally:
+        connection.release()
+        hub.close()
+
+
+def test_any_error_of_the_thread_is_raised_by_the_event_loop(connect, queue, monkeypatch):
+    reading, sending = connect(), connect()
+    seen: list[int] = []
+    fetch = module.fetch
+    errors = [RuntimeError("broken")]
+
+    def broken(*given: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return fetch(*given)
+
+    monkeypatch.setattr(module, "fetch", broken)
+    with (
+        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
+        fetching(reading) as fetcher,
+    ):
+        until(lambda: fetcher._inbox)
+        with pytest.raises(RuntimeError, match="broken"):
+            fetcher.deliver()
+        fetcher.update()
+        publish(sending, 1, queue)
+        until(fetcher.deliver)
+    assert seen == [1]
+
+
+def test_a_deleted_queue_is_recreated_in_the_thread_of_the_event_loop(connect, queue, monkeypatch):
+    reading, sending = connect(), connect()
+    threads: list[threading.Thread] = []
+    recreate = Transport._recreate
+
+    def watched(transport: Transport, name: str) -> None:
+        threads.append(threading.current_thread())
+        recreate(transport, name)
+
+    monkeypatch.setattr(Transport, "_recreate", watched)
+    with kombu.Consumer(reading, [queue], callbacks=[print]), fetching(reading) as fetcher:
+        sending.connect()
+        sending.default_channel.queue_delete("q")
+        until(lambda: fetcher._inbox)
+        assert threads == []
+        assert not fetcher.deliver()
+        assert threads == [threading.current_thread()]
+        assert info(sending, "q").messages == 0
+
+
+def test_a_result_after_the_end_is_given_back(connect, queue, monkeypatch):
+    reading, sending = connect(), connect()
+    fetched, ended = threading.Event(), threading.Event()
+    fetch = module.fetch
+
+    def late(*given: Any) -> Any:
+        found = fetch(*given)
+        fetched.set()
+        assert ended.wait(WAIT)
+        return found
+
+    monkeypatch.setattr(module, "fetch", late)
+    with kombu.Consumer(reading, [queue], callbacks=[print]), fetching(reading) as fetcher:
+        publish(sending, 1, queue)
+        assert fetched.wait(WAIT)
+        join = fetcher._thread.join
+        monkeypatch.setattr(fetcher._thread, "join", lambda _: None)
+        fetcher.close()
+        assert info(sending, "q").locked == 1
+        ended.set()
+        join(WAIT)
+        assert (info(sending, "q").ready, info(sending, "q").locked) == (1, 0)
+
+
+def test_the_channel_that_consumes_now_gets_the_message(connect, queue):
+    reading, sending = connect(), connect()
+    seen: list[Any] = []
+    one, other = reading.channel(), reading.channel()
+    consumer = kombu.Consumer(one, [queue], callbacks=[print])
+    consumer.consume()
+    with fetching(reading) as fetcher:
+        publish(sending, 1, queue)
+        until(lambda: fetcher._inbox)
+        consumer.cancel()
+        with kombu.Consumer(other, [queue], callbacks=[lambda _, message: seen.append(message)], no_ack=True):
+            assert fetcher.deliver()
+        assert [message.channel for message in seen] == [other]
+        until(lambda: info(sending, "q").messages == 0)
+
+
+def test_what_nobody_consumes_any_more_is_given_back(connect, queue):
+    reading, sending = connect(), connect()
+    consumer = kombu.Consumer(reading, [queue], callbacks=[print])
+    consumer.consume()
+    with fetching(reading) as fetcher:
+        publish(sending, 1, queue)
+        until(lambda: fetcher._inbox)
+        consumer.cancel()
+        fetcher.deliver()
+        assert info(sending, "q").ready == 1
+
+
+def test_what_a_callback_that_raises_leaves_is_given_back(connection, queue):
+    for body in range(3):
+        publish(connection, body, queue)
+
+    def callback(body: int, _: Any) -> None:
+        raise RuntimeError(f"not {body}")
+
+    with kombu.Consumer(connection, [queue], callbacks=[callback]):
+        with pytest.raises(RuntimeError, match="not 0"):
+            connection.drain_events(timeout=WAIT)
+        assert (info(connection, "q").ready, info(connection, "q").locked) == (2, 1)
