@@ -64,7 +64,7 @@ class Calls(BaseDriver):
         """Give the slot of an operation back."""
         run.slot.session.give(run.slot)
         if run.listening:
-            self._waiters.table.listeners.discard(run)
+            self._waiters.table.registered_runs.discard(run)
 
     def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
@@ -278,7 +278,7 @@ class Calls(BaseDriver):
             self.open(attempt.deadline)
             old = attempt.renew()
             if old is not None and attempt.run is not None:
-                self._waiters.follow(attempt.run, old)
+                self._waiters.redirect(attempt.run, old)
         elif step is Next.TOUCH:
             with self._opening:
                 if attempt.server != self.core.run_id:

@@ -65,7 +65,7 @@ class AsyncCalls(BaseDriver):
         """Give the slot of an operation back."""
         run.slot.session.give(run.slot)
         if run.listening:
-            self._waiters.table.listeners.discard(run)
+            self._waiters.table.registered_runs.discard(run)
 
     async def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
@@ -281,7 +281,7 @@ class AsyncCalls(BaseDriver):
             await self.open(attempt.deadline)
             old = attempt.renew()
             if old is not None and attempt.run is not None:
-                await self._waiters.follow(attempt.run, old)
+                await self._waiters.redirect(attempt.run, old)
         elif step is Next.TOUCH:
             async with self._opening:
                 if attempt.server != self.core.run_id:

@@ -70,7 +70,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """What is handed over is not heard; set when that has happened."""
     plain, missed = table.WaiterTable.received, threading.Event()
 
-    def heard(self: table.WaiterTable, message: Any) -> None:
+    def heard(self: table.WaiterTable[Any], message: Any) -> None:
         if (
             isinstance(message, list)
             and len(message) == 3

@@ -6,26 +6,26 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Generic
 
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting import handoff
 from mqredis.drivers.waiting.mode import NotifyMode
-from mqredis.drivers.waiting.table import Flag, WaiterTable, WakeChannel
+from mqredis.drivers.waiting.table import F, WaiterTable, WakeChannel
 from mqredis.steps import Reply, Wait, Woken
 
 log = logging.getLogger("mqredis")
 
 
-class BaseRegistry:
+class BaseRegistry(Generic[F]):
     """The waits of one driver, and how its server notifies them."""
 
-    def __init__(self, driver: Any, flag: Callable[[], Flag], lock: AbstractContextManager[object]) -> None:
+    def __init__(self, driver: Any, flag: Callable[[], F], lock: AbstractContextManager[object]) -> None:
         self._driver = driver
         self._settings = driver.settings
         self._lock = lock
         self._flag = flag
-        self.table = WaiterTable(driver.settings, flag)
+        self.table: WaiterTable[F] = WaiterTable(driver.settings, flag)
         self.ended = False
         #: "keyspace", "publish" or "poll"; "" until that was found out.
         self.mode_name = ""
@@ -49,10 +49,10 @@ class BaseRegistry:
     def _start_listening(self, run: Run) -> None:
         if not run.listening:
             run.listening, run.floor = True, self._driver.core.history
-        self.table.listeners.add(run)
+        self.table.registered_runs.add(run)
         run.mark = self.table.cancellations.position
 
-    def _use(self, run: Run, wake: WakeChannel) -> None:
+    def _use(self, run: Run, wake: WakeChannel[F]) -> None:
         run.wake, run.flag = wake, wake.notified
 
     def _notify_mode(self, run: Run, mode: str) -> NotifyMode:

@@ -15,7 +15,7 @@ from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.waiting.base import BaseRegistry
 from mqredis.drivers.waiting.mode import NotifyMode, choose_wake_mode
-from mqredis.drivers.waiting.reader import SubscriptionReader
+from mqredis.drivers.waiting.reader import SubscriptionReader, WakeFlag
 from mqredis.drivers.waiting.table import (
     HEALTH_SECONDS,
     LEAVE_SECONDS,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mqredis")
 
 
-class WaiterRegistry(BaseRegistry):
+class WaiterRegistry(BaseRegistry[WakeFlag]):
     """Waits of threads. One thread keeps the subscription alive, another one polls for all waits now and then."""
 
     def __init__(self, driver: Driver) -> None:
@@ -64,14 +64,14 @@ class WaiterRegistry(BaseRegistry):
                 wake.used_early = True
         return self._notify_mode(run, mode)
 
-    def follow(self, run: Run, old: Slot) -> None:
+    def redirect(self, run: Run, old: Slot) -> None:
         """The operation goes on in another slot than ``old``."""
         if self._mode() == "poll":
             return
         wake = self._wake_channel(run.slot)
         wake.used_early = True
         with self._lock:
-            self.table.follow(old, run.slot)
+            self.table.redirect(old, run.slot)
         self._use(run, wake)
 
     def wait(self, run: Run, step: Wait) -> Woken | Reply:
@@ -95,7 +95,7 @@ class WaiterRegistry(BaseRegistry):
         self._closed.set()
         self.notify_all()
         end = time.monotonic() + LEAVE_SECONDS
-        while self.table.listeners and time.monotonic() < end:
+        while self.table.registered_runs and time.monotonic() < end:
             time.sleep(0.002)  # the operations take back their registrations
         self._send("PING")  # its reply lets a thread that reads notice the end
         self._lost.set()
@@ -167,7 +167,7 @@ class WaiterRegistry(BaseRegistry):
 
     # ---- the subscription ------------------------------------------------------------------------
 
-    def _wake_channel(self, slot: Slot) -> WakeChannel:
+    def _wake_channel(self, slot: Slot) -> WakeChannel[WakeFlag]:
         found = self.table.by_slot.get(slot.name)
         if found is not None:
             return found
@@ -241,7 +241,7 @@ class WaiterRegistry(BaseRegistry):
         if shared:
             self._reader.attach(conn)
         while not self._closed.is_set() and not self._lost.is_set():
-            if heartbeat.ping_due(self._watch() if shared else self._read(conn)):
+            if heartbeat.next_period(self._watch() if shared else self._read(conn)):
                 self._send("PING")
 
     def _watch(self) -> bool:

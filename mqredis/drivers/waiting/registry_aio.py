@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mqredis")
 
 
-class AsyncWaiterRegistry(BaseRegistry):
+class AsyncWaiterRegistry(BaseRegistry[asyncio.Event]):
     """Waits of tasks. One task reads the subscription, another one polls for all waits now and then."""
 
     def __init__(self, driver: AsyncDriver) -> None:
@@ -62,13 +62,13 @@ class AsyncWaiterRegistry(BaseRegistry):
                 wake.used_early = True
         return self._notify_mode(run, mode)
 
-    async def follow(self, run: Run, old: Slot) -> None:
+    async def redirect(self, run: Run, old: Slot) -> None:
         """The operation goes on in another slot than ``old``."""
         if await self._mode() == "poll":
             return
         wake = await self._wake_channel(run.slot)
         wake.used_early = True
-        self.table.follow(old, run.slot)
+        self.table.redirect(old, run.slot)
         self._use(run, wake)
 
     async def wait(self, run: Run, step: Wait) -> Woken | Reply:
@@ -90,7 +90,7 @@ class AsyncWaiterRegistry(BaseRegistry):
         self._closed.set()
         self.notify_all()
         end = time.monotonic() + LEAVE_SECONDS
-        while self.table.listeners and time.monotonic() < end:  # noqa: ASYNC110 - at most a second, once
+        while self.table.registered_runs and time.monotonic() < end:  # noqa: ASYNC110 - at most a second, once
             await asyncio.sleep(0.002)  # the operations take back their registrations
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -154,7 +154,7 @@ class AsyncWaiterRegistry(BaseRegistry):
 
     # ---- the subscription ------------------------------------------------------------------------
 
-    async def _wake_channel(self, slot: Slot) -> WakeChannel:
+    async def _wake_channel(self, slot: Slot) -> WakeChannel[asyncio.Event]:
         found = self.table.by_slot.get(slot.name)
         if found is not None:
             return found
@@ -219,7 +219,7 @@ class AsyncWaiterRegistry(BaseRegistry):
         heartbeat = Heartbeat()
         while True:
             own = isinstance(conn, Subscription)
-            if heartbeat.ping_due(await (conn.news(HEALTH_SECONDS) if own else self._read(conn))):
+            if heartbeat.next_period(await (conn.news(HEALTH_SECONDS) if own else self._read(conn))):
                 await self._send("PING")
 
     async def _read(self, conn: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The waits of one driver and the wake channels of its slots, without threads, tasks or sockets.
+"""State of the waiting operations of a driver and of their Pub/Sub channels, without I/O.
 
 Only the event ``sadd`` and handed-over locks wake an operation, on channels that are subscribed by their exact names.
 Each confirmation of a subscription after the first one wakes too: a notification may have been missed before it.
@@ -10,7 +10,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from redis import exceptions as rx
 
@@ -21,16 +21,16 @@ from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
 from mqredis.settings import Settings
 from mqredis.steps import Steps, Wait, Woken, perform, procedure
 
-#: How long the trial of a mode waits for its own event, in seconds.
+#: Seconds that the trial of a mode waits for its own event.
 PROBE_SECONDS = 0.25
-#: A subscription that is silent for so long is sent a PING, and given up after as long again, in seconds.
+#: Seconds without data after which a PING is sent over the subscription. After as many again it is closed.
 HEALTH_SECONDS = 10.0
 #: A wait fetches by itself only after so many re-check periods, since in each of them one call polls for all waits.
 #: That call cannot see a cancellation whose notification was lost.
 RECHECKS_PER_FETCH = 100
 #: But it fetches at least so often in the lifetime of a session that the broker does not forget an idle one.
 FETCHES_PER_SESSION_TTL = 4
-#: How long a closing driver lets its waits take back their registrations, in seconds.
+#: Seconds that a closing driver waits until its operations have removed their registrations.
 LEAVE_SECONDS = 1.0
 #: Queues in one poll, channels in one SUBSCRIBE.
 CHUNK = 64
@@ -44,26 +44,29 @@ class Flag(Protocol):
     """What ``threading.Event``, ``asyncio.Event`` and the reader's ``WakeFlag`` have in common."""
 
     def set(self) -> None:
-        """Raise the flag."""
+        """Set the flag."""
 
     def clear(self) -> None:
-        """Lower the flag."""
+        """Clear the flag."""
 
     def is_set(self) -> bool:
-        """Is the flag up?"""
+        """Is the flag set?"""
 
 
-class WakeChannel:
-    """The subscribed channel of one slot. It is kept as long as the session."""
+F = TypeVar("F", bound=Flag)
+
+
+class WakeChannel(Generic[F]):
+    """The Pub/Sub channel of one slot. It stays subscribed as long as the session lives or an operation uses it."""
 
     __slots__ = ("confirmed", "handoff", "name", "notified", "session", "used_early")
 
-    def __init__(self, name: str, session: str, notified: Any, confirmed: Any) -> None:
+    def __init__(self, name: str, session: str, notified: F, confirmed: F) -> None:
         self.name = name
         self.session = session
-        #: Up after a notification.
+        #: Set after a notification.
         self.notified = notified
-        #: Up once the server has confirmed the subscription.
+        #: Set once the server has confirmed the subscription.
         self.confirmed = confirmed
         #: The last notification that carried a locked message.
         self.handoff: bytes | None = None
@@ -78,59 +81,67 @@ class WakeChannel:
         self.confirmed.set()
 
 
-class WaiterTable:
-    """The wake channels of a driver, by name and by slot, and its present waits."""
+class WaiterTable(Generic[F]):
+    """The wake channels of a driver, by name and by slot, and its waiting operations."""
 
-    def __init__(self, settings: Settings, flag: Callable[[], Flag]) -> None:
+    def __init__(self, settings: Settings, flag: Callable[[], F]) -> None:
         self._settings = settings
         self._flag = flag
-        self.by_name: dict[bytes, WakeChannel] = {}
-        self.by_slot: dict[str, WakeChannel] = {}
+        self.by_name: dict[bytes, WakeChannel[F]] = {}
+        self.by_slot: dict[str, WakeChannel[F]] = {}
         self.cancellations = CancellationLog()
-        self.waits: dict[Run, tuple[Wait, Flag]] = {}
-        #: Operations that wait now and then, from their first wait to their end.
-        self.listeners: set[Run] = set()
+        self.waits: dict[Run, tuple[Wait, F]] = {}
+        #: Operations that may be registered as waiters in a queue, from their first wait to their end.
+        self.registered_runs: set[Run] = set()
         #: Why the server refuses subscriptions; "" if it does not.
         self.denied = ""
 
-    def wake_channel(self, slot: str, name: str, session: str = "") -> tuple[WakeChannel, bool]:
+    def wake_channel(self, slot: str, name: str, session: str = "") -> tuple[WakeChannel[F], bool]:
         """Return the channel of a slot, and whether it is new and has to be subscribed."""
         found = self.by_slot.get(slot)
         if found is not None:
             return found, False
         wake = WakeChannel(name, session, self._flag(), self._flag())
+        if self.denied:
+            wake.confirmed.set()  # the server will not
         self.by_slot[slot] = self.by_name[name.encode()] = wake
         return wake, True
 
-    def follow(self, old: Slot, new: Slot) -> None:
-        """Let notifications of the old slot, where the waiter may still be registered, reach the new slot."""
-        wakes = self.by_slot.get(old.name), self.by_slot.get(new.name)
-        if wakes[0] is not None and wakes[1] is not None:
-            self.by_name[wakes[0].name.encode()] = wakes[1]
+    def redirect(self, old: Slot, new: Slot) -> None:
+        """Let notifications of slot ``old``, in which the operation may still be registered, reach slot ``new``."""
+        before, now = self.by_slot.get(old.name), self.by_slot.get(new.name)
+        if before is not None and now is not None:
+            for name in self._names_of({id(before)}):
+                self.by_name[name] = now
 
     def remove_stale(self, session: str) -> list[str]:
-        """Remove the channels of other sessions that no wait uses, and return their names."""
-        used = {id(flag) for _, flag in self.waits.values()}
-        stale = [
-            (slot, wake)
+        """Remove the channels of other sessions that no operation uses. Returns the names to unsubscribe from."""
+        used = {id(run.wake) for run in list(self.registered_runs)}
+        return self._remove(
+            slot
             for slot, wake in self.by_slot.items()
-            if wake.session not in ("", session) and id(wake.notified) not in used
-        ]
-        for slot, wake in stale:
-            del self.by_slot[slot]
-            self.by_name.pop(wake.name.encode(), None)
-        return [wake.name for _, wake in stale]
+            if wake.session not in ("", session) and id(wake) not in used
+        )
 
-    def remove(self, slot: str) -> None:
-        """Remove the channel of one slot."""
-        wake = self.by_slot.pop(slot, None)
-        if wake is not None:
-            self.by_name.pop(wake.name.encode(), None)
+    def remove(self, slot: str) -> list[str]:
+        """Remove the channel of one slot. Returns the names to unsubscribe from."""
+        return self._remove([slot])
+
+    def _remove(self, slots: Iterable[str]) -> list[str]:
+        removed = {id(self.by_slot.pop(slot, None)) for slot in list(slots)}
+        names = self._names_of(removed)
+        for name in names:
+            del self.by_name[name]
+        return [name.decode() for name in names]
+
+    def _names_of(self, wakes: set[int]) -> list[bytes]:
+        """The names whose notifications go to these channels (given by ``id``)."""
+        return [name for name, wake in self.by_name.items() if id(wake) in wakes] if wakes else []
 
     def names(self) -> list[list[str]]:
         """The names of all channels, in chunks for SUBSCRIBE."""
-        every = sorted(name.decode() for name in list(self.by_name))
-        return [every[n : n + CHUNK] for n in range(0, len(every), CHUNK)]
+        names = sorted(name.decode() for name in list(self.by_name))
+        return [names[n : n + CHUNK] for n in range(0, len(names), CHUNK)]
 
     def received(self, message: Any) -> None:
         """Handle what the subscription has read. Raises an error that ends the connection."""
@@ -140,17 +151,16 @@ class WaiterTable:
             elif isinstance(message, Exception):
                 raise message
             return
-        wake = self.by_name.get(message[1])
+        kind, channel, data = message[:3]
+        wake = self.by_name.get(channel)
         if wake is None:
             return
-        if message[0] == b"message":
-            if message[2].startswith(LOCK):
-                wake.handoff = message[2]
-            elif message[2] != _EVENT:
-                return
-            wake.notified.set()
-        elif message[0] == b"subscribe":
+        if kind == b"subscribe":
             wake.confirm()
+        elif kind == b"message" and (data == _EVENT or data.startswith(LOCK)):
+            if data != _EVENT:
+                wake.handoff = data
+            wake.notified.set()
 
     def deny(self, why: str) -> None:
         """Note that the server refuses subscriptions, so that no operation waits for a confirmation."""
@@ -187,15 +197,15 @@ class WaiterTable:
         for _, flag in list(self.waits.values()):
             flag.set()
 
-    def queues(self) -> dict[tuple[str, ...], list[Flag]]:
+    def queues(self) -> dict[tuple[str, ...], list[F]]:
         """The key groups of the queues that are waited on, each with the flags of its waits."""
-        out: dict[tuple[str, ...], list[Flag]] = {}
+        out: dict[tuple[str, ...], list[F]] = {}
         for run, (_, flag) in list(self.waits.items()):
             for group in groups(run.keys):
                 out.setdefault(group, []).append(flag)
         return out
 
-    def handoff_candidates(self) -> list[tuple[Run, Flag]]:
+    def handoff_candidates(self) -> list[tuple[Run, F]]:
         """The operations that may be handed a message, each with the flag of its wait."""
         return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.call is not None]
 
@@ -210,9 +220,9 @@ def poll_all(
     be old, so they make the call and get its stored reply. Raises what a fetch would raise. The caller then lets every
     waiting operation fetch, so that each one gets the error itself.
     """
-    every = list(queues)
-    for turn in range(max(-(-len(every) // CHUNK), -(-len(runs) // SLOTS))):
-        some, slots = every[turn * CHUNK :][:CHUNK], runs[turn * SLOTS :][:SLOTS]
+    all_groups = list(queues)
+    for turn in range(max(-(-len(all_groups) // CHUNK), -(-len(runs) // SLOTS))):
+        some, slots = all_groups[turn * CHUNK :][:CHUNK], runs[turn * SLOTS :][:SLOTS]
         found, handed_over = yield from perform(
             manager.poll_all(keys, some, [(run.slot.name, run.slot.last) for run, _ in slots])
         )
@@ -226,15 +236,20 @@ def poll_all(
 
 
 class Heartbeat:
-    """Notices a lost subscription: after a silent period a PING is due, and another silent period is an error."""
+    """Detects a lost subscription: after a silent period a PING has to be sent, and its reply proves the connection."""
 
     __slots__ = ("_sent",)
 
     def __init__(self) -> None:
         self._sent = False
 
-    def ping_due(self, received: bool) -> bool:
-        """Is a PING due after this period of ``HEALTH_SECONDS``? Raises ConnectionError without a reply to the last."""
+    def next_period(self, received: bool) -> bool:
+        """A period of ``HEALTH_SECONDS`` has ended. Returns whether a PING has to be sent now.
+
+        :param received: has anything arrived in the period?
+
+        Raises ConnectionError if a PING was sent before the period and nothing arrived in it.
+        """
         if self._sent and not received:
             raise rx.ConnectionError("no sign of life")
         self._sent = not received

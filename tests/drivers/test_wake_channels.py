@@ -1,0 +1,131 @@
+"""The wake channels of a driver: which are subscribed, and whom their notifications wake."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+from redis import exceptions as rx
+
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.session import Run, Session
+from mqredis.drivers.sync import Driver
+from mqredis.drivers.waiting.table import Heartbeat, WaiterTable
+from mqredis.settings import Settings
+from tests.drivers.kit import FAST, take
+from tests.support.server import RedisServer
+
+SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
+OLD, NEW, NEWER = Session("1"), Session("2"), Session("3")
+
+
+@pytest.fixture
+def table() -> WaiterTable[threading.Event]:
+    return WaiterTable(Settings(), threading.Event)
+
+
+def using(table: WaiterTable[threading.Event], session: Session) -> Run:
+    """An operation that is registered, on the channel of a slot of its own."""
+    run = Run(session.take())
+    run.wake, _ = table.wake_channel(run.slot.name, f"ch:{run.slot.name}", session.number)
+    table.registered_runs.add(run)
+    return run
+
+
+def renew(table: WaiterTable[threading.Event], run: Run, session: Session) -> None:
+    """As the registries do when the session has ended."""
+    old, run.slot = run.slot, session.take()
+    wake, _ = table.wake_channel(run.slot.name, f"ch:{run.slot.name}", session.number)
+    table.remove_stale(session.number)
+    table.redirect(old, run.slot)
+    run.wake = wake
+
+
+def notify(table: WaiterTable[threading.Event], name: str) -> None:
+    table.received([b"message", name.encode(), b"sadd"])
+
+
+def test_an_old_channel_wakes_the_new_slot_for_as_long_as_that_is_used(
+    table: WaiterTable[threading.Event],
+) -> None:
+    run = using(table, OLD)
+    first = run.wake.name
+    for session in (NEW, NEWER):
+        renew(table, run, session)
+        run.wake.notified.clear()
+        notify(table, first)
+        assert run.wake.notified.is_set()
+        assert first in table.names()[0]
+    table.registered_runs.discard(run)
+    assert first in table.remove_stale("4")
+    assert table.names() == []
+
+
+def test_the_channel_of_an_operation_that_is_in_a_call_stays(table: WaiterTable[threading.Event]) -> None:
+    run, other = using(table, OLD), using(table, OLD)
+    renew(table, run, NEW)
+    notify(table, other.wake.name)
+    assert other.wake.notified.is_set()
+    renew(table, other, NEW)
+    notify(table, "ch:" + other.slot.name)
+    assert other.wake.notified.is_set()
+
+
+def test_no_name_of_a_removed_channel_is_subscribed_again(table: WaiterTable[threading.Event]) -> None:
+    run = using(table, OLD)
+    first = run.wake.name
+    renew(table, run, NEW)
+    assert sorted(table.remove(run.slot.name)) == sorted([first, run.wake.name])
+    assert table.names() == []
+
+
+def test_a_channel_made_after_a_refusal_is_not_waited_for(table: WaiterTable[threading.Event]) -> None:
+    table.deny("NOPERM")
+    assert using(table, OLD).wake.confirmed.is_set()
+
+
+def test_a_silent_period_after_a_ping_is_an_error() -> None:
+    heartbeat = Heartbeat()
+    assert [heartbeat.next_period(received) for received in (True, False, True, False)] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    with pytest.raises(rx.ConnectionError):
+        heartbeat.next_period(False)
+
+
+def test_a_message_on_the_old_channel_sets_the_new_flag(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, SLOW)
+    driver.run(take(driver.core.keys, seconds=0.01))
+    waiters = driver._waiters
+    assert driver.core.session is not None
+    run = Run(driver.core.session.take())
+    waiters.listen(run)
+    old, channel, run.slot = run.slot, run.wake.name, Session("another").take()
+    waiters.redirect(run, old)
+    assert waiters._reader.sleep(run.flag, 30), "the subscription to the new channel is confirmed"
+    run.flag.clear()
+    driver.command("PUBLISH", channel, "sadd")
+    assert waiters._reader.sleep(run.flag, 30)
+    waiters.table.registered_runs.discard(run)
+
+
+async def test_async_a_message_on_the_old_channel_sets_the_new_flag(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(redis_server.url, SLOW)
+    await driver.run(take(driver.core.keys, seconds=0.01))
+    waiters = driver._waiters
+    assert driver.core.session is not None
+    run = Run(driver.core.session.take())
+    await waiters.listen(run)
+    old, channel, run.slot = run.slot, run.wake.name, Session("another").take()
+    await waiters.redirect(run, old)
+    await asyncio.wait_for(run.flag.wait(), 30)
+    run.flag.clear()
+    await driver.command("PUBLISH", channel, "sadd")
+    await asyncio.wait_for(run.flag.wait(), 30)
+    waiters.table.registered_runs.discard(run)
