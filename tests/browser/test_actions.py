@@ -1,0 +1,134 @@
+"""Actions in a browser: undone, refused, by keys alone; and pages of messages while the queue moves."""
+
+from __future__ import annotations
+
+from html import escape
+
+import pytest
+
+import mqredis
+from mqredis.console import Visitor, app, everyone
+from tests.browser.conftest import serving
+from tests.browser.test_browser import Open, send
+from tests.support.server import RedisServer
+
+pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
+
+from playwright.sync_api import Page, expect
+from starlette.responses import HTMLResponse
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_purge_is_undone(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    sent = send(broker, "x", "y", "z")
+    page = open_page(f"{console}/m/main/act/purge?queue=orders")
+    page.get_by_label("Type orders to confirm").fill("orders")
+    page.get_by_role("button", name="Purge").click()
+    expect(page.locator(".notice")).to_have_text("3 messages of orders moved to the trash.")
+    page.get_by_role("link", name="orders;trash").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("orders;trash")
+    page.get_by_role("link", name="Restore from the trash").click()
+    expect(page.locator("#preview")).to_have_text("This touches 3 messages of orders;trash.")
+    page.get_by_role("button", name="Restore from the trash").click()
+    expect(page.locator(".notice")).to_have_text("3 messages of orders restored.")
+    with broker.open("orders") as queue:
+        assert [message.lookup_id for message in queue.browse()] == sent
+
+
+def test_a_form_with_another_token_is_refused(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    page = open_page(f"{console}/m/main/act/send?queue=orders")
+    page.get_by_label("Body").fill("x")
+    page.evaluate("document.querySelector('form.act [name=csrf]').value = 'f'.repeat(64)")
+    page.get_by_role("button", name="Send a message").click()
+    expect(page.get_by_text("The form is not from this console")).to_be_visible()
+    assert broker.queue_info("orders").messages == 0
+
+
+def test_a_form_of_another_site_is_refused(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    """The site has another port of this machine: the browser sends it the cookie, and Origin alone tells."""
+    page = open_page(f"{console}/m/main/act/send?queue=orders")
+    token = page.locator("form.act [name=csrf]").input_value()
+    fields = {"csrf": token, "token": "t", "queue": "orders", "body": "x"}
+    inputs = "".join(f"<input name={name} value='{escape(value)}'>" for name, value in fields.items())
+    form = f"<form method=post action={console}/m/main/act/send>{inputs}<button>Win</button></form>"
+    with serving(HTMLResponse(form)) as other:
+        lured = page.context.new_page()
+        lured.goto(other)
+        lured.get_by_role("button", name="Win").click()
+        expect(lured.get_by_text("does not come from a page of this console")).to_be_visible()
+    assert broker.queue_info("orders").messages == 0
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["a visitor", "the whole console"])
+def test_who_may_only_read_finds_nothing_to_press(
+    broker: mqredis.QueueManager, redis_server: RedisServer, open_page: Open, whole: bool
+) -> None:
+    (number,) = send(broker, "x")
+    access = everyone if whole else lambda _: Visitor("bob")
+    with serving(app({"main": redis_server.url}, access=access, read_only=whole)) as url:
+        page = open_page(url)
+        expect(page.get_by_text("reads only")).to_be_visible()
+        for path in (
+            "/", "/queue?name=orders", "/messages?queue=orders", f"/message?queue=orders&id={number}", "/failures",
+            "/scheduled", "/in-flight", "/workers", "/clients", "/topics", "/server",
+        ):  # fmt: skip
+            page.goto(f"{url}/m/main{path}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            assert page.locator("a[href*='/act/']").count() == 0, path
+        page.goto(f"{url}/m/main/act/purge?queue=orders")
+        expect(page.get_by_text("but not carry out this action")).to_be_visible()
+    assert broker.queue_info("orders").messages == 1
+
+
+def reach(page: Page, label: str) -> None:
+    """Press Tab until the link, button or field with this name has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        name = page.evaluate(
+            "(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()"
+        )
+        if name == label:
+            return
+    pytest.fail(f"{label!r} is not reached by keys")
+
+
+def test_a_purge_needs_no_mouse(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    send(broker, "x", "y")
+    page = open_page(f"{console}/m/main/queue?name=orders")
+    reach(page, "Purge")
+    page.keyboard.press("Enter")
+    expect(page.locator("#preview")).to_be_visible()
+    reach(page, "Keep them in ;trash for a day, from where they can be restored")
+    page.keyboard.press("Space")
+    reach(page, "Type orders to confirm")
+    page.keyboard.type("orders")
+    page.keyboard.press("Enter")
+    expect(page.locator(".notice")).to_have_text("2 messages of orders removed.")
+    assert broker.queue_info("orders").messages == 0
+
+
+def test_pages_of_messages_stay_right_while_the_queue_moves(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    send(broker, *(f"body {n}" for n in range(120)))
+    page = open_page(f"{console}/m/main/messages?queue=orders")
+    rows = page.locator(".messages tbody tr")
+
+    def shown() -> list[str]:
+        expect(rows).not_to_have_count(0)
+        return [text.split("body ")[1].split()[0] for text in rows.all_inner_texts()]
+
+    seen = shown()
+    with broker.open("orders") as queue:
+        queue.receive_many(60)
+    send(broker, "body 120")
+    for first in (60, 110):
+        page.get_by_role("link", name="Next").click()
+        expect(rows.first).to_contain_text(f"body {first}")
+        seen += shown()
+    assert seen == [str(n) for n in range(121) if not 50 <= n < 60]
