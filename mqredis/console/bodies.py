@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from typing import NamedTuple
 
 #: Bytes of a body on a page, and in a row of a table. The whole body can be downloaded.
-SHOWN, IN_ROW = 65_536, 120
+PAGE_BYTES, ROW_BYTES = 65_536, 120
+#: Characters of a body that is shown as indented JSON. Where deep nesting takes more, the body has no such view.
+JSON_CHARACTERS = 4 * PAGE_BYTES
 
 
 class BodyView(NamedTuple):
@@ -17,30 +20,29 @@ class BodyView(NamedTuple):
     text: str
     #: The views that this body has.
     kinds: tuple[str, ...]
-    #: Only the first SHOWN bytes are in ``text``.
-    cut: bool
+    #: Only the first PAGE_BYTES bytes are in ``text``.
+    truncated: bool
 
 
 def view(body: bytes, kind: str = "") -> BodyView:
     """A body in the view that was asked for, or in the one that suits it best."""
-    cut = len(body) > SHOWN
-    kinds = []
-    formatted = None if cut else _json(body)
-    if formatted is not None:
-        kinds.append("json")
-    text = _text(body[:SHOWN], cut)
-    if text is not None:
-        kinds.append("text")
-    kinds.append("hex")
-    kind = kind if kind in kinds else kinds[0]
-    shown = {"json": formatted, "text": text}.get(kind) or (hex_dump(body[:SHOWN]) if kind == "hex" else "")
-    return BodyView(kind, shown, tuple(kinds), cut)
+    truncated = len(body) > PAGE_BYTES
+    part = body[:PAGE_BYTES]
+    views = {
+        "json": None if truncated else _json(body),
+        "text": _text(part, truncated),
+        "hex": hex_dump(part),
+    }
+    shown = {name: text for name, text in views.items() if text is not None}
+    kind = kind if kind in shown else next(iter(shown))
+    return BodyView(kind, shown[kind], tuple(shown), truncated)
 
 
-def in_row(body: bytes) -> str:
+def preview(body: bytes) -> str:
     """The beginning of a body, for a row of a table."""
-    text = body[:IN_ROW].decode("utf-8", "replace")
-    return text + "…" if len(body) > IN_ROW else text
+    truncated = len(body) > ROW_BYTES
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(body[:ROW_BYTES], final=not truncated)
+    return text + "…" if truncated else text
 
 
 def hex_dump(data: bytes) -> str:
@@ -55,19 +57,26 @@ def hex_dump(data: bytes) -> str:
 
 
 def _json(body: bytes) -> str | None:
-    if body[:1] not in (b"{", b"[") and body.strip()[:1] not in (b"{", b"["):
+    """The body as indented JSON; None if it is something else, or takes more than JSON_CHARACTERS."""
+    if body.strip()[:1] not in (b"{", b"["):
         return None
+    parts: list[str] = []
+    size = 0
     try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(body)):
+            parts.append(part)
+            size += len(part)
+            if size > JSON_CHARACTERS:
+                return None
     except (ValueError, RecursionError):
         return None
+    # JSON may escape half of a surrogate pair, which UTF-8 cannot hold: it is shown as the escape.
+    return "".join(parts).encode("utf-8", "backslashreplace").decode()
 
 
-def _text(part: bytes, cut: bool) -> str | None:
-    """The bytes as UTF-8; None for other bytes. ``cut``: the last character may be incomplete and is left out."""
-    for end in range(4 if cut else 1):
-        try:
-            return part[: len(part) - end].decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-    return None
+def _text(part: bytes, truncated: bool) -> str | None:
+    """The bytes as UTF-8, without the incomplete character at the end of a truncated body; None for other bytes."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(part, final=not truncated)
+    except UnicodeDecodeError:
+        return None
