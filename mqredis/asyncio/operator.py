@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mqredis.commands.bulk import Action
 from mqredis.keys import DEAD_LETTER, TRASH
+from mqredis.models import Outgoing
 from mqredis.models.operator import BulkResult, Choice
 from mqredis.operations import actions, bulk, force, schedules, workers
 
@@ -167,7 +168,7 @@ class Operator:
         name: str,
         when: str | float,
         queue: str,
-        body: bytes | str = b"",
+        body: bytes | str | Outgoing = b"",
         *,
         timezone: str | tzinfo = "UTC",
         paused: bool = False,
@@ -177,8 +178,9 @@ class Operator:
         """Have a message sent to ``queue`` at the times of ``when``, once each, by any worker that runs.
 
         ``when``: a cron expression ("0 3 * * mon-fri"), or seconds between two times. ``timezone``: of the expression,
-        such as "Europe/Berlin". ``paused``: it sends nothing until ``resume_schedule``. ``fields`` are those of
-        Outgoing. A worker learns of it within 5 seconds. Times at which no worker ran are made up for by one message.
+        such as "Europe/Berlin". ``paused``: it sends nothing until ``resume_schedule``. ``body``: of the message, whose
+        ``fields`` are those of Outgoing; or an Outgoing. A worker learns of the schedule within 5 seconds. Times at
+        which no worker ran are made up for by one message.
 
         Raises ScheduleExists, QueueNotFound; InvalidArgument for a wrong expression, an unknown time zone, a body of
         more than 4096 bytes and the 1001st schedule; NotSupported for a topic; MissingDependency for an expression

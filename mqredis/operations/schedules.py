@@ -29,6 +29,7 @@ from mqredis.errors import (
     ScheduleNotFound,
     SealBroken,
 )
+from mqredis.models import Outgoing
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
@@ -59,7 +60,7 @@ class Wanted:
     when: str | float
     timezone: str
     queue: str
-    body: bytes | str
+    body: bytes | str | Outgoing
     fields: Mapping[str, Any]
 
     @classmethod

@@ -215,7 +215,8 @@ def test_every_page_is_readable(
         for path in (
             "/", "/queue?name=orders", "/messages?queue=orders", "/messages?queue=orders&selector=a+%3D",
             f"/message?queue=orders%3Bpoison&id={first}", "/failures", "/topics", "/doctor?run=1", "/server",
-            "/workers", "/actions", "/act/send?queue=orders", "/act/purge?queue=orders", "/queue?name=absent",
+            "/workers", "/schedules", "/actions", "/act/send?queue=orders", "/act/purge?queue=orders",
+            "/queue?name=absent",
         ):  # fmt: skip
             page.goto(f"{console}/m/main{path}")
             assert page.evaluate(CONTRAST) == [], path

@@ -294,6 +294,9 @@ async def test_every_action_is_tried_here() -> None:
         *("send", "send-again", "delete", "purge", "restore", "move", "redrive"),
         *("cancel", "reschedule", "run-now", "release", "abort"),
         *("pause", "resume", "stop-worker", "cancel-handler"),  # test_workers.py
+        *(
+            f"{name}-schedule" for name in ("create", "pause", "resume", "trigger", "remove")
+        ),  # test_schedules.py
         *("create-queue", "delete-queue", "inhibit", "limits", "subscribe", "unsubscribe"),
         *("quota", "throttle", "repair"),
     }

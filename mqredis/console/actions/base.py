@@ -51,6 +51,8 @@ class Action:
     then: Callable[[Values], tuple[str, dict[str, str]]]
     #: Messages or settings are lost: the name of the queue has to be typed.
     destroys: bool = False
+    #: The field with the name that has to be typed.
+    names: str = "queue"
     #: ``run`` is an action of an Operator with the token of the form: the broker carries it out once, and logs it.
     by_operator: bool = False
 

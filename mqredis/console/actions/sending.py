@@ -25,7 +25,8 @@ from mqredis.keys import SYSTEM
 from mqredis.models import Access, Message, Outgoing, StoredMessage
 
 
-def _outgoing(values: Values) -> Outgoing:
+def outgoing_of(values: Values) -> Outgoing:
+    """The message in a form with the fields of ``MESSAGE``. Raises InvalidArgument."""
     fields: dict[str, Any] = {
         "content_type": values.get("content_type"),
         "label": values.get("label"),
@@ -53,7 +54,7 @@ def _properties(text: str) -> dict[str, Any]:
 
 async def _preview_send(manager: QueueManager, values: Values) -> Preview:
     info = await manager.queue_info(needed(values, "queue"))
-    _outgoing(values)
+    outgoing_of(values)
     what = "topic" if info.topic else "queue"
     holds = formats.plural(info.messages, "message")
     return Preview(f"One message goes to the {what} {info.name}, which holds {holds}.")
@@ -66,7 +67,7 @@ async def _send(manager: QueueManager, values: Values) -> str:
         await manager.open(name, Access.SEND) as queue,
         await manager.transaction() if info.transactional else nullcontext() as unit,
     ):
-        sent = await queue.send(_outgoing(values), transaction=unit)
+        sent = await queue.send(outgoing_of(values), transaction=unit)
     return f"Message {formats.hex_id(sent.lookup_id)} was sent to {name}."
 
 
@@ -84,7 +85,7 @@ async def _failed(manager: QueueManager, values: Values) -> StoredMessage:
 async def _preview_again(manager: QueueManager, values: Values) -> Preview:
     name, number = needed(values, "queue"), lookup_id(values)
     stored = await _failed(manager, values)
-    _outgoing(values)
+    outgoing_of(values)
     return Preview(
         f"The message below is sent, and then message {formats.hex_id(number)} of {name} is deleted.",
         _editable(stored.message),
@@ -128,7 +129,8 @@ async def _send_again(manager: QueueManager, values: Values) -> str:
 
 
 _QUEUE = Field("queue", "Queue", "hidden")
-_MESSAGE = (
+#: The fields of a message that is sent.
+MESSAGE = (
     Field("body", "Body", "area"),
     Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),
     Field("label", "Label"),
@@ -140,11 +142,11 @@ _MESSAGE = (
 )
 
 ACTIONS = (
-    Action("send", "Send a message", (_QUEUE, *_MESSAGE), _preview_send, _send, to_queue),
+    Action("send", "Send a message", (_QUEUE, *MESSAGE), _preview_send, _send, to_queue),
     Action(
         "send-again",
         "Edit and send again",
-        (_QUEUE, Field("id", "Message", "hidden"), Field("to", "To the queue"), *_MESSAGE),
+        (_QUEUE, Field("id", "Message", "hidden"), Field("to", "To the queue"), *MESSAGE),
         _preview_again,
         _send_again,
         to_queue,

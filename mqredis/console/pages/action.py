@@ -65,8 +65,8 @@ async def carry_out(visit: Visit) -> Response:
     values = await visit.form()
     wrong: MqError | str | None = None
     if "check" not in values:
-        if action.destroys and values.get("confirm", "").strip() != values.get("queue", ""):
-            wrong = "Nothing was done: type the queue's name to confirm."
+        if action.destroys and values.get("confirm", "").strip() != values.get(action.names, ""):
+            wrong = f"Nothing was done: type the {action.names}'s name to confirm."
         elif not values.get("token"):
             wrong = "Nothing was done: the form is incomplete. Send it again."
         else:

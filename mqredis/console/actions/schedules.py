@@ -1,0 +1,184 @@
+"""Actions on schedules: create, pause, resume, trigger, remove."""
+
+from __future__ import annotations
+
+from mqredis.asyncio import QueueManager
+from mqredis.asyncio.operator import Operator
+from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, needed, seconds
+from mqredis.console.actions.sending import MESSAGE, outgoing_of
+from mqredis.errors import InvalidArgument, ScheduleNotFound
+from mqredis.models.schedule import ScheduleInfo
+
+
+def _to_schedules(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
+    return "/schedules", {}
+
+
+def _operator(manager: QueueManager, values: Values) -> Operator:
+    return manager.operator(values[OPERATOR])
+
+
+# ---- create --------------------------------------------------------------------------------------
+
+
+async def _preview_create(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001 - as above
+    return Preview(
+        "A message is sent to the queue at each of these times, once, by any worker that runs. Times that pass while "
+        "no worker runs are made up for by one message."
+    )
+
+
+async def _create(manager: QueueManager, values: Values) -> str:
+    cron, every = values.get("cron", "").strip(), seconds(values, "every")
+    if bool(cron) == (every is not None):
+        raise InvalidArgument("give either a cron expression or a number of seconds")
+    name = needed(values, "schedule").strip()
+    await _operator(manager, values).create_schedule(
+        name,
+        cron if every is None else every,
+        needed(values, "queue").strip(),
+        outgoing_of(values),
+        timezone=values.get("timezone", "").strip() or "UTC",
+        paused="paused" in values,
+        token=values.get("token"),
+    )
+    return f"The schedule {name} was created."
+
+
+# ---- one schedule --------------------------------------------------------------------------------
+
+
+async def _schedule(manager: QueueManager, values: Values) -> ScheduleInfo:
+    wanted = needed(values, "schedule")
+    for schedule in await manager.schedules():
+        if schedule.name == wanted:
+            return schedule
+    raise ScheduleNotFound(f"there is no schedule {wanted!r:.80}")
+
+
+def _next(schedule: ScheduleInfo) -> str:
+    return "never" if schedule.next_at is None else f"at {schedule.next_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def _preview_pause(manager: QueueManager, values: Values) -> Preview:
+    schedule = await _schedule(manager, values)
+    return Preview(
+        f"The schedule {schedule.name} would send its next message to {schedule.queue} {_next(schedule)}. It sends "
+        "nothing until somebody resumes it, also after a restart of the workers."
+    )
+
+
+async def _pause(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "schedule")
+    await _operator(manager, values).pause_schedule(name, token=values.get("token"))
+    return f"The schedule {name} is paused."
+
+
+async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
+    schedule = await _schedule(manager, values)
+    return Preview(
+        f"The schedule {schedule.name} sends messages to {schedule.queue} again from its next time on. Times that have "
+        "passed meanwhile are not made up for."
+    )
+
+
+async def _resume(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "schedule")
+    await _operator(manager, values).resume_schedule(name, token=values.get("token"))
+    return f"The schedule {name} is resumed."
+
+
+async def _preview_trigger(manager: QueueManager, values: Values) -> Preview:
+    schedule = await _schedule(manager, values)
+    return Preview(
+        f"One message goes to the queue {schedule.queue} now. The schedule {schedule.name} sends its next message "
+        f"{_next(schedule)}, as before."
+    )
+
+
+async def _trigger(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "schedule")
+    await _operator(manager, values).trigger_schedule(name, token=values.get("token"))
+    return f"The message of the schedule {name} was sent."
+
+
+async def _preview_remove(manager: QueueManager, values: Values) -> Preview:
+    schedule = await _schedule(manager, values)
+    declared = (
+        " The code of a worker declares it: the worker creates it again when it starts."
+        if schedule.declared
+        else ""
+    )
+    return Preview(
+        f"The schedule {schedule.name}, which would send its next message to {schedule.queue} {_next(schedule)}, is "
+        f"gone.{declared} What it has sent stays."
+    )
+
+
+async def _remove(manager: QueueManager, values: Values) -> str:
+    name = needed(values, "schedule")
+    await _operator(manager, values).remove_schedule(name, token=values.get("token"))
+    return f"The schedule {name} was removed."
+
+
+_SCHEDULE = (Field("schedule", "Schedule", "hidden"),)
+
+ACTIONS = (
+    Action(
+        "create-schedule",
+        "Create a schedule",
+        (
+            Field("schedule", "Name"),
+            Field("queue", "Queue", help="To which its message is sent. Not a topic."),
+            Field(
+                "cron", "Cron expression", help="Minute, hour, day, month, day of the week: 0 3 * * mon-fri"
+            ),
+            Field("timezone", "Time zone", help="Of the cron expression, such as Europe/Berlin. Empty: UTC."),
+            Field("every", "Seconds between two times", "number", "Instead of a cron expression."),
+            Field("paused", "Paused: it sends nothing until somebody resumes it", "check"),
+            *MESSAGE,
+        ),
+        _preview_create,
+        _create,
+        _to_schedules,
+        by_operator=True,
+    ),
+    Action(
+        "pause-schedule",
+        "Pause the schedule",
+        _SCHEDULE,
+        _preview_pause,
+        _pause,
+        _to_schedules,
+        by_operator=True,
+    ),
+    Action(
+        "resume-schedule",
+        "Resume the schedule",
+        _SCHEDULE,
+        _preview_resume,
+        _resume,
+        _to_schedules,
+        by_operator=True,
+    ),
+    Action(
+        "trigger-schedule",
+        "Send the message now",
+        _SCHEDULE,
+        _preview_trigger,
+        _trigger,
+        _to_schedules,
+        by_operator=True,
+    ),
+    Action(
+        "remove-schedule",
+        "Remove the schedule",
+        _SCHEDULE,
+        _preview_remove,
+        _remove,
+        _to_schedules,
+        destroys=True,
+        names="schedule",
+        by_operator=True,
+    ),
+)

@@ -1,0 +1,132 @@
+"""The page of schedules, and what its buttons do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mqredis.asyncio import QueueManager
+from mqredis.console import Visitor, app
+from tests.console.browser import Browser
+
+PAGE = "/m/main/schedules"
+
+
+async def create(browser: Browser, status: int = 200, **values: str) -> str:
+    form = await browser.get("/m/main/act/create-schedule")
+    page = await browser.post(
+        "/m/main/act/create-schedule",
+        {**form.fields, "schedule": "nightly", "queue": "orders", **values},
+        status,
+    )
+    return page.text
+
+
+async def ready(manager: QueueManager) -> int:
+    return (await manager.queue_info("orders")).ready
+
+
+async def test_a_page_without_schedules_says_so(browser: Browser) -> None:
+    page = await browser.get(PAGE)
+    assert "There is no schedule" in page.text
+    assert 'href="/m/main/schedules" aria-current="page"' in page.html
+
+
+async def test_a_schedule_is_created_once_and_shown(browser: Browser, manager: QueueManager) -> None:
+    form = await browser.get("/m/main/act/create-schedule")
+    assert "by any worker that runs" in form.text
+    fields = {
+        "schedule": "<i>nightly</i>", "queue": "orders", "cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin",
+        "body": "go", "label": "report", "properties": '{"n": 1}',
+    }  # fmt: skip
+    for _ in range(2):
+        page = await browser.post("/m/main/act/create-schedule", {**form.fields, **fields})
+        assert "The schedule <i>nightly</i> was created." in page.text
+    assert "<i>nightly" not in page.html
+    assert re.search(
+        r"<i>nightly</i> 0 3 \* \* mon-fri Europe/Berlin in \S+ \S+ \u2013 orders report 2 B", page.text
+    )
+    (found,) = await manager.schedules()
+    assert (found.name, found.cron, found.timezone) == ("<i>nightly</i>", "0 3 * * mon-fri", "Europe/Berlin")
+    assert (found.message.text, found.message.properties, found.declared) == ("go", {"n": 1}, False)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({}, "give either a cron expression or a number of seconds"),
+        ({"cron": "* * * * *", "every": "60"}, "give either a cron expression or a number of seconds"),
+        ({"cron": "61 * * * *"}, "the cron expression '61 * * * *' is wrong"),
+        ({"cron": "* * * * *", "timezone": "Mars"}, "there is no time zone 'Mars'"),
+        ({"every": "often"}, "every: 'often' is not a number of seconds"),
+        ({"every": "0"}, "a schedule repeats after 1 second at least"),
+        ({"every": "60", "queue": "nowhere"}, "there is no queue 'nowhere': create it first"),
+        ({"every": "60", "schedule": ""}, "schedule is missing"),
+        ({"every": "60", "properties": "x"}, "this is not JSON"),
+        ({"every": "60", "body": "x" * 4097}, "takes at most 4096 bytes"),
+    ],
+)
+async def test_what_is_wrong_is_told_and_nothing_is_created(
+    browser: Browser, manager: QueueManager, values: dict[str, str], message: str
+) -> None:
+    assert message in await create(browser, 400, **values)
+    assert await manager.schedules() == []
+
+
+async def test_a_name_that_is_taken(browser: Browser) -> None:
+    await create(browser, every="60")
+    assert "there is a schedule 'nightly' already" in await create(browser, 400, every="60")
+
+
+async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manager: QueueManager) -> None:
+    await create(browser, every="3600", body="go")
+    form = await browser.get("/m/main/act/pause-schedule", schedule="nightly")
+    assert "It sends nothing until somebody resumes it" in form.text
+    page = await browser.post("/m/main/act/pause-schedule", form.fields)
+    assert "The schedule nightly is paused." in page.text
+    assert "nightly paused every 1 h \u2013 \u2013 \u2013 orders 2 B Send now Resume Remove" in page.text
+    form = await browser.get("/m/main/act/trigger-schedule", schedule="nightly")
+    assert "One message goes to the queue orders now" in form.text
+    assert "never, as before" in form.text
+    for _ in range(2):
+        page = await browser.post("/m/main/act/trigger-schedule", form.fields)
+        assert "The message of the schedule nightly was sent." in page.text
+    assert await ready(manager) == 1
+    form = await browser.get("/m/main/act/resume-schedule", schedule="nightly")
+    assert "are not made up for" in form.text
+    page = await browser.post("/m/main/act/resume-schedule", form.fields)
+    assert "The schedule nightly is resumed." in page.text
+    (found,) = await manager.schedules()
+    assert not found.paused
+    assert found.last_at is not None
+
+
+async def test_a_removal_asks_for_the_name(browser: Browser, manager: QueueManager) -> None:
+    await create(browser, every="3600", paused="on")
+    form = await browser.get("/m/main/act/remove-schedule", schedule="nightly")
+    assert "Type nightly to confirm" in form.text
+    page = await browser.post("/m/main/act/remove-schedule", {**form.fields, "confirm": "orders"}, 400)
+    assert "Nothing was done: type the schedule's name to confirm." in page.text
+    assert len(await manager.schedules()) == 1
+    for _ in range(2):
+        page = await browser.post("/m/main/act/remove-schedule", {**form.fields, "confirm": "nightly"})
+        assert "The schedule nightly was removed." in page.text
+    assert await manager.schedules() == []
+    assert (
+        "there is no schedule 'nightly'"
+        in (await browser.get("/m/main/act/remove-schedule", 400, schedule="nightly")).text
+    )
+    log = (await browser.get("/m/main/actions")).text
+    for action in ("create_schedule", "remove_schedule"):
+        assert log.count(action) == 1
+
+
+async def test_a_reader_sees_schedules_and_no_buttons(browser: Browser, manager: QueueManager) -> None:
+    await create(browser, every="3600")
+    reader = Browser(app({"main": manager}, access=lambda _: Visitor("bob")))
+    page = await reader.get(PAGE)
+    assert "every 1 h" in page.text
+    assert not [address for address in page.addresses if "/act/" in address]
+    await reader.get("/m/main/act/remove-schedule", 403, schedule="nightly")
+    await reader.close()
