@@ -168,7 +168,7 @@ end
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq = c.owner, string.format("%d", c.seq)
-  local asking = records and position.depart(q, ids, records)
+  local asking = records and position.depart(q, ids, records, "C", owner)
   for n = 1, (records or page.states) and #ids or 0 do
     local e, state = page.entries[n], page.states and page.states[n]
     local kind = asking and asking[n] and "C" or "CN"

@@ -5,6 +5,7 @@
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/features"
+--- require lazy "features/trail"
 --- require lazy "transactions/tx"
 -- Enqueue Message (3.1.7.1.9) behind its checks: messages get a lookup id and a place in their queue.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
@@ -14,11 +15,11 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
-  local batch, last = enqueue.new_batch(q, records), #ARGV
+  local batch, last, share = enqueue.new_batch(q, records), #ARGV, q.is.l and enqueue.share(q)
   while at <= last do
     local rec = stamp .. ARGV[at]
-    local flag, size, want = byte(rec, 14), #rec, q.is.x
     count = count + 1
+    local flag, size, want = byte(rec, 14), #rec, share and trail.picks(share, count) and "trail" or q.is.x
     if flag == 104 then
       batch.special = true
     elseif flag ~= 48 then
@@ -32,6 +33,7 @@ function enqueue.parse(q, at)
     end
     if size > most then return nil, status.MESSAGE_TOO_LARGE end
     if want then
+      if want == "trail" then rec, size = trail.mark(rec), size + 2 end
       rec = record.set_flag(rec, 1)
       enqueue.want(batch, count, rec)
       if batch.wants[count].late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
@@ -40,6 +42,12 @@ function enqueue.parse(q, at)
   end
   batch.bytes = bytes
   return batch
+end
+
+-- The share of the queue's messages whose trails are kept (features/trail).
+function enqueue.share(q)
+  trail.load()
+  return trail.share(q)
 end
 
 -- Notes what a special message asks for.
@@ -130,8 +138,11 @@ end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.
 function enqueue.append(batch, rec, large, q)
-  local records, kind = batch.records, record.free[string.byte(rec, 14)]
+  local records = batch.records
   local n = #records + 1
+  local share = q.is.l and not record.field(rec, "L") and enqueue.share(q)
+  if share and trail.picks(share, n) then rec = trail.mark(rec) end
+  local kind = record.free[string.byte(rec, 14)]
   batch.bytes = batch.bytes + #rec
   if kind and not q.is.x then
     records[n] = rec

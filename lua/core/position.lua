@@ -197,7 +197,7 @@ function position.delete(q, entries, reason)
   if named then chunked.run("ZREM", q.i, named) end
   if special then
     features.load()
-    features.delete(q, ids, recs, special, reason, held)
+    features.delete(q, ids, recs, special, reason, held, entries)
   end
   store.count(q, -#entries, -bytes)
   if traced then
@@ -221,15 +221,16 @@ function position.drop(q, ids, bytes, stateless)
   context.mark_changed()
 end
 
--- Messages are about to be locked: they leave the index, and their features are told. Returns the set of places whose
--- messages need a look at their records when they end; nothing if none does.
-function position.depart(q, ids, recs)
+-- Messages are about to be locked by `owner`, with a state of this kind: they leave the index, and their features are told.
+-- Returns the set of places whose messages need a look at their records when they end; nothing if none does.
+function position.depart(q, ids, recs, kind, owner)
   local named, special = position.sort(q, ids, recs)
   local asking, byte, exclusive = nil, string.byte, q.is.x and not q.parent
   if named then chunked.run("ZREM", q.i, named) end
   if special then
     features.load()
-    local wants = features.lock(q, ids, recs, special)
+    local letter = string.byte(kind)
+    local wants = features.lock(q, ids, recs, special, letter == 76 and owner or letter ~= 77 and ARGV[1])
     for k = 1, #special do
       if not wants[special[k]].plain_end then
         asking = asking or {}
@@ -250,7 +251,7 @@ end
 -- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so. Returns what
 -- readers are told of the states: a text for all, or one for each. The tables in `states` change.
 function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  local asking = position.depart(q, ids, recs)
+  local asking = position.depart(q, ids, recs, kind, owner)
   local bytes, each, old = 0, #recs[1], false
   for n = 1, #ids do
     local size = #recs[n]

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/record"
+--- require lazy "features/features"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
 --- require "core/message_state"
@@ -53,12 +54,15 @@ end
 -- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
 -- `aborted`: count it as an abort of the transaction that had received it.
 function release.unlock(q, entries, aborted)
-  local back, judged, purged, states, drop, ids = {}, {}, {}, {}, {}, {}
+  local back, judged, purged, states, drop, ids, special = {}, {}, {}, {}, {}, {}, false
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st
     ids[n] = e.lid
     if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. e.lid) end
+    -- What a transaction sends or moves was not delivered.
+    e.holder = string.find(st.kind, "^[LRC]") and st.owner
+    special = special or e.holder and record.flag(e.rec, 1)
     if string.find(st.kind, "P", 1, true) then
       purged[#purged + 1] = e
     else
@@ -77,6 +81,10 @@ function release.unlock(q, entries, aborted)
   if #ids == 0 then return end
   store.unlock(q, ids, states, drop)
   context.mark_changed()
+  if special then
+    features.load()
+    features.pass("unlock", q, entries)
+  end
   position.arrive_entries(q, back)
   if #judged > 0 then
     retry.load()

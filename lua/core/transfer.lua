@@ -2,6 +2,7 @@
 --- require "core/position"
 --- require "core/record"
 --- require lazy "features/failure"
+--- require lazy "features/features"
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that change their queue inside a family (3.1.7.1.16).
@@ -52,6 +53,10 @@ function transfer.move(q, target, entries, kept_until)
     end
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(st)
+  end
+  if q.has_special then
+    features.load()
+    features.pass("move", q, entries, target)
   end
   position.take_apart(q, ids, old)
   store.count(q, -#ids, -left)

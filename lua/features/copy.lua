@@ -5,6 +5,7 @@
 --- require lazy "features/other_queues"
 --- require lazy "core/position"
 --- require lazy "features/failure"
+--- require lazy "features/trail"
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
@@ -63,6 +64,12 @@ function copy.put(q, to, e, class, reason)
   head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
     .. string.format("\3B%.0f\3S%013.0f", context.shown(arrived), context.now - sent)
   if class > 0 then head = head .. copy.life(q, context.now - sent) end
+  -- Only a dead letter goes the message's way on.
+  local trailed = string.find(head, "\3L", 1, true)
+  if trailed then
+    trail.load()
+    head = trail.carry(head, class > 0 and trail.number(e.lid, e.rec))
+  end
   head = (e.report or "") .. head
   local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
@@ -74,7 +81,10 @@ function copy.put(q, to, e, class, reason)
   end
   local lid = copy.insert(to, head, string.sub(rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st,
     reason == "poison") -- features/retry asks for room before it chooses this end
-  if lid and class > 0 then redis.call("HINCRBY", (q.parent or q).q, "dead", 1) end
+  if lid and class > 0 then
+    redis.call("HINCRBY", (q.parent or q).q, "dead", 1)
+    if trailed then trail.copied(q, to, e, lid, "dead_lettered", reason .. (e.why and ": " .. e.why or "")) end
+  end
   return lid
 end
 
@@ -152,5 +162,12 @@ function copy.revive(q, to, e)
   local head, body = copy.awake(to, e)
   local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
-  return copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
+  local trailed = record.field(e.rec, "L")
+  if trailed then
+    trail.load()
+    head = trail.carry(head, trail.number(e.lid, e.rec))
+  end
+  local lid = copy.insert(to, head, body, large, tonumber(string.sub(flag, 14, 14), 16))
+  if lid and trailed then trail.copied(q, to, e, lid, "redriven", "") end
+  return lid
 end

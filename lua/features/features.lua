@@ -9,6 +9,7 @@
 --- require lazy "features/identifiers"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
+--- require lazy "features/trail"
 --- require lazy "features/trash"
 -- What messages may ask for beside delivery: one module for each feature, loaded when a message asks for it. A module has
 -- a table `hooks` with those of these that it needs. A hook takes the queue, a batch, and the places in the batch of the
@@ -19,7 +20,10 @@
 --   arrive  the messages become available. A hook may set batch.fates[n]: "expired" or "delayed", then the message does not;
 --           "busy": it is available, but no reader may have it yet
 --   leave   the messages stop being available, or are deleted after they were locked (batch.held). batch.locked: they are
---           locked; else they are deleted for batch.reason, or moved to another queue of the family (false)
+--           locked (batch.holder: by this slot); else they are deleted for batch.reason (batch.entries), or moved to another
+--           queue of the family (false)
+--   unlock  locked messages, batch.entries, are not locked any more, and not available yet
+--   move    the messages, batch.entries, are about to arrive in the queue batch.target of the family
 --
 -- A batch has the columns ids and records, fates, and `wants`: what each message asks for (features.wants). A feature with
 -- timers has letters for them, and the hooks plan_due and due (core/lapse).
@@ -35,6 +39,7 @@ features.list = {
   { name = "group_lock", module = group_lock, flag = "x" },
   { name = "retry", module = retry, timers = "bwsp" },
   { name = "trash", module = trash, keys = "Z", timers = "z" },
+  { name = "trail", module = trail, keys = "L" },
 }
 
 -- What a message asks for, by the names of features. Messages with the same keys in their heads ask for the same, so keys
@@ -45,7 +50,7 @@ function features.wants(rec)
   local wants = cache.special[keys]
   if wants then return wants end
   wants = { keys = keys, traced = find(keys, "[aAjQ]") ~= nil, late = find(keys, "u", 1, true) ~= nil,
-    plain_end = not find(keys, "[aAjQkK~]") }
+    plain_end = not find(keys, "[aAjQkKL~]") }
   for n = 1, #features.list do
     local feature = features.list[n]
     if feature.keys then wants[feature.name] = find(keys, feature.keys) ~= nil end
@@ -60,7 +65,7 @@ function features.batch(ids, recs, places, wants)
     for k = 1, #places do wants[places[k]] = features.wants(recs[places[k]]) end
   end
   return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = false, locked = false,
-    held = false }
+    held = false, holder = false, entries = false, target = false }
 end
 
 -- Runs a hook of all features that messages of the batch ask for. Returns the first status that a hook returns.
@@ -166,17 +171,30 @@ function features.arrive_by_fate(q, ids, fates)
   position.delete(q, position.read(q, gone), "receive_timeout")
 end
 
--- Messages are locked. Returns what they want, by place.
-function features.lock(q, ids, recs, places)
+-- Messages are locked. `holder`: the slot of their reader; false if a transaction moves them. Returns what they want, by place.
+function features.lock(q, ids, recs, places, holder)
   local batch = features.batch(ids, recs, places)
-  batch.locked = true
+  batch.locked, batch.holder = true, holder
   features.run("leave", q, batch)
   return batch.wants
 end
 
--- Messages are deleted; those in `held` (a set of places) were locked before.
-function features.delete(q, ids, recs, places, reason, held)
+-- Messages are deleted; those in `held` (a set of places) were locked before. `entries`: the same messages (core/position).
+function features.delete(q, ids, recs, places, reason, held, entries)
   local batch = features.batch(ids, recs, places)
-  batch.reason, batch.held = reason, held
+  batch.reason, batch.held, batch.entries = reason, held, entries
   features.run("leave", q, batch)
+end
+
+-- Runs the hook unlock or move for those of these entries that ask for something. `target`: of a move.
+function features.pass(hook, q, entries, target)
+  local ids, recs, places = { nil }, { nil }, { nil }
+  for n = 1, #entries do
+    ids[n], recs[n] = entries[n].lid, entries[n].rec
+    if record.flag(recs[n], 1) then places[#places + 1] = n end
+  end
+  if not places[1] then return end
+  local batch = features.batch(ids, recs, places)
+  batch.entries, batch.target = entries, target
+  features.run(hook, q, batch)
 end

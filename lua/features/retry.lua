@@ -18,6 +18,7 @@
 -- took the message for `patience` ms, back to the queue; "p"id the end of the time that the queue keeps it in ;poison.
 local retry = {
   reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
+  event = { reject = "rejected", drop = "dropped" }, -- features/trail
   patience = 600000,
   -- Bytes by which a copy among the dead letters may be larger than its message, without its report.
   margin = 1024,
@@ -147,11 +148,13 @@ function retry.judge(q, entries)
       position.arrive_entries(q, { e })
       if string.find(q.q, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
     elseif retry.reason[fate] then
+      e.event = retry.event[fate]
       failure.load()
       failure.report(e, retry.attempts(e))
       position.delete(q, { e }, retry.reason[fate])
     elseif fate == "poison" then
       failure.load()
+      e.event = "poisoned"
       failure.report(e, retry.attempts(e), "poison")
       transfer.load()
       transfer.move(q, retry.target(q, "poison"), { e })
@@ -167,7 +170,7 @@ end
 -- It rests in ;retry, and goes on to `fate` from there. A message that lapsed and need not rest goes there at once.
 function retry.rests(q, e, fate)
   local rest = e.rest or retry.rest(q, e)
-  e.report = nil
+  e.report, e.event = nil, "resting"
   transfer.load()
   if fate == "lapsed" and rest == 0 then
     transfer.move(q, retry.target(q, "lapsed"), { e })
@@ -228,12 +231,14 @@ end
 
 -- Back to their places.
 function retry.back(q, entries, from)
+  for n = 1, #entries do entries[n].event = "retried" end
   transfer.load()
   transfer.move(retry.target(q, from), q, entries)
 end
 
 -- Their rest is over; now a worker may take them one at a time.
 function retry.isolate(q, entries)
+  for n = 1, #entries do entries[n].event = "retried" end
   transfer.load()
   transfer.move(retry.target(q, "retry"), retry.target(q, "lapsed"), entries)
   for n = 1, #entries do retry.timer(q, "w", entries[n], context.now + retry.patience) end

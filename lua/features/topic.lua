@@ -65,8 +65,9 @@ function topic.pick(entries, text, to)
         rec = string.gsub(string.sub(rec, 1, stop - 1), "\3([kK])", "\3~%1") .. string.sub(rec, stop)
       end
       if exclusive then rec = record.set_flag(rec, 1) end
-      -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known.
-      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22)
+      -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
+      -- trail a copy is longer by two bytes.
+      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22) + (to.is.l and 2 or 0)
       picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end

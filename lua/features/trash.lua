@@ -30,6 +30,7 @@ function trash.plan_due(q, ids)
 end
 
 function trash.due(q, entries)
+  for n = 1, #entries do entries[n].event = "expired" end -- features/trail
   position.delete(q, entries, "queue_purged")
 end
 

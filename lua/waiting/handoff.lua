@@ -49,9 +49,9 @@ function handoff.publish(channel, key, slot, sequence, lid, number, deadline, re
 end
 
 -- Offers the one message that became available in this call to the reader that waits first. It is handed over if it asks
--- for nothing, in a queue that asks for nothing. Returns what handoff.publish takes. For scripts that have marked a change.
+-- for nothing, in a queue that asks for nothing of all its messages. Returns what handoff.publish takes. For scripts that have marked a change.
 function handoff.offer(q, lid, rec)
-  if q.flags ~= "" or q.parent or not q.arrived or #q.arrived ~= 1 then return end
+  if q.flags ~= "" and q.flags ~= "l" or q.parent or not q.arrived or #q.arrived ~= 1 then return end
   if not record.free[string.byte(rec, 14)] then return end
   local waiter = redis.call("ZRANGE", q.w, "0", "0")[1]
   local slot, key, channel, lease, sequence, before = handoff.reader(waiter or "")

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
         QueueDepth,
         SessionInfo,
         StoredMessage,
+        TrailEntry,
         TransactionInfo,
     )
     from mqredis.models.schedule import ScheduleInfo
+    from mqredis.models.text import Identifier
     from mqredis.models.worker import Pause, WorkerInfo
     from mqredis.operations.context import Context
     from mqredis.operations.publications import Publication
@@ -110,6 +112,18 @@ class Inspection:
         from mqredis.operations import inspection
 
         return await self._run(inspection.message(self._context, queue, lookup_id))
+
+    async def trail(self, queue: str, message: int | Identifier) -> list[TrailEntry]:
+        """What has happened to a message, the oldest first; empty if no trail of it is kept (queue property ``trail``).
+
+        ``message`` is a lookup id, the first one or one that the message has now, or a message id: one that the broker
+        has made, or that of an available message. Of a message that has left, the first lookup id finds the trail,
+        whatever its queue was. A trail has 32 entries and 4096 bytes at most: the entries behind the first one go, the
+        oldest first. The trails of the last 1000 messages that have left are kept. Raises QueueNotFound.
+        """
+        from mqredis.operations import inspection
+
+        return await self._run(inspection.trail(self._context, queue, message))
 
     async def publications(self) -> list[Publication]:
         """Writes of data pipelines that were begun and have not ended, by name."""

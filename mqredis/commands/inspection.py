@@ -1,4 +1,4 @@
-"""What operators read: the scripts whose names end with ``_list``, and overview.lua."""
+"""What operators read: the scripts whose names end with ``_list``, trail_read.lua and overview.lua."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from mqredis import keys
 from mqredis.codec import Raw, generated_id, time_at, unescape
+from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.common import Address, check, number, text
 from mqredis.commands.read import LARGE
@@ -25,6 +26,7 @@ from mqredis.models.inspection import (
     Page,
     QueueDepth,
     SessionInfo,
+    TrailEntry,
     TransactionInfo,
 )
 from mqredis.models.text import read_identifier
@@ -257,6 +259,36 @@ def _row(now: int, lead: int, whole: bool, row: Payload) -> StoredRow:
         bytes=number(size),
         complete=whole or record[13] not in LARGE,
         overdue=0 <= due_ms <= now or 0 <= expires_ms <= now,
+    )
+
+
+def trail(manager: ManagerKeys, path: str, lookup_id: str) -> Call[list[TrailEntry]]:
+    """The trail of one message; an empty list if none is kept."""
+
+    def parse(status: int, payload: Payload) -> list[TrailEntry]:
+        check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        lead, told = number(payload[0]), text(payload[1])
+        record = TrailRecord.parse(told) if told else None
+        if record is None:
+            if told:
+                raise ValueError(f"{told!r:.80} is not a trail")
+            return []
+        return [_entry(each, lead, record.omitted if n == 1 else 0) for n, each in enumerate(record.entries)]
+
+    return Call("trail_read", manager.call(path), [lookup_id], parse, changes=False)
+
+
+def _entry(record: EntryRecord, lead: int, omitted: int) -> TrailEntry:
+    return TrailEntry(
+        time=time_at(record.ms - lead),
+        event=record.event,  # type: ignore[arg-type]  # the scripts write one of these
+        queue=keys.decode(record.queue),
+        session="" if record.session == "-" else record.session,
+        client="" if record.client == "-" else keys.decode(record.client),
+        target=None if record.target == "-" else keys.decode(record.target),
+        lookup_id=None if record.lookup_id == "-" else int(record.lookup_id, 16),
+        detail=unescape(record.detail),
+        omitted=omitted,
     )
 
 

@@ -48,7 +48,13 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
             args += [FIELDS[name], "" if value is None else value]
     if "retry" in properties:
         args += ["retry", _policy(properties["retry"])]
+    if "trail" in properties:
+        args += ["trail", repr(float(properties["trail"]))]
     return args
+
+
+#: Properties kept as a text of their own, and as a character of ``flags`` where they say anything.
+_FLAGGED = {"retry": "r", "trail": "l"}
 
 
 def _policy(policy: RetryPolicy | None) -> str:
@@ -85,7 +91,7 @@ def parse_policy(text_: str) -> RetryPolicy | None:
 def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Call[str]:
     """Create a queue; answers its generation."""
     flags = "".join(flag for name, flag in FLAGS.items() if properties.get(name))
-    flags += "r" if properties.get("retry") else ""
+    flags += "".join(flag for name, flag in _FLAGGED.items() if properties.get(name))
 
     def parse(status: int, payload: Payload) -> str:
         check(
@@ -102,10 +108,9 @@ def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Ca
 
 def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[None]:
     """Change properties of a queue."""
-    to_set = "".join(flag for name, flag in FLAGS.items() if changes.get(name) is True)
-    to_clear = "".join(flag for name, flag in FLAGS.items() if changes.get(name) is False)
-    if "retry" in changes:
-        to_set, to_clear = (to_set + "r", to_clear) if changes["retry"] else (to_set, to_clear + "r")
+    given = {flag: changes[name] for name, flag in (FLAGS | _FLAGGED).items() if name in changes}
+    to_set = "".join(flag for flag, value in given.items() if value)
+    to_clear = "".join(flag for flag, value in given.items() if not value)
     args: list[Arg] = [to_set, to_clear, *_fields(changes)]
     if len(args) == 2:
         args += ["flags_changed", "1"]
@@ -220,6 +225,7 @@ def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
         elif name not in _NUMBER_FIELDS:
             values[name] = None
     values["retry"] = parse_policy(fields.get("retry", ""))
+    values["trail"] = float(fields.get("trail", 0))
     return QueueInfo(
         name=path,
         created_at=time_at(int(fields["created"])),

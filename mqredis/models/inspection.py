@@ -166,6 +166,42 @@ class StoredMessage:
     """Its delay, its rest or its time to live is over, and no call has served that yet."""
 
 
+#: What can happen to a message.
+TrailEvent = Literal[
+    "sent", "locked", "returned", "aborted", "lapsed", "resting", "retried", "poisoned", "moved", "dead_lettered",
+    "redriven", "committed", "received", "rejected", "expired", "dropped", "purged", "deleted",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrailEntry:
+    """One thing that happened to a message (``QueueManager.trail``)."""
+
+    time: datetime
+    """When it happened."""
+    event: TrailEvent
+    """sent: it became part of the queue. locked: by a reader, a transaction or a pipeline. returned: its reader gave it
+    back in order, which is no attempt. aborted: its reader gave it back, or the transaction that held it was aborted.
+    lapsed: the lease of its lock was over. resting: it waits for the next attempt in the target. retried: its rest is
+    over. poisoned: the retry policy moved it to ``;poison``. moved: somebody moved it. dead_lettered: it is in a queue
+    of dead letters. redriven: somebody sent it back. committed, received, rejected, expired, dropped, purged, deleted:
+    it left."""
+    queue: str
+    """Name of the queue that the message was in."""
+    session: str
+    """Number of the session that did it; of ``lapsed`` that of the reader; "": the broker did it."""
+    client: str
+    """Name of that session's client (``ClientInfo.name``); "" if it is not known."""
+    target: str | None
+    """Name of the queue that the message went to; None: it stayed, or left."""
+    lookup_id: int | None
+    """Lookup id of the message in the target, where it is a new one."""
+    detail: str
+    """Why: what the reader said of the failure, or how the message came to the dead letters; 200 bytes at most."""
+    omitted: int
+    """So many entries between the one before and this one are not kept any more."""
+
+
 class QueueDepth(Model):
     """What is in a queue and passes through it, from its counters alone (``QueueManager.overview``)."""
 

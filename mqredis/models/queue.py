@@ -102,6 +102,10 @@ class QueueProperties(Model):
     topic: bool = Field(default=False, strict=True)
     """The queue is a topic: it keeps no messages, and what is sent to it goes to each queue that subscribed. Fixed
     when the queue is created."""
+    trail: float = Field(default=0.0, ge=0, le=1)
+    """Share of the messages of which the broker keeps what happens to them (``QueueManager.trail``): 0 none, 1 or True
+    all. It is decided when a message is sent. Of a topic: the share of the published messages that are followed in the
+    queues of all subscribers."""
 
 
 class QueueFields(TypedDict, total=False):
@@ -125,6 +129,7 @@ class QueueFields(TypedDict, total=False):
     group_exclusive: bool
     retry: RetryPolicy | None
     topic: bool
+    trail: float
 
 
 class QueueInfo(QueueProperties):

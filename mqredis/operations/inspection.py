@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from contextlib import suppress
 from datetime import datetime
 
@@ -21,8 +22,10 @@ from mqredis.models.inspection import (
     QueueDepth,
     SessionInfo,
     StoredMessage,
+    TrailEntry,
     TransactionInfo,
 )
+from mqredis.models.text import Identifier, names
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.lookup import hex_id
@@ -30,6 +33,8 @@ from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 
+#: A message id that the broker has made of the lookup id (mqredis/models/text.py).
+_GENERATED = re.compile(r"mq-(0[0-7][0-9a-f]{14})")
 _CLAIM_STATES = ("filling", "complete", "released")
 
 
@@ -139,6 +144,35 @@ def message(context: Context, name: object, lookup_id: object) -> Steps[StoredMe
     if not page.items:
         raise MessageNotFound(f"queue {path!r} has no message with the lookup id {lookup_id:#018x}")
     return _stored(context, path, page)[0]
+
+
+@procedure
+def trail(context: Context, name: object, message: object) -> Steps[list[TrailEntry]]:
+    """What has happened to a message. ``message``: its lookup id, or its identifier. Raises QueueNotFound."""
+    path = path_of(name)
+    if isinstance(message, str | bytes):
+        lookup_id = yield from _lookup_id(context, path, message)
+    else:
+        lookup_id = hex_id(message)
+    return (yield from perform(commands.trail(context.keys, path, lookup_id))) if lookup_id else []
+
+
+def _lookup_id(context: Context, path: str, message_id: Identifier) -> Steps[str | None]:
+    """The lookup id of a message with this identifier: one that the broker made from it, or of an available message."""
+    if not names(message_id):
+        raise InvalidArgument("message is empty: give the lookup id or the message id of a message")
+    made = _GENERATED.fullmatch(message_id) if isinstance(message_id, str) else None
+    if made:
+        return made[1]
+    wanted, after = _filter(context, Match(message_id=message_id), None), None
+    while True:
+        call = commands.ready(Address(context.keys, path), after, 1, wanted)
+        page = yield from perform(call)
+        if page.items:
+            return page.items[0].raw[0].decode()
+        after = page.next
+        if after is None:
+            return None
 
 
 def _filter(context: Context, match: Match | None, selector: Selection) -> bytes:

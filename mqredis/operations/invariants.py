@@ -19,6 +19,7 @@ from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_
 from mqredis.operations.message_invariants import LOOKUP_ID, positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
 from mqredis.operations.snapshot import QueueView, Store
+from mqredis.operations.trail_invariants import trail_shares, trails
 
 TYPES = {
     **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s"), "hash"),
@@ -391,7 +392,7 @@ Check = Callable[[Store], Faults]
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, lines, records, positions, timers, dedup, retries, topics, strays,
     owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
-    waiters,
+    waiters, trails, trail_shares,
 )  # fmt: skip
 #: These compare things from several keys, so they need a consistent picture.
 CUT: frozenset[Check] = frozenset(
@@ -409,5 +410,6 @@ CUT: frozenset[Check] = frozenset(
         sessions,
         handles,
         waiters,
+        trails,
     )
 )

@@ -69,7 +69,7 @@ class Store:
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
     #: meta, queues, txs; under "sessions" those and their slots, under "lines" and "locks" the lines of queues and the
-    #: texts of locks beside them, all of which stand in meta.
+    #: texts of locks beside them, under "trails" those of messages and their places, all of which stand in meta.
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Fences of the texts that lines name.
     fences: set[str] = field(default_factory=set)
@@ -184,6 +184,8 @@ def _shelf(store: Store, name: str) -> str:
         return "sessions"
     if name.startswith("lock:"):
         return "locks"
+    if name.startswith("trail:"):
+        return "trails"
     return "lines" if name.startswith(store.manager.tag) else "meta"
 
 

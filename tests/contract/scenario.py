@@ -228,7 +228,7 @@ def _matching(qm: QueueManager) -> None:
 
 def _beside(qm: QueueManager) -> None:
     """Journals, dead letters, retries, topics, requests."""
-    qm.create_queue("beside", journaling=True, retry=RetryPolicy(immediate=0, cycles=1, delay=1))
+    qm.create_queue("beside", journaling=True, trail=True, retry=RetryPolicy(immediate=0, cycles=1, delay=1))
     qm.create_queue("news", topic=True)
     qm.subscribe("news", "beside")
     qm.subscriptions("news")
@@ -242,10 +242,11 @@ def _beside(qm: QueueManager) -> None:
     qm.maintain()
     with contextlib.suppress(IoTimeout):
         beside.lock(0).abort()
-    beside.send(b"brief", journal=Journal.DEAD_LETTER, time_to_be_received=1)
+    sent = beside.send(b"brief", journal=Journal.DEAD_LETTER, time_to_be_received=1)
     qm.advance_clock(5)
     qm.maintain()
     qm.redrive()
+    qm.trail("beside", sent.lookup_id)
     qm.statistics("beside")
     with contextlib.suppress(IoTimeout):
         qm.request(beside, b"hello", timeout=0.01)

@@ -11,6 +11,7 @@ import pytest
 from mqredis import scripts
 from mqredis.codec.claims import Claim, PageList
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
+from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
@@ -112,10 +113,43 @@ def test_a_subscription(dice: random.Random) -> None:
         assert parse_subscription(text) == (selector, program)
 
 
+def test_a_trail(dice: random.Random) -> None:
+    lua = module("features/trail")
+    for _ in range(200):
+        count, omitted = dice.randrange(1, 40), dice.randrange(10**6)
+        made = TrailRecord(number(dice), omitted, tuple(entry(dice) for _ in range(count)))
+        text = made.format()
+        assert TrailRecord.parse(text) == made
+        first, _, _ = text.partition("\n")
+        assert list(lua.parse(text)) == [*first.split(" "), text[len(first) :]]
+        added = entry(dice)
+        by = f"{added.session} {added.client}"
+        told = lua.format(
+            str(added.ms), added.event, added.queue, by, added.target, added.lookup_id, added.detail
+        )
+        assert told == added.format()
+        longer = TrailRecord.parse(lua.append(text, told))
+        assert longer is not None
+        dropped = longer.omitted - made.omitted
+        assert longer.entries == (made.entries[0], *made.entries[dropped + 1 :], added)
+        assert len(longer.entries) <= 32
+        assert len("\n".join(["", *(each.format() for each in longer.entries)])) <= 4096
+
+
+def entry(dice: random.Random) -> EntryRecord:
+    names = ("-", word(dice), word(dice, size=100))
+    detail = dice.choice(("", "late", " two  words ", word(dice, size=200)))
+    lookup_id = dice.choice(("-", word(dice, HEX, 16)))
+    client, target = dice.choice(names), dice.choice(names)
+    return EntryRecord(number(dice), "sent", word(dice), dice.choice("-7"), client, target, lookup_id, detail)
+
+
 @pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])
 def test_other_texts_are_told_apart(text: str) -> None:
     assert TransactionRecord.parse(text) is None
     assert OperationRecord.parse(text) is None
+    assert TrailRecord.parse(text) is None
+    assert EntryRecord.parse(text) is None
     with pytest.raises(ValueError, match="is no subscription"):
         parse_subscription(text.encode())
     with pytest.raises(ValueError, match="is no claim"):

@@ -11,6 +11,8 @@ from tests.doctor.conftest import GHOST, Patient
 from tests.support.counts import Line, line, set_brief, set_count, set_line
 
 Plant = Callable[[Patient], object]
+#: An entry of a trail.
+_ENTRY = "1764000000000 sent orders 1 - - - "
 
 
 def _set(name: str, field: str, value: object) -> Plant:
@@ -206,6 +208,11 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("waiter of words", lambda p: p.raw.zadd(p.key("orders.w"), {"me": 1}), "waiter.malformed", True),
     ("waiter from the future", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 99}), "waiter.ticket", True),
     ("handle of words", lambda p: p.raw.zadd(p.key("handles"), {"open": 0}), "handle.malformed", True),
+    ("trail of words", _set("meta", "trail:00000000000001", "hello"), "trail.malformed", True),
+    ("trail of nobody", _set("meta", "trail:00000000000fff", f"0 0\n{_ENTRY}"), "trail.orphan", True),
+    ("trail that nothing removes", _set("meta", "trail:00000000000fff", f"7 0\n{_ENTRY}"), "trail.left", True),
+    ("place of words", _set("meta", "trail:#7", "hello"), "trail.malformed", True),
+    ("share of words", _set("orders.q", "trail", "many"), "queue.trail", True),
     ("slot of nobody", _set("meta", "99.1", "1 2 - 1:0"), "slot.orphan", True),
     ("slot of words", _set("meta", "1.77", "hello"), "slot.malformed", False),
     ("session from the future", _set("meta", "99", "1000"), "session.number", False),

@@ -1,0 +1,219 @@
+--- require "core/chunked"
+--- require "core/context"
+--- require "core/queue"
+--- require "core/record"
+--- require lazy "features/other_queues"
+-- The trail of a message: what has happened to it, when, and by whom. A queue with the property `trail` (flag l, and field
+-- "trail" of its hash: the share of its messages, more than 0 and at most 1) marks messages when they come with key L of
+-- the head, and what happens to a marked message is noted wherever it goes within the manager.
+--
+-- Key L holds the number of the trail; it is empty as long as that is the end of the lookup id, from its third digit on: of
+-- all but dead letters and messages that were redriven, which have ids of their own.
+--
+-- Fields of meta, which this module alone writes:
+--
+--   "trail:<number>"  "<end> <omitted>", then the entries, each behind "\n":
+--                     "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
+--                     end: how many trails had ended when this one did; 0 while its message is there
+--                     omitted: so many entries were dropped behind the first one
+--                     queue, client, target: encoded as in keys; "-" for what is not known, or for what there is none of
+--                     id: the lookup id that the message has in the target, if that is a new one; else "-"
+--                     detail: up to the end, may be empty
+--   "trail:#<place>"  the number of the trail that has ended as one of the last `kept`
+--   "trails"          how many trails have ended
+--
+-- entries, bytes: what a trail holds at most. The entries behind the first one are dropped, the oldest first.
+-- kept: so many trails of messages that are gone. detail: bytes of a detail.
+local trail = { entries = 32, bytes = 4096, kept = 1000, detail = 200 }
+
+-- What is noted of a message that leaves for a reason.
+trail.ends = { receive = "committed", receive_rejected = "rejected", receive_timeout = "expired",
+  queue_purged = "purged", queue_deleted = "deleted", dropped = "dropped", poison = false }
+
+-- `by`: "<session> <client>".
+function trail.format(ms, event, name, by, target, id, detail)
+  return table.concat({ ms, event, name, by, target, id, detail }, " ")
+end
+
+-- End and number of omitted entries, as texts, and the entries as one text; nothing if the text is no trail.
+function trail.parse(text)
+  return string.match(text, "^(%d+) (%d+)(\n.+)$")
+end
+
+-- The text of a trail with one entry more.
+function trail.append(text, entry)
+  local stop, omitted, entries = trail.parse(text)
+  entries = entries .. "\n" .. entry
+  local _, count = string.gsub(entries, "\n", "")
+  while count > 2 and (count > trail.entries or #entries > trail.bytes) do
+    local second = string.find(entries, "\n", 2, true)
+    local third = string.find(entries, "\n", second + 1, true)
+    entries = string.sub(entries, 1, second - 1) .. string.sub(entries, third)
+    count, omitted = count - 1, omitted + 1
+  end
+  return stop .. string.format(" %d", omitted) .. entries
+end
+
+-- Which messages --------------------------------------------------------------------------------------------------------
+
+-- The share of a queue's messages that are marked, from 0 to 1.
+function trail.share(q)
+  return tonumber(redis.call("HGET", q.q, "trail") or "") or 0
+end
+
+-- Is the `n`-th message of a call one of this share? Its SequentialID decides, so that it is decided once and for all.
+function trail.picks(share, n)
+  return (context.seq + n) % 65536 * 40503 % 65536 / 65536 < share
+end
+
+-- The record of a message whose trail is kept: it is longer by two bytes.
+function trail.mark(rec)
+  return record.set_flag(record.with(rec, "L", ""), 1)
+end
+
+function trail.number(lid, rec)
+  local own = record.field(rec, "L")
+  return own ~= "" and own or string.sub(lid, 3)
+end
+
+-- What is noted -----------------------------------------------------------------------------------------------------------
+
+-- Who did something, by the slot of its session: number of the session and name of its client. Without a slot the broker did.
+function trail.by(slot)
+  local session = string.match(slot or "", "^(%d+)%.%d+$")
+  if not session then return "- -" end
+  local told, client = pcall(cjson.decode, redis.call("HGET", KEYS[1], "client:" .. session) or "")
+  local name = told and type(client) == "table" and client.name
+  if type(name) ~= "string" or name == "" then return session .. " -" end
+  other_queues.load()
+  return session .. " " .. other_queues.encode(name)
+end
+
+-- An entry of now. `by`: what trail.by says. `e` may have a target, an id and a detail.
+function trail.entry(q, event, by, e)
+  local detail = string.gsub(e.detail or "", "[%z\1-\31]", " ")
+  if #detail > trail.detail then
+    detail = string.gsub(string.sub(detail, 1, trail.detail), "[\192-\255][\128-\191]*$", "")
+  end
+  local target = e.target and queue.name(e.target) or "-"
+  return trail.format(context.now_text, event, queue.name(q), by, target, e.id or "-", detail)
+end
+
+-- Adds an entry to each of these trails; one that does not exist is left out. `entries`: one text for all, or one for each.
+function trail.note(numbers, entries)
+  local fields, changed = trail.fields(numbers), { nil, nil }
+  local texts = chunked.read(KEYS[1], fields)
+  for n = 1, #fields do
+    if texts[n] then
+      changed[#changed + 1] = fields[n]
+      changed[#changed + 1] = trail.append(texts[n], type(entries) == "table" and entries[n] or entries)
+    end
+  end
+  if changed[1] then chunked.fields(KEYS[1], changed) end
+end
+
+function trail.fields(numbers)
+  local fields = { nil }
+  for n = 1, #numbers do fields[n] = "trail:" .. numbers[n] end
+  return fields
+end
+
+function trail.numbers(batch, places)
+  local numbers = { nil }
+  for k = 1, #places do numbers[k] = trail.number(batch.ids[places[k]], batch.records[places[k]]) end
+  return numbers
+end
+
+-- A trail begins when its message becomes part of a queue: at the end of the transaction that sends it. One whose message had
+-- left goes on if a copy of it arrives.
+function trail.arrive(q, batch, places)
+  local fields, changed, sent = trail.fields(trail.numbers(batch, places)), { nil, nil }, nil
+  local texts = chunked.read(KEYS[1], fields)
+  for k = 1, #fields do
+    local text = texts[k]
+    if not text then
+      sent = sent or trail.entry(q, "sent", trail.by(ARGV[1]), {})
+      text = "0 0\n" .. sent
+    elseif string.byte(text) ~= 48 then
+      text = string.gsub(text, "^%d+", "0")
+    end
+    if text ~= texts[k] then changed[#changed + 1], changed[#changed + 2] = fields[k], text end
+  end
+  if changed[1] then chunked.fields(KEYS[1], changed) end
+end
+
+-- They are locked, or they are gone. A move is noted by trail.move, what comes of a redrive by trail.copied.
+function trail.leave(q, batch, places)
+  local numbers, event = trail.numbers(batch, places), trail.ends[batch.reason]
+  if batch.locked then
+    if batch.holder then trail.note(numbers, trail.entry(q, "locked", trail.by(batch.holder), {})) end
+    return
+  end
+  if event == nil then return end
+  local entries, caller = { nil }, trail.by(ARGV[1])
+  for k = 1, event and #places or 0 do
+    local e, name = batch.entries[places[k]], event
+    if event == "committed" and not batch.held[places[k]] then name = "received" end
+    local broker = e.event or event == "expired" or event == "dropped"
+    entries[k] = trail.entry(q, e.event or name, broker and trail.by() or caller, { detail = e.why })
+  end
+  if event then trail.note(numbers, entries) end
+  trail.finish(numbers)
+end
+
+-- Their messages are gone: they are kept as long as they are among the last `kept`.
+function trail.finish(numbers)
+  local ended = redis.call("HINCRBY", KEYS[1], "trails", #numbers) - #numbers
+  for n = 1, #numbers do
+    ended = ended + 1
+    local field, place = "trail:" .. numbers[n], string.format("%d", ended % trail.kept)
+    local text, old = redis.call("HGET", KEYS[1], field), redis.call("HGET", KEYS[1], "trail:#" .. place)
+    local stop = old and string.match(redis.call("HGET", KEYS[1], "trail:" .. old) or "", "^(%d+) ")
+    -- A trail that went on has its place elsewhere, or none.
+    if stop and stop ~= "0" and stop % trail.kept == ended % trail.kept then
+      redis.call("HDEL", KEYS[1], "trail:" .. old)
+    end
+    if text then
+      text = string.gsub(text, "^%d+", string.format("%d", ended))
+      redis.call("HSET", KEYS[1], field, text, "trail:#" .. place, numbers[n])
+    end
+  end
+end
+
+-- Locked messages come back. Entries as core/release has them; e.holder: who had the lock.
+function trail.unlock(q, batch, places)
+  local numbers, entries, caller = { nil }, { nil }, trail.by(ARGV[1])
+  for k = 1, #places do
+    local e = batch.entries[places[k]]
+    local event = e.lapsed and "lapsed" or e.verdict == "b" and "returned" or "aborted"
+    if e.holder then
+      numbers[#numbers + 1] = trail.number(e.lid, e.rec)
+      entries[#entries + 1] = trail.entry(q, event, e.lapsed and trail.by(e.holder) or caller, { detail = e.why })
+    end
+  end
+  if numbers[1] then trail.note(numbers, entries) end
+end
+
+-- They go to batch.target. An entry's `event` says why, if the broker decided that (features/retry).
+function trail.move(q, batch, places)
+  local entries, caller = { nil }, trail.by(ARGV[1])
+  for k = 1, #places do
+    local event = batch.entries[places[k]].event
+    entries[k] = trail.entry(q, event or "moved", event and trail.by() or caller, { target = batch.target })
+  end
+  trail.note(trail.numbers(batch, places), entries)
+end
+
+-- Copies: dead letters, and messages that are redriven. The head of a copy with the number of the trail, or without one.
+function trail.carry(head, number)
+  return (string.gsub(head, "\3L[^\1\3]*", number and "\3L" .. number or ""))
+end
+
+-- A copy of entry e with the lookup id `id` is in another queue now.
+function trail.copied(q, target, e, id, event, detail)
+  local by = trail.by(event == "redriven" and ARGV[1] or nil)
+  local entry = trail.entry(q, event, by, { target = target, id = id, detail = detail })
+  trail.note({ trail.number(e.lid, e.rec) }, entry)
+end
+
+trail.hooks = { arrive = trail.arrive, leave = trail.leave, unlock = trail.unlock, move = trail.move }

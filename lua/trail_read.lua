@@ -1,0 +1,21 @@
+-- Show the trail of a message: what has happened to it, also if it has left.
+-- docs/guides/why-a-message-failed.md
+--
+-- KEYS message
+-- QUEUE[1] the queue that the message is in, or was in
+-- ARGV[3] id  lookup id
+-- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail), "" if there is none
+-- RETURNS QUEUE_NOT_FOUND
+-- FLAGS no-writes
+--- require "core/context"
+--- require "core/queue"
+--- require "core/record"
+--- require "features/trail"
+local id = ARGV[3]
+local reply = context.observe()
+if reply then return reply end
+local q = queue.read(1, 2)
+if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+local rec = redis.call("HGET", q.m, id)
+local number = rec and record.field(rec, "L") and trail.number(id, rec) or string.sub(id, 3)
+return context.close({ status.OK, "", 0, context.lead, redis.call("HGET", KEYS[1], "trail:" .. number) or "" })

@@ -1,0 +1,52 @@
+"""Invariants of trails, which stand in ``meta`` (see :mod:`mqredis.operations.invariants`)."""
+
+from __future__ import annotations
+
+import re
+
+from mqredis.codec.trails import TrailRecord
+from mqredis.commands.doctor import Edit
+from mqredis.operations.faults import Fault, Faults, field_of, int_of
+from mqredis.operations.snapshot import Store
+
+_NAME = re.compile(r"trail:([0-9a-f]{14})")
+#: The place of a trail whose message has left, and how many places there are (lua/features/trail.lua).
+_PLACE = re.compile(r"trail:#(\d{1,3})")
+_PLACES = 1000
+
+
+def trails(store: Store) -> Faults:
+    """Each trail is that of a message, or of one that has left and has a place among the last ones."""
+    found, key = store.hashes.get("trails", {}), store.key("meta")
+    marked = set()
+    for view in store.queues.values():
+        for lid, record in view.records.items():
+            own = field_of(record, "L")
+            if own is not None:
+                marked.add(own or lid[2:])
+    ended = int_of(store.hashes.get("meta", {}).get("trails"))
+    for name, text in found.items():
+        edits = (Edit("hdel", key, name),)
+        number, place = _NAME.fullmatch(name), _PLACE.fullmatch(name)
+        if place and re.fullmatch(r"[0-9a-f]{14}", text):
+            continue
+        record_ = TrailRecord.parse(text) if number else None
+        if number is None or record_ is None:
+            yield Fault("trail.malformed", name, f"is {text!r:.80}", edits)
+        elif record_.end == 0:
+            if number[1] not in marked:
+                yield Fault("trail.orphan", name, "its message is not there, and has not left", edits)
+        elif record_.end > ended or found.get(f"trail:#{record_.end % _PLACES}") != number[1]:
+            yield Fault("trail.left", name, "its message has left, and nothing would remove it", edits)
+
+
+def trail_shares(store: Store) -> Faults:
+    """A queue that keeps trails says of how many messages."""
+    for view in store.queues.values():
+        if ";" in view.path:  # it has the flags of its queue, and takes no message that is sent
+            continue
+        share = view.fields.get("trail", "0.0")
+        wanted = "l" in view.fields.get("flags", "")
+        if not re.fullmatch(r"[01](\.\d+)?|\d(\.\d+)?e-\d+", share) or (wanted and float(share) == 0):
+            edits = (Edit("hset", view.keys["q"], "trail", "1.0" if wanted else "0.0"),)
+            yield Fault("queue.trail", view.path, f"the share of its trails is {share!r}", edits)

@@ -1,0 +1,396 @@
+"""The trail of a message: what has happened to it, bounded, and nothing where it is off."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis import Acknowledge, RetryPolicy, Settings, scripts
+from mqredis.errors import AccessDenied, InvalidArgument, IoTimeout, QueueNotFound
+from mqredis.models.inspection import TrailEntry
+from mqredis.scripts import Script
+from tests.msmq.kit import unwrap
+from tests.property.fixed_clock import START
+from tests.support.backend import Backend
+
+faces = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
+
+
+def made(qm: Any, name: str = "q", **properties: Any) -> Any:
+    qm.create_queue(name, **{"trail": True, **properties})
+    return qm.open(name)
+
+
+def trail(qm: Any, queue: str, message: object) -> list[TrailEntry]:
+    found: list[TrailEntry] = unwrap(qm.trail(queue, message))
+    return found
+
+
+def events(entries: list[TrailEntry]) -> list[str]:
+    """The events with their targets: ``moved q;sub``."""
+    return [" ".join(filter(None, (entry.event, entry.target))) for entry in entries]
+
+
+# ---- one whole life, with exact times ---------------------------------------------------------------
+
+_STANDS = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
+
+
+class Clock:
+    """A queue manager whose clock stands still until a test moves it."""
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        self.raw, self.key, self.ms = backend.client(), f"mq:{{{name}}}:meta", START
+        self.move(0)
+        settings = Settings(functions="off", client_name="works & co")
+        self.qm = mqredis.connect(backend.client(), manager=name, settings=settings)
+
+    def move(self, seconds: float) -> None:
+        self.ms += round(seconds * 1000)
+        self.raw.hset(self.key, mapping={"stands": self.ms // 1000, "zero": self.ms % 1000 * 1000})
+
+    def close(self) -> None:
+        findings = self.qm.doctor().findings
+        self.qm.close()
+        self.raw.close()
+        assert not [finding for finding in findings if finding.severity != "notice"]
+
+
+@pytest.fixture
+def clock(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    get, kept = scripts.get, {}
+
+    def standing(name: str) -> Script:
+        if name not in kept:
+            script = get(name)
+            lines = zip(script.lines, script.text.splitlines(), strict=True)
+            joined = [(file, n, text.replace('redis.call("TIME")', _STANDS)) for (file, n), text in lines]
+            kept[name] = Script(name, joined)
+        return kept[name]
+
+    monkeypatch.setattr(scripts, "get", standing)
+    found = Clock(backend, f"trail-{os.getpid()}-{random.randrange(10**9)}")
+    yield found
+    found.close()
+
+
+def test_a_life_with_retries_to_poison_and_a_redrive(clock: Clock) -> None:
+    qm = clock.qm
+    queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
+    sent = queue.send(b"a", label="first")
+    clock.move(1)
+    queue.lock(0, lease=30)
+    clock.move(31)  # the lease lapses
+    with pytest.raises(IoTimeout):
+        queue.receive(0)
+    clock.move(10)
+    locked = queue.lock(0)
+    clock.move(2)
+    locked.abort()
+    clock.move(3)
+    assert qm.redrive("q;poison") == 1
+    clock.move(4)
+    queue.lock(0).commit()
+    found = trail(qm, "q", sent.lookup_id)
+    times = [
+        (entry.time - datetime.fromtimestamp(START / 1000, UTC)) / timedelta(seconds=1) for entry in found
+    ]
+    me = {(entry.session, entry.client) for entry in found if entry.session}
+    assert [(at, entry.event, entry.queue, entry.target) for at, entry in zip(times, found, strict=True)] == [
+        (0, "sent", "q", None),
+        (1, "locked", "q", None),
+        (32, "lapsed", "q", None),
+        (32, "resting", "q", "q;retry"),
+        (42, "retried", "q;retry", "q"),
+        (42, "locked", "q", None),
+        (44, "aborted", "q", None),
+        (44, "poisoned", "q", "q;poison"),
+        (47, "redriven", "q;poison", "q"),
+        (51, "locked", "q", None),
+        (51, "committed", "q", None),
+    ]
+    assert [entry.event for entry in found if not entry.session] == ["resting", "retried", "poisoned"]
+    assert [name for _, name in me] == ["works & co"]
+    (again,) = (entry.lookup_id for entry in found if entry.lookup_id is not None)
+    assert again != sent.lookup_id
+    assert not any(entry.omitted or entry.detail for entry in found)
+    assert trail(qm, "q", sent.message_id) == found
+
+
+# ---- each event ---------------------------------------------------------------
+
+
+@faces
+def test_a_message_that_nobody_locks_first(qm: Any) -> None:
+    queue = made(qm)
+    sent = [queue.send(b"a"), *queue.send_many([b"b", b"c"])]
+    assert queue.receive(0).body == b"a"
+    assert [message.body for message in queue.receive_many(2)] == [b"b", b"c"]
+    for each in sent:
+        assert events(trail(qm, "q", each.lookup_id)) == ["sent", "received"]
+
+
+@faces
+def test_what_a_worker_says_of_a_failure_is_told(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a")
+    queue.lock(0).reject("no such\ncustomer " + "ö" * 300)
+    (*_, last) = trail(qm, "q", sent.lookup_id)
+    assert last.event == "rejected"
+    assert last.detail.startswith("no such customer öö")
+    assert 190 < len(last.detail.encode()) <= 200
+
+
+@faces
+def test_who_holds_a_lock_that_another_client_ends(qm: Any, connect: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a")
+    reader = connect(client_name="größer")
+    reader.open("q").lock(0)
+    qm.operator("me").release("q", [sent.lookup_id])
+    sent_, locked, aborted = trail(qm, "q", sent.lookup_id)
+    assert (locked.event, locked.client, aborted.event) == ("locked", "größer", "aborted")
+    assert locked.session != aborted.session == sent_.session
+
+
+@faces
+def test_a_transaction(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    with qm.transaction() as tx:
+        sent = queue.send(b"a", transaction=tx)
+        assert not trail(qm, "q", sent.lookup_id)
+    tx = qm.transaction()
+    queue.receive(0, transaction=tx)
+    tx.abort()
+    with qm.transaction() as tx:
+        queue.receive(0, transaction=tx)
+    assert events(trail(qm, "q", sent.lookup_id)) == ["sent", "locked", "aborted", "locked", "committed"]
+
+
+@faces
+def test_a_send_that_is_aborted_leaves_nothing(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    tx = qm.transaction()
+    sent = queue.send(b"a", transaction=tx)
+    tx.abort()
+    assert not trail(qm, "q", sent.lookup_id)
+
+
+@faces
+def test_moves_to_subqueues_and_back(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a")
+    aside = qm.open("q;aside")
+    queue.move(sent.lookup_id, aside)
+    assert trail(qm, "q;aside", sent.lookup_id) == trail(qm, "q", sent.lookup_id)
+    aside.move(sent.lookup_id, queue)
+    qm.operator("me").delete("q", trash=60)
+    qm.operator("me").restore("q")
+    queue.purge()
+    wanted = ["sent", "moved q;aside", "moved q", "moved q;trash", "moved q", "purged"]
+    assert events(trail(qm, "q", sent.lookup_id)) == wanted
+
+
+@faces
+def test_dead_letters_and_their_redrive(qm: Any) -> None:
+    policy = RetryPolicy(immediate=0, final="dead_letter")
+    queue = made(qm, retry=policy)
+    sent = queue.send(b"a", message_id="mine")
+    queue.lock(0).abort()
+    dead = "system$;deadletter"
+    letter = qm.open(dead).peek(0)
+    first = trail(qm, "q", sent.lookup_id)
+    assert trail(qm, dead, letter.lookup_id) == trail(qm, dead, "mine") == first
+    assert qm.redrive(dead) == 1
+    again = queue.peek(0)
+    found = trail(qm, "q", "mine")
+    assert events(found) == ["sent", "locked", "aborted", f"dead_lettered {dead}", "redriven q"]
+    assert [entry.lookup_id for entry in found[3:]] == [letter.lookup_id, again.lookup_id]
+    assert found[3].detail == "poison"
+    assert trail(qm, "q", again.lookup_id) == found
+    queue.lock(0).commit()
+    assert events(trail(qm, "q", sent.lookup_id))[-2:] == ["locked", "committed"]
+    assert not trail(qm, "q", "mine")
+
+
+@faces
+def test_expiry_with_a_dead_letter(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a", time_to_be_received=5, journal=mqredis.Journal.DEAD_LETTER)
+    qm.advance_clock(6)
+    with pytest.raises(IoTimeout):
+        queue.receive(0)
+    found = trail(qm, "q", sent.lookup_id)
+    assert events(found) == ["sent", "expired", "dead_lettered system$;deadletter"]
+    assert (found[1].session, found[2].session, found[2].detail) == ("", "", "receive_timeout")
+
+
+@faces
+def test_a_journal_copy_is_another_message(qm: Any) -> None:
+    queue = made(qm, journaling=True)
+    sent = queue.send(b"a", acknowledge=Acknowledge.NONE)
+    queue.lock(0).commit()
+    journal = qm.open("q;journal")
+    copy = journal.receive(0)
+    assert events(trail(qm, "q", sent.lookup_id)) == ["sent", "locked", "committed"]
+    assert not trail(qm, "q;journal", copy.lookup_id)
+
+
+@faces
+def test_a_delayed_message_is_sent_once(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a", delay=10)
+    qm.operator("me").change_priority("q", 7)
+    qm.advance_clock(11)
+    queue.lock(0).commit()
+    assert events(trail(qm, "q", sent.lookup_id)) == ["sent", "locked", "committed"]
+
+
+@faces
+def test_the_messages_of_a_topic(qm: Any) -> None:
+    topic = made(qm, "t", topic=True)
+    made(qm, "a", trail=False)
+    made(qm, "b", trail=True, group_exclusive=True)
+    for name in "ab":
+        qm.subscribe("t", name)
+    topic.send(b"x", group_id="g")
+    for name in "ab":
+        message = qm.open(name).receive(0)
+        assert events(trail(qm, name, message.lookup_id)) == ["sent", "received"]
+
+
+@faces
+def test_a_queue_that_goes(qm: Any) -> None:
+    made(qm, "other")
+    queue = made(qm)
+    sent = queue.send(b"a")
+    held = queue.send(b"b")
+    queue.lock(0)
+    qm.delete_queue("q")
+    assert events(trail(qm, "other", sent.lookup_id)) == ["sent", "locked", "deleted"]
+    assert events(trail(qm, "other", held.lookup_id)) == ["sent", "deleted"]
+
+
+# ---- bounds ---------------------------------------------------------------
+
+
+@faces
+def test_a_trail_keeps_its_beginning_and_its_end(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"a")
+    for _ in range(40):
+        queue.lock(0).abort()
+    found = trail(qm, "q", sent.lookup_id)
+    assert len(found) == 32
+    assert events(found[:1]) == ["sent"]
+    assert events(found[1:]) == ["aborted", *["locked", "aborted"] * 15]
+    assert [entry.omitted for entry in found] == [0, 49, *[0] * 30]
+
+
+@faces
+def test_long_names_and_reasons_are_bounded_in_bytes(qm: Any) -> None:
+    queue = made(qm, "ü" * 124, retry=RetryPolicy(immediate=0, cycles=50, delay=0))
+    sent = queue.send(b"a")
+    for _ in range(20):
+        queue.lock(0).abort()
+    found = trail(qm, queue.name, sent.lookup_id)
+    assert found[0].event == "sent"
+    assert 1 < len(found) < 8
+    assert found[1].omitted == 20 * 4 - len(found)  # the last rest goes on
+
+
+def fields(raw: Any, name: str) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = raw.hgetall(f"mq:{{{name}}}:meta")
+    return {field: value for field, value in found.items() if field.startswith(b"trail")}
+
+
+def test_the_trails_of_the_last_messages_are_kept(backend: Backend) -> None:
+    raw, name = backend.client(), f"kept-{os.getpid()}"
+    with mqredis.connect(backend.client(), manager=name) as qm:
+        queue = made(qm)
+        stays = queue.send(b"stays")
+        queue.move(stays.lookup_id, qm.open("q;aside"))
+        sent = []
+        for _ in range(3):
+            sent += queue.send_many([b"x"] * 400)
+            assert sum(len(queue.receive_many(200)) for _ in range(2)) == 400
+        assert events(trail(qm, "q", stays.lookup_id)) == ["sent", "moved q;aside"]
+        kept = [bool(trail(qm, "q", each.lookup_id)) for each in sent]
+        assert kept == [False] * 200 + [True] * 1000
+        assert len(fields(raw, name)) == 1 + 2 * 1000 + 1
+        assert not qm.doctor().findings
+    raw.close()
+
+
+# ---- off, and shares ---------------------------------------------------------------
+
+
+def test_off_it_costs_no_field_and_no_key(backend: Backend) -> None:
+    raw, name = backend.client(), f"off-{os.getpid()}"
+    with mqredis.connect(backend.client(), manager=name) as qm:
+        queue = made(qm, trail=0)
+        before = set(raw.keys())
+        sent = queue.send(b"a")
+        stored: Any = raw.hgetall(f"mq:{{{name}}}:q:q:m")
+        assert [record[13:] for record in stored.values()] == [b"0\0a"]
+        queue.lock(0).commit()
+        assert not trail(qm, "q", sent.lookup_id)
+        assert set(raw.keys()) == before
+        assert not fields(raw, name)
+        assert b"trail" not in raw.hgetall(f"mq:{{{name}}}:meta")
+    raw.close()
+
+
+@faces
+def test_a_share_of_the_messages(qm: Any) -> None:
+    queue = made(qm, trail=0.25)
+    sent = queue.send_many([b"x"] * 400)
+    followed = [bool(trail(qm, "q", each.lookup_id)) for each in sent]
+    assert 90 <= sum(followed) <= 110
+    qm.update_queue("q", trail=0)
+    assert sum(len(queue.receive_many(200)) for _ in range(2)) == 400
+    now = [events(trail(qm, "q", each.lookup_id)) for each in sent]
+    assert now == [["sent", "received"] if each else [] for each in followed]
+    assert not trail(qm, "q", queue.send(b"y").lookup_id)
+
+
+@faces
+def test_the_property_is_kept_and_checked(qm: Any) -> None:
+    made(qm, trail=0.5)
+    assert qm.queue_info("q").trail == 0.5
+    qm.update_queue("q", label="x")
+    assert qm.queue_info("q").trail == 0.5
+    qm.update_queue("q", trail=True)
+    assert qm.queue_info("q").trail == 1
+    for wrong in (-0.1, 1.5, "much"):
+        with pytest.raises(InvalidArgument, match="trail"):
+            qm.update_queue("q", trail=wrong)
+
+
+# ---- reading ---------------------------------------------------------------
+
+
+@faces
+def test_a_reader_without_rights_to_change_sees_it(qm: Any, connect: Any) -> None:
+    sent = made(qm).send(b"a")
+    reader = connect(read_only=True)
+    assert events(trail(reader, "q", sent.lookup_id)) == ["sent"]
+    with pytest.raises(AccessDenied):
+        reader.open("q").send(b"b")
+
+
+@faces
+def test_what_is_not_there(qm: Any) -> None:
+    made(qm)
+    assert trail(qm, "q", 1) == []
+    assert trail(qm, "q", "nothing") == []
+    with pytest.raises(QueueNotFound, match="no queue 'r'"):
+        trail(qm, "r", 1)
+    with pytest.raises(InvalidArgument, match="lookup_id must be an int"):
+        trail(qm, "q", 1.5)
