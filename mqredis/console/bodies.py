@@ -70,8 +70,7 @@ def _json(body: bytes) -> str | None:
                 return None
     except (ValueError, RecursionError):
         return None
-    # JSON may escape half of a surrogate pair, which UTF-8 cannot hold: it is shown as the escape.
-    return "".join(parts).encode("utf-8", "backslashreplace").decode()
+    return "".join(parts)
 
 
 def _text(part: bytes, truncated: bool) -> str | None:

@@ -21,9 +21,6 @@ async def test_half_of_a_surrogate_pair_is_shown(
     for view in ("", "json", "text", "hex"):
         await browser.get("/m/main/message", queue="orders", id=hex_id(sent.lookup_id), view=view)
     await browser.get("/m/main/messages", queue="orders")
-    shown = bodies.view(body, "json")
-    assert shown.kind == "json"
-    assert json.loads(shown.text) == json.loads(body)
 
 
 def test_indented_json_is_bounded() -> None:
