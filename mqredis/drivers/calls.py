@@ -288,7 +288,7 @@ class Calls(BaseDriver):
                 durable_calls.change_server(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
-                self.backend.suspect()
+                self.backend.drop_idle()
             time.sleep(attempt.next_pause())
             if attempt.rediscover:
                 try:

@@ -291,7 +291,7 @@ class AsyncCalls(BaseDriver):
                 await durable_calls_aio.change_server(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
-                await self.backend.suspect()
+                await self.backend.drop_idle()
             await asyncio.sleep(attempt.next_pause())
             if attempt.rediscover:
                 try:

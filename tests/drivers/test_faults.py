@@ -83,7 +83,7 @@ def test_no_server_before_sending_is_no_unknown_outcome(proxy: Proxy, connect: C
     driver = connect(proxy.url, BRIEF)
     driver.run(add(driver.core.keys))
     proxy.accepting = False
-    driver.backend.suspect()
+    driver.backend.drop_idle()
     with pytest.raises(BrokerUnavailable, match=str(proxy.port)):
         driver.run(add(driver.core.keys))
     proxy.accepting = True

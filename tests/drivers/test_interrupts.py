@@ -94,7 +94,7 @@ def test_an_interrupted_thread_never_mixes_up_replies(
     while True:
         lines += 1
         if fresh:
-            driver.backend.suspect()
+            driver.backend.drop_idle()
         interrupted = defused(driver, lines)
         calls += 1
         assert echo(driver, f"w{lines}") == f"w{lines}", f"after an interrupt at line {lines}"

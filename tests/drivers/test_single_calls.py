@@ -48,7 +48,7 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 def test_what_has_to_be_done_before_is_done(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     assert [go(driver), go(driver)] == ["1", "2"]
-    driver.backend.suspect()
+    driver.backend.drop_idle()
     assert go(driver) == "3", "there was no connection"
     driver.core.run_id = "another"
     assert go(driver) == "4", "the session was shown to another server"

@@ -29,7 +29,7 @@ class Owner:
 
     def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
-        self.suspect()
+        self.drop_idle()
         if self.plan.movable:
             self._locate()
 
@@ -49,12 +49,15 @@ class Owner:
         was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
         such a node refuses all calls in that time.
         """
-        if self._closed:
-            raise BrokerUnavailable("the connection was closed by this process")
+        self._require_open()
         node = self.plan.node
         if self.plan.supervised or (self.plan.movable and node is None):
             node = self._locate()
         return self.plan.current(node)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise BrokerUnavailable("the connection was closed by this process")
 
     def _locate(self) -> tuple[str, int]:
         """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
@@ -70,12 +73,12 @@ class Owner:
             raise rx.ConnectionError(str(plan.lost(search.errors)))
         before, plan.node = plan.node, search.found
         if before not in (None, search.found):
-            self.suspect()
+            self.drop_idle()
             self.on_move()
         return search.found
 
-    def suspect(self) -> None:
-        """A connection was lost: do not trust the idle ones either."""
+    def drop_idle(self) -> None:
+        """Close the idle connections: one was lost, so none is trusted."""
         raise NotImplementedError
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:

@@ -28,7 +28,7 @@ class AsyncOwner:
 
     async def rediscover(self) -> None:
         """Look up again who owns the manager, before the next connection is made."""
-        await self.suspect()
+        await self.drop_idle()
         if self.plan.movable:
             await self._locate()
 
@@ -48,12 +48,15 @@ class AsyncOwner:
         was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
         such a node refuses all calls in that time.
         """
-        if self._closed:
-            raise BrokerUnavailable("the connection was closed by this process")
+        self._require_open()
         node = self.plan.node
         if self.plan.supervised or (self.plan.movable and node is None):
             node = await self._locate()
         return self.plan.current(node)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise BrokerUnavailable("the connection was closed by this process")
 
     async def _locate(self) -> tuple[str, int]:
         """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
@@ -69,12 +72,12 @@ class AsyncOwner:
             raise rx.ConnectionError(str(plan.lost(search.errors)))
         before, plan.node = plan.node, search.found
         if before not in (None, search.found):
-            await self.suspect()
+            await self.drop_idle()
             await self.on_move()
         return search.found
 
-    async def suspect(self) -> None:
-        """A connection was lost: do not trust the idle ones either."""
+    async def drop_idle(self) -> None:
+        """Close the idle connections: one was lost, so none is trusted."""
         raise NotImplementedError
 
     async def _ask(self, node: tuple[str, int], search: Search) -> None:

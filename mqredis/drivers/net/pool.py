@@ -19,8 +19,8 @@ from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
-#: A connection not used for longer is looked at before it is used, in seconds: the server may have closed it.
-IDLE_CHECK = 1.0
+#: Seconds after which an idle connection is probed before its next use, since the server may have closed it.
+PROBE_AFTER_SECONDS = 1.0
 
 
 class Connection:
@@ -108,13 +108,13 @@ class Backend(Owner):
         while True:
             if node is None and (link := self.take()) is not None:
                 return link
-            if self._room(deadline):
+            if self._reserve(deadline):
                 return self._open(deadline, node)
             if node is not None and (link := self.take()) is not None:
                 self.discard(link)  # makes room
 
-    def _room(self, deadline: float) -> bool:
-        """Count one connection more, once there may be one. False: one that is open came free."""
+    def _reserve(self, deadline: float) -> bool:
+        """Reserve a place for a new connection, and wait until there is one. False: an open connection came free."""
         with self._cond:
             self._waiting += 1  # before the look, so that whoever gives one back after it says so
             try:
@@ -139,7 +139,7 @@ class Backend(Owner):
                 return None
             now = monotonic()
             rest = now - link.used
-            if link.epoch == self._epoch and (rest < IDLE_CHECK or self._usable(link)):
+            if link.epoch == self._epoch and (rest < PROBE_AFTER_SECONDS or self._usable(link)):
                 link.used = now
                 return link
             self.discard(link)
@@ -153,9 +153,12 @@ class Backend(Owner):
 
     def give(self, link: Connection) -> bool:
         """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
-        if link.epoch != self._epoch:  # as when it was closed
+        if link.epoch != self._epoch or self._closed:
             return False
         self._idle.append(link)
+        # If another thread dropped the idle ones in between, it may have looked before this one was there.
+        if link.epoch != self._epoch:
+            self._close_idle()
         if self._waiting:
             with self._cond:
                 self._cond.notify()
@@ -177,9 +180,13 @@ class Backend(Owner):
             self._count -= 1
             self._cond.notify()
 
-    def suspect(self) -> None:
-        """A connection was lost: do not trust the idle ones either."""
-        self._epoch += 1
+    def drop_idle(self) -> None:
+        """Close the idle connections, and those in use when they come back: one was lost, so none is trusted."""
+        with self._cond:
+            self._epoch += 1
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         while True:
             try:
                 link = self._idle.pop()
@@ -193,15 +200,16 @@ class Backend(Owner):
         return self._make(self._current(), deadline)
 
     def close(self) -> None:
-        """Close what is idle now and the rest when it comes back."""
+        """Close the idle connections now, and those in use when they come back. No new ones are made."""
         self._closed = True
-        self.suspect()
+        self.drop_idle()
         if self._on_close is not None:
             self._on_close()
             self._on_close = None
 
     def _open(self, deadline: float, node: tuple[str, int] | None) -> Connection:
         try:
+            self._require_open()
             if node is not None:
                 return Connection(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
             kwargs = self._current()
@@ -234,7 +242,7 @@ class Backend(Owner):
             if conn is not None:
                 conn.disconnect()
             raise
-        conn.connect = conn.connect_check_health = _once
+        conn.connect = conn.connect_check_health = _refuse_reconnect
         return conn
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:
@@ -255,7 +263,7 @@ class Backend(Owner):
             conn.disconnect()
 
 
-def _once(*_: Any, **__: Any) -> None:
+def _refuse_reconnect(*_: Any, **__: Any) -> None:
     """Replaces redis-py's ``connect``, which redis-py calls by itself wherever it finds a connection closed.
 
     The new socket would lack the state of the old one: a subscription would have the last channel only, and a

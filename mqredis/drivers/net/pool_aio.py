@@ -1,4 +1,7 @@
-"""Asyncio connections: the twin of ``links``. Time-outs are kept here: redis-py makes a task for each."""
+"""Asyncio connections; :mod:`mqredis.drivers.net.pool` has those of threads.
+
+Time limits are kept here: redis-py makes a task for each.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from mqredis.drivers.net.aio import PipelinedConnection, Subscription
 from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner_aio import AsyncOwner
-from mqredis.drivers.net.pool import IDLE_CHECK
+from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
 from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
@@ -169,7 +172,7 @@ class AsyncBackend(AsyncOwner):
     async def _usable(self, link: AsyncConnection) -> bool:
         if link.own:
             return link.connected
-        if time.monotonic() - link.used < IDLE_CHECK:
+        if time.monotonic() - link.used < PROBE_AFTER_SECONDS:
             return True
         try:
             return not await _dirty(link.conn)()
@@ -220,8 +223,8 @@ class AsyncBackend(AsyncOwner):
             self._wake()
             await link.close()
 
-    async def suspect(self) -> None:
-        """A connection was lost: do not trust the idle ones either."""
+    async def drop_idle(self) -> None:
+        """Close the idle connections, and those in use when they come back: one was lost, so none is trusted."""
         self._epoch += 1
         free, self._free = self._free, []
         for link in free:
@@ -240,9 +243,9 @@ class AsyncBackend(AsyncOwner):
         return conn.become(heard) if isinstance(conn, PipelinedConnection) else conn
 
     async def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections now, and those in use when they come back. No new ones are made."""
         self._closed = True
-        await self.suspect()
+        await self.drop_idle()
         if self._on_close is not None:
             self._on_close()
             self._on_close = None
@@ -253,6 +256,7 @@ class AsyncBackend(AsyncOwner):
     async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncConnection:
         self._count += 1
         try:
+            self._require_open()
             if node is not None:
                 kwargs, epoch = self.plan.at(node), -1  # for one call: never pooled
             else:
@@ -285,7 +289,7 @@ class AsyncBackend(AsyncOwner):
         except BaseException:
             await hang_up(conn)
             raise
-        conn.connect = conn.connect_check_health = _once
+        conn.connect = conn.connect_check_health = _refuse_reconnect
         return conn
 
     async def _ask(self, node: tuple[str, int], search: Search) -> None:
@@ -310,8 +314,8 @@ async def _nothing() -> None:
     """Nobody has to be told."""
 
 
-async def _once(*_: Any, **__: Any) -> None:
-    """See ``links._once``."""
+async def _refuse_reconnect(*_: Any, **__: Any) -> None:
+    """See ``pool._refuse_reconnect``."""
     raise rx.ConnectionError("the connection was closed")
 
 

@@ -1,0 +1,96 @@
+"""The pools of connections: what is closed with them, and that nothing is opened afterwards."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.net.pool import Backend, Connection
+from mqredis.drivers.sync import Driver
+from mqredis.errors import BrokerUnavailable
+from tests.drivers.kit import take
+
+#: Nobody listens there.
+NODE = ("127.0.0.1", 1)
+
+
+def test_what_is_given_back_while_the_pool_closes_is_closed(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(take(driver.core.keys, seconds=0))
+    backend = driver.backend
+    link = backend.acquire(time.monotonic() + 30)
+
+    class Idle(deque[Connection]):
+        def append(self, link: Connection) -> None:
+            closing = threading.Thread(target=backend.drop_idle)
+            closing.start()
+            closing.join(30)
+            super().append(link)
+
+    backend._idle = Idle()
+    assert backend.give(link)
+    assert not backend._idle
+    assert backend._count == 0
+
+
+def test_every_drop_of_the_idle_ones_counts(url: str, connect: Callable[..., Driver]) -> None:
+    owned: list[bool] = []
+
+    class Watched(Backend):
+        @property
+        def _epoch(self) -> int:
+            return self._number
+
+        @_epoch.setter
+        def _epoch(self, number: int) -> None:
+            self._number = number
+            owned.append(self._cond._is_owned())  # type: ignore[attr-defined]
+
+    backend = Watched(connect(url).backend.plan)
+    owned.clear()
+    backend.drop_idle()
+    assert owned == [True]
+
+
+def test_nothing_is_opened_after_the_end(url: str, connect: Callable[..., Driver]) -> None:
+    backend = connect(url).backend
+    backend.close()
+    before = backend._count
+    for node in (None, NODE):
+        with pytest.raises(BrokerUnavailable, match="closed by this process"):
+            backend.acquire(time.monotonic() + 30, node)
+    assert backend._count == before
+
+
+def test_a_connection_that_is_made_while_the_pool_closes_is_not_kept(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = connect(url).backend
+    current = backend._current
+
+    def located() -> Any:
+        found = current()
+        backend.close()
+        return found
+
+    monkeypatch.setattr(backend, "_current", located)
+    link = backend.acquire(time.monotonic() + 30)
+    backend.release(link)
+    assert not backend._idle
+    assert backend._count == 0
+
+
+async def test_async_nothing_is_opened_after_the_end(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
+    backend = aconnect(url).backend
+    await backend.close()
+    before = backend._count
+    for node in (None, NODE):
+        with pytest.raises(BrokerUnavailable, match="closed by this process"):
+            await backend.acquire(time.monotonic() + 30, node)
+    assert backend._count == before
