@@ -1,8 +1,13 @@
-"""``mqredis show ...``: who holds messages, and what is in each queue. Nothing is changed."""
+"""``mqredis show ...`` and ``mqredis trail``: who holds messages, what is in each queue, what happened to a message.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -11,7 +16,9 @@ from typing import Any
 from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
+from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
+from mqredis.models.text import identifier_of
 
 DEPTHS = (
     "name",
@@ -64,6 +71,7 @@ WORKERS = (
     "last_error",
 )
 PAUSES = ("kind", "name", "since", "operator", "reason")
+TRAIL = ("time", "event", "queue", "target", "client", "detail")
 CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
 
 
@@ -94,6 +102,9 @@ def register(subparsers: Subparsers) -> None:
     command(inner, "pauses", "show the queues and consumers that operators have paused", _pauses)
     claims = command(inner, "claims", "show what data pipelines have claimed in a queue", _claims)
     claims.add_argument("queue")
+    trail = command(subparsers, "trail", "show what has happened to a message", _trail)
+    trail.add_argument("queue")
+    trail.add_argument("message", metavar="ID", help="its lookup id (0x and 16 hex digits) or message id")
 
 
 def _limit(parser: argparse.ArgumentParser) -> None:
@@ -194,6 +205,22 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
 def _claims(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         return _show(output, qm.claims(arguments.queue), CLAIMS)
+
+
+def _trail(arguments: Arguments, output: Output) -> Exit:
+    given: str = arguments.message
+    message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{16}", given) else identifier_of(given)
+    with open_manager(arguments) as qm:
+        found = qm.trail(arguments.queue, message)
+    if not found:
+        raise MessageNotFound(
+            f"no trail of {given!r:.80} is kept: the queue needs the property trail when the message is sent"
+        )
+    rows = [dataclasses.asdict(entry) for entry in found]
+    for row in rows:
+        row["lookup_id"] = None if row["lookup_id"] is None else hex_id(row["lookup_id"])
+    output.rows(rows, TRAIL)
+    return Exit.DONE
 
 
 def _workers(arguments: Arguments, output: Output) -> Exit:

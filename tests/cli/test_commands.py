@@ -284,6 +284,34 @@ def test_what_operators_are_shown(orders: Run) -> None:
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
 
 
+def test_the_trail_of_a_message(orders: Run) -> None:
+    orders("queue", "set", "orders", "--trail", "1")
+    number = orders("send", "orders", "a", "--message-id", "m-1").out.strip()
+    by_message_id = orders("trail", "orders", "m-1", "--json").rows
+    orders("move", "orders", "orders;aside", number)
+    first, moved = orders("trail", "orders", number, "--json").rows
+    assert by_message_id == [first]
+    assert (first["event"], first["queue"], first["lookup_id"], first["omitted"]) == (
+        "sent",
+        "orders",
+        None,
+        0,
+    )
+    assert (moved["event"], moved["target"]) == ("moved", "orders;aside")
+    assert moved["client"]
+    lines = orders("trail", "orders", number).out.splitlines()
+    assert [line.split()[:2] for line in lines[:1]] == [["time", "event"]]
+    assert [line.split()[2] for line in lines[1:]] == ["sent", "moved"]
+
+
+def test_a_message_without_a_trail(orders: Run) -> None:
+    number = orders("send", "orders", "a").out.strip()
+    for message in (number, "nothing"):
+        assert "needs the property trail" in orders("trail", "orders", message, code=Exit.NOTHING).err
+    assert "0xzz" in orders("trail", "orders", "0xzz", code=Exit.USAGE).err
+    assert "ghost" in orders("trail", "ghost", number, code=Exit.REFUSED).err
+
+
 def test_every_command_takes_the_common_options() -> None:
     def walk(parser: object) -> None:
         for action in parser._actions:  # type: ignore[attr-defined]
