@@ -29,7 +29,7 @@ queue.open_parent(q, 2)
 local more = timers.serve(q, true)
 reply = context.missing
 if not reply then
-  local member, notified = waiters.member(registration, ""), registers and waiters.handed() ~= nil
+  local member, notified = waiters.member(registration, ""), registers and waiters.take_handed() ~= nil
   local turns = after == "" and claim.turns(q, "")
   -- In a queue with one active message for each group a waiter may be notified of a message that only a peek may have.
   if not turns and notified and old_ticket ~= "" or (turns or #claim.ids(q, 1, after, "")) > 0 then

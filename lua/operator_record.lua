@@ -34,5 +34,5 @@ local sides = context.sides
 for n = 1, #sides do store.save_one(sides[n]) end
 operator.keep({ status.OK, "", 0, "0", outcome })
 reply = context.close({ status.OK, "", 0, "1", outcome })
-for n = 1, #sides do waiters.serve(sides[n]) end
+for n = 1, #sides do waiters.notify_one(sides[n]) end
 return reply

@@ -59,7 +59,7 @@ reply = { status.OK, "", 0, context.now }
 local waiter, entries = waiters.member(member, match), {}
 local hint, place
 if waits then
-  local kind, rest = waiters.handed()
+  local kind, rest = waiters.take_handed()
   if ticket ~= "" and kind == "c" then return finish(tonumber(rest)) end
   if ticket ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
@@ -97,7 +97,7 @@ if #entries > 0 then
   return finish(reply)
 end
 
-if waiters.leaving(ticket) then
+if waiters.is_last_look(ticket) then
   if not place then waiters.drop(q, waiter, match) end
 elseif waits then
   ticket = waiters.wait(q, waiter, ticket, match, from)

@@ -1,30 +1,31 @@
--- Create the queues that the broker keeps for others, where they are missing: journals, dead letters, ;retry and ;poison.
--- Called by a client when a script has asked for them (KEYS_CHANGED).
+-- Create missing system queues and subqueues: journals, dead-letter queues, ;retry and ;poison. A subqueue whose parent does
+-- not exist is skipped. A client calls it after a script has returned KEYS_CHANGED.
 -- MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
 --
 -- KEYS admin
--- QUEUE[1+] the queues, then the queues they belong to
--- ARGV[3+] name  of each queue to create, as written
+-- QUEUE[1+] the queues to create, then their parents
+-- ARGV[3+] name  of each queue to create, not encoded; each has a ";"
 -- RETURNS OK
 -- FLAGS allow-oom
 --- require "admin/create"
 --- require "core/context"
 --- require "core/queue"
 --- require "features/other_queues"
-local count, first_name = #ARGV - 2, 3
-local default_limit = 67108864 -- bytes of a message in a queue of the system or a journal
+local default_limit = 64 * 1024 * 1024 -- largest message in a system queue or a journal, in bytes
 local reply = context.open()
 if reply then return reply end
-for n = 1, count do
-  local name, limit = ARGV[first_name + n - 1], default_limit
-  local flags
-  local owner, part = string.match(name, "^(.-);(.*)$")
-  if owner == "system$" then
-    flags = part == "deadxact" and "st" or "s"
+for n = 1, #ARGV - 2 do
+  local name, limit, flags = ARGV[n + 2], default_limit, nil
+  local parent_name, suffix = string.match(name, "^(.-);(.*)$")
+  if parent_name == "system$" then
+    flags = suffix == "deadxact" and "st" or "s" -- s: system queue, t: transactional
   else
-    local parent = other_queues.find(other_queues.encode(owner))
-    flags = parent and (part == "journal" and "s" or parent.flags)
-    limit = parent and part ~= "journal" and parent.max_bytes or limit
+    local parent = other_queues.find(other_queues.encode(parent_name))
+    if parent and suffix == "journal" then
+      flags = "s"
+    elseif parent then
+      flags, limit = parent.flags, parent.max_bytes or limit
+    end
   end
   if flags and not queue.open(n, 5) then
     create.queue(KEYS[5 + n * 8 - 7], name, "flags", flags, "max_bytes", limit)

@@ -94,7 +94,7 @@ end
 local hint, waiter
 if waits then
   waiter = waiters.member(member, match)
-  local kind, rest = waiters.handed()
+  local kind, rest = waiters.take_handed()
   if ticket ~= "" and kind == "c" then return finish(rest + 0) end
   if ticket ~= "" and kind == "h" then hint = rest end
 end
@@ -139,7 +139,7 @@ if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARG
 
 if not ids[1] then
   if not waits and cursor == "U" and ticket == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
-  if waiters.leaving(ticket) then
+  if waiters.is_last_look(ticket) then
     if not place then waiters.drop(q, waiter, match) end
   elseif waits then
     ticket = waiters.wait(q, waiter, ticket, match, from)
@@ -175,7 +175,7 @@ else
   local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   message.add(q, reply, ids, recs, told)
 end
-if match ~= "" then waiters.spare(q, ids) end
+if match ~= "" then waiters.offer_again(q, ids) end
 if mode == "take" then return finish(reply) end
 if t then tx.add(t, q, "R", ids) end
 return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

@@ -1,13 +1,13 @@
--- Commit, abort, reject or renew two-phase locks.
+-- Commit, abort, reject or extend locks.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- QUEUE[2+] the parent of a subqueue
+-- QUEUE[2+] the parent if QUEUE[1] is a subqueue, then queues that KEYS_CHANGED named
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] lease  of a renewal, ms
--- ARGV[5+] settlement  three for each run: action, fence, ids (core/settle)
--- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by somebody else, "g" gone) of each lost lock
+-- ARGV[4] lease  ms, of a lock that is extended (action x)
+-- ARGV[5+] settlement  three for each run: action, fence, ids of 16 digits one behind the other (core/settle)
+-- RETURNS OK now in ms, then id and why ("a" available again, "f" locked by another reader, "g" gone) of each lost lock
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -24,9 +24,12 @@ local q = queue.read(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
 timers.serve(q, true)
-local lost = not context.missing and settle.all(q, runs, tonumber(lease))
+-- Timers that were due are served, and saved, even if keys are missing.
+local lost = not context.missing and settle.all(q, runs, tonumber(lease)) or {}
 reply = context.missing or { status.OK, "", 0, context.now }
-for n = 1, #(lost or "") do reply[n + 4] = lost[n] end
+if not context.missing then
+  for n = 1, #lost do reply[n + 4] = lost[n] end
+end
 store.save(q)
 reply = context.close(reply)
 waiters.notify(q)

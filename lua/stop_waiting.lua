@@ -18,7 +18,7 @@ local reply = context.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then
-  waiters.handed()
+  waiters.take_handed()
   if context.handover then
     handoff.load()
     if handoff.held(q) then handoff.back(q) end

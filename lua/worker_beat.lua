@@ -1,29 +1,30 @@
--- A worker says that it lives and what it does, and learns what operators want of it.
+-- The heartbeat of a worker: stores its record, and returns the commands of operators.
 -- docs/operating.md
 --
 -- KEYS message
 -- KEYS workers (admin/workers)
 -- ARGV[3] id  of the worker
--- ARGV[4] lease  ms until the worker counts as gone; 0: it ends now
--- ARGV[5] begins  "1" at the first call of a worker, else "0"
+-- ARGV[4] lease  ms after which the worker counts as dead; 0: it stops now, and its record is deleted
+-- ARGV[5] first  "1" in the first call of a worker, else "0"
 -- ARGV[6] record  JSON
--- ARGV[7+] pause  "q:" and a queue, or "c:" and a consumer, that the worker asks about
--- RETURNS OK orders, one a line; then for each pause "1" or "0"
+-- ARGV[7+] target  "q:" and a queue, or "c:" and a consumer: is it paused?
+-- RETURNS OK commands, one per line; then for each target "1" (paused) or "0"
 --- require "core/context"
 --- require "admin/workers"
-local key, id, lease, begins, text, pauses = KEYS[3], ARGV[3], ARGV[4] + 0, ARGV[5] == "1", ARGV[6], { unpack(ARGV, 7) }
+local key, id, lease, first, record = KEYS[3], ARGV[3], tonumber(ARGV[4]), ARGV[5] == "1", ARGV[6]
+local targets = { unpack(ARGV, 7) }
 local reply = context.open()
 if reply then return reply end
 context.mark_changed()
-if begins then workers.sweep(key) end
+if first then workers.sweep(key) end
 local orders = redis.call("HGET", key, "o:" .. id) or ""
 if orders ~= "" then redis.call("HDEL", key, "o:" .. id) end
 if lease > 0 then
-  redis.call("HSET", key, "w:" .. id, string.format("%.0f ", context.now + lease) .. text)
+  redis.call("HSET", key, "w:" .. id, string.format("%.0f ", context.now + lease) .. record)
 else
   redis.call("HDEL", key, "w:" .. id)
 end
 reply = { status.OK, "", 0, orders }
-local found = pauses[1] and redis.call("HMGET", key, unpack(pauses)) or {}
-for n = 1, #pauses do reply[n + 4] = found[n] and "1" or "0" end
+local pauses = targets[1] and redis.call("HMGET", key, unpack(targets)) or {}
+for n = 1, #targets do reply[n + 4] = pauses[n] and "1" or "0" end
 return context.close(reply)

@@ -1,4 +1,4 @@
--- An operator tells workers something: an order for one of them, or a pause of a queue or consumer for all of them.
+-- Send a command to one worker, or set or end a pause of a queue or consumer for all workers.
 -- docs/operating.md
 --
 -- KEYS message
@@ -7,8 +7,8 @@
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
 -- ARGV[5] field  of the hash: "o:", "q:" or "c:" and a name
--- ARGV[6] text  the order, or the JSON of a pause; "" ends the pause
--- RETURNS OK "1" if something has changed, else "0": there is no such worker, or no such pause to end
+-- ARGV[6] text  o: the command; q: and c: JSON of the pause, "" to end it
+-- RETURNS OK "1": done; "0": no such live worker, or no such pause
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
 --- require "core/store"
@@ -23,9 +23,9 @@ reply = operator.repeated()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local order, known = string.sub(field, 1, 2) == "o:", true
-if order then
-  known = workers.lives(key, string.sub(field, 3))
+local is_command, known = string.sub(field, 1, 2) == "o:", true
+if is_command then
+  known = workers.is_alive(key, string.sub(field, 3))
 elseif text == "" then
   known = redis.call("HEXISTS", key, field) == 1
 end
@@ -34,9 +34,9 @@ operator.plan()
 if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-local before = order and redis.call("HGET", key, field)
-if order then
-  redis.call("HSET", key, field, before and before .. "\n" .. text or text)
+if is_command then
+  local earlier = redis.call("HGET", key, field)
+  redis.call("HSET", key, field, earlier and (earlier .. "\n" .. text) or text)
 elseif text == "" then
   redis.call("HDEL", key, field)
 else
@@ -44,8 +44,8 @@ else
 end
 context.mark_changed()
 operator.log(1, true)
-local sides = context.sides or {}
-for n = 1, #sides do store.save_one(sides[n]) end
+local log_queues = context.sides or {}
+for n = 1, #log_queues do store.save_one(log_queues[n]) end
 reply = operator.close({ status.OK, "", 0, "1" })
-for n = 1, #sides do waiters.serve(sides[n]) end
+for n = 1, #log_queues do waiters.notify_one(log_queues[n]) end
 return reply

@@ -1,10 +1,10 @@
-"""Sealed bodies: what is stored in Redis can be neither read nor changed without the key.
+"""Sealed bodies: without the key, a stored body cannot be read, and a changed one is refused.
 
 ``connect(sealer=AesGcm({"2026-11": key}, current="2026-11"))`` seals every body that is sent and opens every one that
-is read. Any object with ``seal`` and ``open`` will do in its place. Only bodies are sealed: labels, properties and
-identifiers stay readable, since the broker searches them. ``about`` is bound to the body but not part of it: the queue
-manager's name, so that a body is worth nothing in another one. Messages wander between the queues of a manager (dead
-letters, journals, moves), so the queue is not bound.
+is read. Any object with ``seal`` and ``open`` can be used instead. Only bodies are sealed: labels, properties and
+identifiers stay readable, since the broker searches them. ``about`` is associated data, the queue manager's name: a
+body sealed for one manager cannot be opened in another. The queue is not part of it, since messages move between queues
+(dead letters, journals, moves). Who may write to the server can exchange sealed bodies of the same manager.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NONCE = 12
 
 
 class Sealer(Protocol):
-    """What seals bodies."""
+    """Encrypts and decrypts bodies."""
 
     def seal(self, body: bytes, about: bytes) -> bytes:
         """The sealed form of a body."""
@@ -31,11 +31,12 @@ class Sealer(Protocol):
 
 
 class AesGcm:
-    """AES-GCM with a random nonce. ``keys``: by their ids, 16, 24 or 32 bytes each; ``current``: the one that seals.
+    """AES-GCM with a random nonce. ``keys``: keys of 16, 24 or 32 bytes by their ids; ``current``: id of the one that
+    seals.
 
     To change keys, add the new one everywhere, then make it the current one, and drop the old one when its last message
-    is gone. One key is good for some 2**32 messages. ``accept_plain``: bodies that are not sealed are read as they are,
-    for the time of the change; they may come from anybody who may write to the server.
+    is gone. Use one key for at most 2**32 messages. ``accept_plain``: read bodies that are not sealed, while sealing is
+    being introduced; anybody who may write to the server can forge them.
     """
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, accept_plain: bool = False) -> None:

@@ -10,7 +10,7 @@
 local workers = {}
 
 -- Is there a worker with this id?
-function workers.lives(key, id)
+function workers.is_alive(key, id)
   local until_ms = string.match(redis.call("HGET", key, "w:" .. id) or "", "^(%d+) ")
   return until_ms and until_ms + 0 > context.now
 end

@@ -39,14 +39,14 @@ local context = {
   now_text = "", lead = 0, latest = 0, seq = 0, messages = 0, bytes = 0, counters = false, manager = false,
   header = false, missing = false, session = false, handed = false, again = false, handover = false,
   fields = { nil, nil, nil, nil, nil, nil }, written = 0, sides = false, places = false, first_place = 2,
-  groups = false, group_members = 0, search_decided = false, shelves = false,
+  groups = false, group_members = 0, search_decided = false, packed_pages = false,
 }
 
 function context.reset(observing)
   local c = context
   c.call, c.changed, c.written, c.observing = c.call + 1, false, 0, observing == true
   c.missing, c.session, c.handed, c.again, c.handover = false, false, false, false, false
-  c.sides, c.places, c.groups, c.group_members, c.search_decided, c.shelves = false, false, false, 0, false, false
+  c.sides, c.places, c.groups, c.group_members, c.search_decided, c.packed_pages = false, false, false, 0, false, false
   if cache.tables.size > 500 then cache.clear(cache.tables) end
 end
 

@@ -4,11 +4,12 @@
 --- require lazy "features/features"
 --- require "core/store"
 --- require lazy "transactions/tx"
--- What happens when a deadline of a queue has passed. Loaded only then.
+-- Expired leases and timers of a queue. Loaded only when there are some.
 local lapse = {}
 
--- The lease of these locks is over. A transaction that was renewed keeps its messages; one that was not is over as
--- a whole: its record goes, and each queue it touched gives its messages back in the next call on that queue.
+-- The lease of these locks is over. If their transaction was renewed they are extended. If not, it is aborted as a whole:
+-- tx.lease deletes its record, and each queue it touched gives its messages back in the next call on that queue. These two
+-- writes come before the decision: a call that is repeated with more keys makes them again.
 function lapse.locks(q, ids)
   release.load()
   tx.load()
@@ -17,9 +18,10 @@ function lapse.locks(q, ids)
   for n = 1, #entries do
     local e = entries[n]
     local kind = string.sub(e.st.kind, 1, 1)
-    local renewed = kind ~= "L" and tx.lease(e.st.owner, e.st.fence)
-    if renewed then
-      store.extend(q, e.lid, renewed)
+    -- L locked, R received in a transaction, S sent in one
+    local new_deadline = kind ~= "L" and tx.lease(e.st.owner, e.st.fence)
+    if new_deadline then
+      store.extend(q, e.lid, new_deadline)
     elseif kind == "S" then
       sent[#sent + 1] = e
     elseif kind == "R" then
@@ -35,19 +37,21 @@ function lapse.locks(q, ids)
   position.delete(q, sent, "aborted")
 end
 
--- Timers are over. Their first letter says what they are for (features/features; "k": the window of a dedup key).
+-- These timers, at most timers.most, have expired. Their first letter names their feature (features/features). "k", the
+-- window of a dedup key, has no hook: it is only removed.
 function lapse.timers(q, members)
   features.load()
-  local ids, gone = {}, {}
+  local ids, expired = {}, {}
   for n = 1, #members do
-    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
-    if letter == "e" then gone[id] = true end
-    ids[letter] = ids[letter] or { nil }
+    if string.sub(members[n], 1, 1) == "e" then expired[string.sub(members[n], 2)] = true end
   end
   for n = 1, #members do
     local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
-    -- Expiry and delay of one message may be due together: then it is gone.
-    if letter ~= "d" or not gone[id] then ids[letter][#ids[letter] + 1] = id end
+    -- If a message expires in the same call, its delay no longer matters.
+    if letter ~= "d" or not expired[id] then
+      ids[letter] = ids[letter] or { nil }
+      ids[letter][#ids[letter] + 1] = id
+    end
   end
   local due = { nil }
   for n = 1, #features.list do

@@ -1,33 +1,39 @@
 --- require lazy "features/group"
 --- require lazy "matching/index"
--- The messages among which a search looks for those that a filter admits: a range of the index of identifiers if the
--- filter names an identifier, else all available messages. Used by matching/search. `f` is a parsed filter.
+-- Selects the messages that a search has to test: a range of the index of identifiers if the filter has an identifier, else
+-- all available messages. Used by matching/search. `f` is a parsed filter (matching/filter has its fields).
 local candidates = {}
 
--- Do the candidates come from the index of message and correlation ids?
-function candidates.need_index(f)
+-- Does candidates.ids read the index of message and correlation ids? That of group ids does not count.
+function candidates.needs_index(f)
   if f.i then return false end
   if f.m or f.c then return true end
-  for n = 1, f.g and 0 or #f.any do
+  if f.g then return false end
+  for n = 1, #f.any do
     if string.find(f.any[n], "^[mc]") then return true end
   end
   return false
 end
 
--- Up to `count` ids of available messages behind `from`, in delivery order, that may match; and whether there may be more.
-function candidates.ids(q, f, from, count)
-  local own = f.i or (f.m and string.match(f.m, "^smq%-(%x+)$"))
-  if f.i or (own and #own == 16) then
-    local ids = f.i and {} or index.range(q, "m", f.m, from, count)
-    local more, given = #ids == count, false
-    -- A message may carry as its own id the one that would be generated for it; then the index has it already.
-    for n = 1, #ids do given = given or ids[n] == own end
-    if not given and own > from and redis.call("ZSCORE", q.a, own) and (not more or own < ids[#ids]) then
-      ids[#ids + 1] = own
-      table.sort(ids)
-    end
-    return ids, more
+-- The message with this lookup id, which the filter names itself or by a generated message id, and if a message id is named
+-- those that the index has under it.
+function candidates.by_lookup_id(q, f, lookup_id, from, count)
+  local ids = f.i and {} or index.range(q, "m", f.m, from, count)
+  local more, found = #ids == count, false
+  -- A sender may have set a message id equal to the generated one; then the index has returned this message already.
+  for n = 1, #ids do found = found or ids[n] == lookup_id end
+  local in_page = lookup_id > from and (not more or lookup_id < ids[#ids])
+  if not found and in_page and redis.call("ZSCORE", q.a, lookup_id) then
+    ids[#ids + 1] = lookup_id
+    table.sort(ids)
   end
+  return ids, more
+end
+
+-- About `count` ids of available messages after `from` that may match, in delivery order; and whether there may be more.
+function candidates.ids(q, f, from, count)
+  local lookup_id = f.i or (f.m and #f.m == 20 and string.match(f.m, "^smq%-(%x+)$"))
+  if lookup_id then return candidates.by_lookup_id(q, f, lookup_id, from, count) end
   local ids
   if f.m then
     ids = index.range(q, "m", f.m, from, count)
@@ -47,7 +53,7 @@ function candidates.ids(q, f, from, count)
   return ids, #ids == count
 end
 
--- All messages with a place in a group, in delivery order: these are few.
+-- All messages with this sequence number (and offset) in a group, after `from`, in delivery order. They are few.
 function candidates.members(q, f, from)
   group.load()
   local all, ids = group.members(q, f.g, f.n, f.o), {}
@@ -57,22 +63,20 @@ function candidates.members(q, f, from)
   return ids
 end
 
--- Candidates from several ranges of the index; every match is in one of them.
+-- Merges several ranges of the index; every match is in at least one of them.
 function candidates.merge(q, f, from, count)
-  local seen, ids, more, limit = {}, {}, false, nil
-  local each = math.max(1, math.floor(count / #f.any))
+  local seen, ids, complete_to = {}, {}, nil
+  local per_range = math.max(1, math.floor(count / #f.any))
   for n = 1, #f.any do
-    local part = index.range(q, string.sub(f.any[n], 1, 1), string.sub(f.any[n], 2), from, each)
-    if #part == each then
-      more = true
-      if not limit or part[each] < limit then limit = part[each] end
-    end
+    local part = index.range(q, string.sub(f.any[n], 1, 1), string.sub(f.any[n], 2), from, per_range)
+    if #part == per_range and (not complete_to or part[per_range] < complete_to) then complete_to = part[per_range] end
     for k = 1, #part do
       if not seen[part[k]] then ids[#ids + 1] = part[k] end
       seen[part[k]] = true
     end
   end
   table.sort(ids)
-  while limit and #ids > 0 and ids[#ids] > limit do ids[#ids] = nil end
-  return ids, more
+  -- Ids behind complete_to may be missing from a range that was cut off: they are left to the next page.
+  while complete_to and ids[#ids] > complete_to do ids[#ids] = nil end
+  return ids, complete_to ~= nil
 end

@@ -30,7 +30,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   end
   if f.G then return search.next(q, f) end
   candidates.load()
-  if candidates.need_index(f) then
+  if candidates.needs_index(f) then
     index_build.load()
     -- Before its first id no id stands.
     if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end

@@ -18,7 +18,7 @@ function match_waiters.enlist(q, member, ticket, text)
   return redis.call("ZADD", q.w, "NX", match_waiters.indexed * (key and 1 or 2) + tonumber(ticket), member) == 1
 end
 
-function match_waiters.strike(q, member, text)
+function match_waiters.remove(q, member, text)
   filter.load()
   local key = filter.key(text)
   if key then redis.call("ZREM", q.i, "w" .. key .. "\0" .. member) end
@@ -94,7 +94,7 @@ end
 
 -- Offers each arrival to the readers that want something particular; returns those that none of them took. `peeks`,
 -- `behind` as in notify.offer.
-function match_waiters.serve(q, ids, peeks, behind)
+function match_waiters.notify_one(q, ids, peeks, behind)
   filter.load()
   search.load()
   index.load()
@@ -125,7 +125,7 @@ function match_waiters.serve(q, ids, peeks, behind)
           end
           taken = notify.one(slot, mode) and kind ~= "P" and suits ~= "error"
           served[member] = true
-          match_waiters.strike(q, member, text)
+          match_waiters.remove(q, member, text)
         end
       end
       if member == behind then asked = false end

@@ -41,7 +41,7 @@ function notify.offer(q, ids, peeks, behind)
   local first = redis.call("ZRANGE", q.w, 0, 63)
   if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
     match_waiters.load()
-    ids, first = match_waiters.serve(q, ids, peeks, behind), nil
+    ids, first = match_waiters.notify_one(q, ids, peeks, behind), nil
   end
   notify.any(q, ids, first, peeks)
 end

@@ -2,57 +2,64 @@
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
--- Waiting readers. A member of q.w is "<slot> <kind> <mode> <tag>": kind D destructive, C destructive with a
--- cursor, P peek; mode k<db>: notified by a keyspace notification, p<db>: by PUBLISH on the same channel; score: ticket, so
--- that a reader that looked in vain keeps its place. A wake is a hint: nothing is reserved for a destructive
--- reader. A peek reader is handed a copy, since the reader behind it may take the message before it has looked.
--- Readers of particular messages have their filter behind the tag and stand apart, see waiting/match_waiters.
+-- Waiting readers: the members of q.w.
+--
+--   member   "<slot> <kind> <mode> <tag>", then " <filter>" if the reader has one (waiting/match_waiters)
+--   kind     D destructive, C destructive with a cursor, P peek
+--   mode     k<db> notified by a keyspace notification, p<db> by PUBLISH on the same channel
+--   tag      ends the wait from another client (cancel.lua), encoded; "-" none
+--   score    the ticket, so that a reader that found nothing keeps its place
+--   ticket   "<number>"; with a filter "<number>:<last arrival that it has seen, or nothing>"; on the last look "leave",
+--            with a filter "leave:<arrival>"
+--
+-- A notification reserves nothing for a destructive reader. A peek reader gets a copy, because another reader may take the
+-- message first.
 local waiters = {}
 
--- What was handed to this slot while it waited: kind ("h" hint; "n" id that it was notified of, though it may want another
--- of the group; "m" message; "c" cancelled) and the rest; or nothing. For scripts that open their frame as one of a reader
--- that waits.
-function waiters.handed()
+-- Takes what was handed to this slot while it waited: its kind and the rest, or nothing. Kinds: "h" and "n" the id of the
+-- message that it was notified of, with "n" it may take another one of the group; "m" a message; "c" cancelled. Only after
+-- context.open(true).
+function waiters.take_handed()
   local text = context.handed
   if not text then return end
   redis.call("HDEL", KEYS[1], ARGV[1] .. "!")
   return string.sub(text, 1, 1), string.sub(text, 3)
 end
 
--- The member of this slot: what the reader gave, and its filter if it has one.
-function waiters.member(given, text)
-  return ARGV[1] .. " " .. given .. (text ~= "" and " " .. text or "")
+-- The member of this slot: what the reader gave, and its filter ("" none).
+function waiters.member(given, filter_text)
+  return ARGV[1] .. " " .. given .. (filter_text ~= "" and " " .. filter_text or "")
 end
 
--- Up to which arrival a reader of particular messages has looked: the second part of its ticket, which counts only as
--- long as the reader is registered. Nothing if it has to look at everything.
+-- Number of the last arrival that a reader with a filter has seen, from its ticket; nothing if it is not registered and
+-- must search everything.
 function waiters.seen(q, member, ticket)
   local seen = string.match(ticket, ":(%d+)$")
   if seen and redis.call("ZSCORE", q.w, member) then return tonumber(seen) end
 end
 
--- Is this the last look of a reader, whose time is over?
-function waiters.leaving(ticket)
+-- Is this the last look of a reader, whose timeout has ended?
+function waiters.is_last_look(ticket)
   return string.sub(ticket, 1, 5) == "leave"
 end
 
--- Registers this slot as a waiting reader, at `ticket` if it had one. Returns its ticket. `from`: where the look began
--- that found nothing, "" if at the front.
-function waiters.wait(q, member, ticket, text, from)
+-- Registers this slot as a waiting reader, at `ticket` if it had one; not for a last look. Returns its ticket. `from`: where
+-- the search began that found nothing, "" at the front; used only with a filter.
+function waiters.wait(q, member, ticket, filter_text, from)
   local again = ticket ~= ""
   local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
   ticket = number
-  if not again then ticket = string.format("%.0f", redis.call("HINCRBY", q.q, "tickets", 1)) end
+  if not again then ticket = string.format("%d", redis.call("HINCRBY", q.q, "tickets", 1)) end
   if not q.waiting then q.waiting, q.changed = true, true end
-  if text == "" then
+  if filter_text == "" then
     redis.call("ZADD", q.w, "NX", ticket, member)
     return ticket
   end
   match_waiters.load()
-  local added = match_waiters.enlist(q, member, ticket, text)
+  local added = match_waiters.enlist(q, member, ticket, filter_text)
   if added and again and string.find(member, "^%S+ [^P]") then
-    -- It was notified and found nothing: the message may be something for other readers. Only for those behind it, so that
-    -- this comes to an end: those before it were asked first.
+    -- It was notified and found nothing: the message may match other readers. It is offered to readers after this one only,
+    -- so that offering ends; those before it were asked first.
     notify.load()
     notify.offer(q, notify.left(q), false, member)
   end
@@ -60,35 +67,36 @@ function waiters.wait(q, member, ticket, text, from)
   if from == "" then
     seen = string.format("%d", arrivals.newest(q))
   elseif added then
-    -- It was not registered while it looked through the queue: something may have arrived in front of its place.
+    -- It was not registered during its search: messages may have arrived before the position that it has reached.
     seen = ""
   end
   return ticket .. ":" .. seen
 end
 
--- A reader of particular messages takes these. If it was notified of another message, that one is offered again.
-function waiters.spare(q, ids)
+-- A reader with a filter takes `ids`. If it was notified of another message that is still available, that is offered again.
+function waiters.offer_again(q, ids)
   local lid = string.match(context.handed or "", "^[hn] (%x+)$")
   if not lid or lid == ids[1] or not redis.call("ZSCORE", q.a, lid) then return end
   notify.load()
   q.arrived = q.arrived or {}
-  q.arrived[#q.arrived + 1] = notify.left(q)[1]
+  q.arrived[#q.arrived + 1] = notify.left(q)[1] -- nil if its group is busy
 end
 
--- Takes the registration back; 0 if there was none.
-function waiters.drop(q, member, text)
-  if text == "" then return redis.call("ZREM", q.w, member) end
+-- Removes the registration; 0 if there was none.
+function waiters.drop(q, member, filter_text)
+  if filter_text == "" then return redis.call("ZREM", q.w, member) end
   match_waiters.load()
-  return match_waiters.strike(q, member, text)
+  return match_waiters.remove(q, member, filter_text)
 end
 
--- Serves the readers that wait on a queue in which something became available (3.1.7.2.2), and on those beside it.
+-- Notifies the readers that wait on a queue in which something became available (3.1.7.2.2), and on the queues of
+-- context.sides.
 function waiters.notify(q)
-  waiters.serve(q)
-  for n = 1, #(context.sides or "") do waiters.serve(context.sides[n]) end
+  waiters.notify_one(q)
+  for _, side in ipairs(context.sides or {}) do waiters.notify_one(side) end
 end
 
-function waiters.serve(q)
+function waiters.notify_one(q)
   if not q.waiting or not (q.shown or q.arrived and #q.arrived > 0) then return end
   notify.load()
   notify.serve(q)

@@ -101,9 +101,9 @@ def _health(arguments: Arguments, output: Output) -> Exit:
             info = qm.info()
         output.line(f"{info.name} answers", manager=info.name, healthy=True)
         return Exit.DONE
-    from mqredis.worker.command import age
+    from mqredis.worker.command import health_file_age
 
-    seconds = age(arguments.consumer)
+    seconds = health_file_age(arguments.consumer)
     healthy = seconds is not None and seconds <= arguments.max_age
     shown = "it has not looked yet" if seconds is None else f"its last look is {seconds:.1f} s old"
     output.line(

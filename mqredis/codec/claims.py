@@ -1,5 +1,7 @@
-"""The texts of claims, as ``lua/claims/claim.lua`` and ``lua/claims/claim_pages.lua`` write them: fields of a queue's
-hash. ``tests/contract/test_stored_texts.py`` compares both sides.
+"""Text format of claims and their page lists, which are fields of a queue's hash.
+
+``lua/claims/claim.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py`` compares
+both sides.
 """
 
 from __future__ import annotations
@@ -7,30 +9,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?")
-_PAGE_LISTS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ \S+ \d+;)*")
+_CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?", re.ASCII)
+_PAGE_LISTS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ [^\s;]+ \d+;)*", re.ASCII)
 
 
 @dataclass(slots=True)
 class Claim:
     """What a data pipeline has locked in a queue: the field ``claim:<owner>``."""
 
-    lineage: str  # which checkpoint of the owner has made the claim
-    committed: int  # last sequence number whose claim is committed
-    sequence: int  # of the present claim; equal to committed if there is none
-    number: int  # names the claim's pages
-    wanted: int  # messages at most
+    lineage: str  # id of the owner's checkpoint that made the claim
+    committed: int  # sequence number of the last committed claim
+    sequence: int  # of the current claim; equal to committed if there is none
+    number: int  # id of the claim in the names of its pages
+    wanted: int  # most messages to claim
     count: int  # messages claimed
-    bytes: int
+    bytes: int  # of the claimed messages
     sealed: int  # 0 still filling, 1 complete, 2 released by an operator
-    since_ms: int
-    draining: int = 0  # number of a committed claim whose messages are not all removed; 0: none
+    since_ms: int  # when the claim began, in ms
+    draining: int = 0  # number of a committed claim that still has messages to remove; 0: none
 
     @classmethod
     def parse(cls, text: str) -> Claim:
-        """Raises ValueError for any other text."""
+        """Parse the stored text. Raises ValueError if it is malformed."""
         if not _CLAIM.fullmatch(text):
-            raise ValueError(f"{text!r:.80} is no claim")
+            raise ValueError(f"{text!r:.80} is not a valid claim")
         lineage, *rest = text.split(" ")
         return cls(lineage, *(int(item) for item in rest))
 
@@ -45,22 +47,22 @@ class Claim:
 
 @dataclass(slots=True)
 class PageList:
-    """The pages of one claim; the field ``pages`` has those of all claims of the queue."""
+    """The pages of one claim. The field ``pages`` holds one entry for each claim of the queue."""
 
     number: int  # of the claim
-    first: int  # page that is there still
-    upto: int  # and the one behind the last
-    packed: int  # messages in pages that are packed
-    loose: int  # and in others
-    step: int  # messages of each page but the last, 0 if they differ
+    first: int  # first remaining page
+    upto: int  # the page after the last one
+    packed: int  # messages in packed pages
+    loose: int  # messages in other pages
+    step: int  # messages of each page except the last; 0 if they differ
     owner: str
     sequence: int
 
     @classmethod
     def parse_all(cls, text: str) -> list[PageList]:
-        """Raises ValueError for any other text."""
+        """Parse the stored text. Raises ValueError if it is malformed."""
         if not _PAGE_LISTS.fullmatch(text):
-            raise ValueError(f"{text!r:.80} is no list of pages")
+            raise ValueError(f"{text!r:.80} is not a valid list of pages")
         found = []
         for item in text.split(";")[:-1]:
             *numbers, owner, sequence = item.split(" ")

@@ -1,4 +1,4 @@
-"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: what MSMQ leaves to its tools."""
+"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: statistics, redrive and topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqredis.steps import Arg, Call, Payload
 
 
 def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, bool]]:
-    """What is in a queue and passes through it; and is a new sample of its counters due?"""
+    """Statistics of a queue, and whether a new sample of its counters is due."""
 
     def parse(status: int, payload: Payload) -> tuple[QueueStatistics, bool]:
         check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
@@ -53,21 +53,25 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
         return found, row["sample_due"] == 1
 
     name = path.partition(";")[0]
-    beside = [path, f"{name};journal", f"{name};retry", f"{name};poison"]
-    return Call("stats", manager.call(*beside), [], parse, changes=False)
+    paths = [path, f"{name};journal", f"{name};retry", f"{name};poison"]
+    return Call("stats", manager.call(*paths), [], parse, changes=False)
 
 
 def sample(manager: ManagerKeys, path: str) -> Call[None]:
-    """Keep the counters of a queue, for the rates of its statistics."""
+    """Store a sample of a queue's counters, from which rates are computed."""
     return Call("stats_sample", manager.call(path), [], lambda code, _: check(code))
 
 
 def redrive(source: Address, target: str, lookup_ids: Sequence[str]) -> Call[tuple[int, int]]:
-    """Put copies back where they came from, or into ``target``; answers how many went, and the last id before."""
+    """Return dead letters or journal copies to the queues they came from, or send them to ``target``.
+
+    The result: how many went, and the SequentialID of the last message before the call.
+    """
 
     def parse(status: int, payload: Payload) -> tuple[int, int]:
         check(status)
-        return number(payload[0]), int(payload[2], 16)
+        moved, _, last = payload
+        return number(moved), int(last, 16)
 
     args: list[Arg] = [source.generation, keys.encode(target) if target else "", *lookup_ids]
     return Call("redrive", source.call, args, parse)
@@ -82,14 +86,16 @@ def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) ->
         if status == Status.INVALID_PARAMETER:
             if payload[0] == b"topic":
                 raise InvalidArgument(f"queue {topic!r} is not a topic")
-            raise InvalidArgument(f"{queue!r} is a topic, which keeps no messages: subscribe a queue")
+            raise InvalidArgument(
+                f"{queue!r} is a topic, which cannot be subscribed to another one: name a queue"
+            )
         check(status)
 
     return Call("subscribe", manager.admin(topic, queue), [selection], parse)
 
 
 def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
-    """The subscriptions of a topic, by the name of the queue."""
+    """The subscriptions of a topic, sorted by queue name."""
 
     def parse(status: int, payload: Payload) -> list[Subscription]:
         check(status, f"there is no queue {topic!r}" if status == Status.QUEUE_NOT_FOUND else "")
@@ -104,7 +110,7 @@ def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
 
 
 def orphans(manager: ManagerKeys) -> Call[list[str]]:
-    """Temporary queues whose owner's session is over."""
+    """Temporary queues whose owner's session has ended."""
 
     def parse(status: int, payload: Payload) -> list[str]:
         check(status)

@@ -24,7 +24,7 @@ def strays(store: Store) -> Faults:
             edit = Edit("zadd", view.keys[part], member, 0)
             text = f"stands at {value} in {part}, where reads go by the order of equal scores"
             yield Fault(f"order.{part}", f"{view.path}: {shown(member)}", text, (edit,))
-        for member in view.unindexed:
+        for member in view.missing_index:
             edit = Edit("zadd", view.keys["i"], member, 0)
             yield Fault("index.missing", f"{view.path}: {shown(member)}", "is missing in the index", (edit,))
         for lid, size in view.bodies.items():

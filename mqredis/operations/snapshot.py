@@ -1,4 +1,7 @@
-"""A picture of the whole store, for the doctor: one call where it is small, else pages and an unchanged history."""
+"""Read the whole store for the doctor: in one call if it is small, else in pages.
+
+Pages are consistent if the history number did not change.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,12 @@ from mqredis.commands import queues as queue_commands
 from mqredis.keys import MANAGER_PARTS, META_COUNTS, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
-#: Queues whose keys one call brings.
+#: Queues per call of audit.lua.
 CHUNK = 48
-#: How often a picture that changed while it was taken is begun anew.
+#: How many times the snapshot is tried.
 TRIES = 4
-#: Beyond this many keys on the server (of whomever), the key space is not searched for strays.
+#: If the server has more keys than this, it is not scanned for stray keys.
 MAX_SCAN = 5_000_000
-
 
 #: The line of a queue in ``meta``: brief, counts, locks (lua/core/queue.lua).
 _LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
@@ -25,16 +27,16 @@ _LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.
 
 @dataclass(slots=True)
 class Record:
-    """A message as the store has it. ``None``: it is not there."""
+    """A message as stored. None: the entry does not exist."""
 
     size: int
     head: bytes
     large: int | None
     available: bool
-    deadline: float | None  # of its lock
+    deadline: float | None  # end of its lock, in ms
     state: str
-    expiry: float | None  # its timers
-    delay: float | None
+    expiry: float | None  # in ms
+    delay: float | None  # in ms
     visible: bool  # marked as visible to peeks while locked
 
 
@@ -47,31 +49,31 @@ class QueueView:
     fields: dict[str, str] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
-    #: (part, member) -> value, where the message is not there or does not have it
+    #: (part, member) -> value, of entries without a matching message
     strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
     #: (part, member) -> score, where it must be 0
     misplaced: dict[tuple[str, bytes], str] = field(default_factory=dict)
     waiters: dict[str, float] = field(default_factory=dict)
-    unindexed: set[bytes] = field(default_factory=set)  # elements that the index lacks
+    missing_index: set[bytes] = field(default_factory=set)  # elements missing from the index
     #: Timers of policies: ``b``, ``s``, ``w`` or ``p`` and an id (lua/features/retry), ``k`` and a dedup key.
     policies: dict[bytes, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Store:
-    """One queue manager."""
+    """Everything stored for one queue manager."""
 
     manager: ManagerKeys
     now_ms: int = 0
     history: int = -1
-    #: Taken in one piece, or nothing changed meanwhile.
+    #: False: the store changed during the snapshot.
     consistent: bool = True
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
-    #: meta, queues, txs; under "sessions" those and their slots, under "lines" and "locks" the lines of queues and the
-    #: texts of locks beside them, under "trails" those of messages and their places, all of which stand in meta.
+    #: Hashes by name: meta, queues, txs. Fields of meta are split further: "sessions" with their slots, "lines" (the
+    #: headers of queues), "locks" (texts of packed locks), "trails" (those of messages, and their places).
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: Fences of the texts that lines name.
+    #: Fences of the lock texts that headers of queues refer to.
     fences: set[str] = field(default_factory=set)
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
@@ -83,21 +85,25 @@ class Store:
 
 @procedure
 def take(manager: ManagerKeys) -> Steps[Store]:
-    """Take the picture."""
+    """Take the snapshot."""
     for _ in range(TRIES):
         names = yield from perform(queue_commands.names(manager))
-        store = yield from _once(manager, names)
+        store = yield from _read_store(manager, names)
         if sorted(store.hashes.get("queues", {})) != names:
             store.consistent = False
         if store.consistent:
             break
-    yield from _forget_unpacked(store)
+    yield from _drop_expanded_locks(store)
     store.found = yield from _scan(manager)
     return store
 
 
-def _forget_unpacked(store: Store) -> Steps[None]:
-    """Unpacking locks changes no history: a text may have been seen before the line that no longer named it."""
+def _drop_expanded_locks(store: Store) -> Steps[None]:
+    """Drop lock texts that no longer exist.
+
+    Expanding a lock does not change the history number, so a text may have been read before the header that no longer
+    refers to it.
+    """
     locks = store.hashes.get("locks", {})
     for name in [name for name in locks if name.removeprefix("lock:") not in store.fences]:
         text = yield Command(("HGET", store.key("meta"), name))
@@ -105,16 +111,14 @@ def _forget_unpacked(store: Store) -> Steps[None]:
             del locks[name]
 
 
-def _once(manager: ManagerKeys, names: Sequence[str]) -> Steps[Store]:
+def _read_store(manager: ManagerKeys, names: Sequence[str]) -> Steps[Store]:
     store = Store(manager)
-    calls = 0
     for at in range(0, max(1, len(names)), CHUNK):
         chunk = names[at : at + CHUNK]
         views = {key: _view(store, path) for path in chunk for key in manager.queue(path)}
         place = "" if at == 0 else f"+{len(MANAGER_PARTS) + 1} 0"
         while True:
             page = yield from perform(commands.audit(manager, chunk, place))
-            calls += 1
             store.now_ms = page.now_ms
             if store.history not in (-1, page.history):
                 store.consistent = False
@@ -137,7 +141,7 @@ def _view(store: Store, path: str) -> QueueView:
 
 
 def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
-    """Put one row of lua/admin/audit.lua where it belongs."""
+    """Store one row of lua/admin/audit.lua."""
     key = _text(row[0])
     if letter == "K":
         store.keys[key] = (_text(row[1]), int(row[2]))
@@ -146,7 +150,7 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
     if view is None:
         if letter == "H":
             if part == "meta":
-                part = _shelf(store, _text(row[1]))
+                part = _meta_group(store, _text(row[1]))
             _fields(store.hashes.setdefault(part, {}), row, META_COUNTS if part == "meta" else ())
         else:
             store.zsets.setdefault(part, {})[_text(row[1])] = float(row[2])
@@ -163,8 +167,8 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
     elif letter == "T":
         view.policies[row[1]] = float(row[2])
     elif letter == "X":
-        view.unindexed.add(row[1])
-    else:
+        view.missing_index.add(row[1])
+    elif letter == "M":
         view.records[_text(row[1])] = Record(
             size=int(row[2]),
             head=row[3],
@@ -176,10 +180,12 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
             delay=_score(row[9]),
             visible=row[10] != b"",
         )
+    else:
+        raise ValueError(f"unknown row {letter!r} of audit.lua")
 
 
-def _shelf(store: Store, name: str) -> str:
-    """Where a field of ``meta`` belongs."""
+def _meta_group(store: Store, name: str) -> str:
+    """Key in Store.hashes for a field of ``meta``."""
     if name[:1].isdigit():
         return "sessions"
     if name.startswith("lock:"):
@@ -190,7 +196,7 @@ def _shelf(store: Store, name: str) -> str:
 
 
 def _read_lines(store: Store) -> None:
-    """What the lines say are fields of their queues, none if it cannot be read."""
+    """Copy the values of each header into the fields of its queue; headers that cannot be parsed are skipped."""
     for view in store.queues.values():
         line = _LINE.fullmatch(store.hashes.get("lines", {}).get(view.keys["q"], ""))
         if line:
@@ -199,7 +205,7 @@ def _read_lines(store: Store) -> None:
 
 
 def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:
-    """A field of a hash; the numbers in ``counts`` as fields of their own, none if there is not one for each."""
+    """Store a field. "counts" becomes one entry for each name in ``counts``, or nothing if their number differs."""
     name, value = _text(row[1]), _text(row[2])
     if name == "counts" and counts:
         numbers = value.split(" ")
@@ -217,14 +223,14 @@ def _text(data: bytes) -> str:
 
 
 def _scan(manager: ManagerKeys) -> Steps[list[str] | None]:
-    """Every key with the manager's prefix; None where it cannot be told."""
+    """Every key with the manager's prefix; None: too many keys, or the command was refused."""
     size = yield Command(("DBSIZE",))
     if isinstance(size, Refused) or int(size) > MAX_SCAN:
         return None
     found: set[str] = set()
     cursor = "0"
     while True:
-        # The braces and the encoded name hold no glob character.
+        # The braces and the encoded name contain no glob characters.
         reply = yield Command(("SCAN", cursor, "MATCH", manager.tag + "*", "COUNT", "1000"))
         if isinstance(reply, Refused):
             return None

@@ -1,5 +1,7 @@
-"""One connection per process, broker and queue manager. Spark forks and reuses its Python workers, and
-pickles readers and writers, so nothing that is connected may live in them."""
+"""One connection per process, broker and queue manager.
+
+Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ from mqredis.steps import Operation
 
 R = TypeVar("R")
 
-#: The page that errors name.
+#: Documentation page that errors name.
 DOCS = "docs/spark.md"
-#: Seconds for which a job waits for an answer, or for the server to come back.
-PATIENCE = 60.0
+#: Least reply and retry timeouts of a job, in seconds.
+LEAST_TIMEOUT = 60.0
 
 _managers: dict[tuple[int, str, str], QueueManager] = {}
 
 
 class SourceError(Exception):
-    """What Spark shows when the broker refused: Spark keeps only the text, so the status is part of it."""
+    """A broker error with its status in the text, since Spark keeps only the text."""
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Put the status of a refusal into its text."""
+    """Raise MqError as SourceError, with the status in its text."""
     try:
         yield
     except MqError as error:
@@ -52,17 +54,17 @@ def manager_of(url: str, name: str) -> QueueManager:
     found = _managers.get(key)
     if found is None:
         if not url:
-            raise InvalidArgument("give the option url, or MQREDIS_URL to the driver and every executor")
+            raise InvalidArgument("set the option url, or MQREDIS_URL for the driver and every executor")
         found = _managers[key] = mqredis.connect(
-            url, manager=name, settings=_patient(Settings.from_env(url=url))
+            url, manager=name, settings=_with_long_timeouts(Settings.from_env(url=url))
         )
     return found
 
 
-def _patient(settings: Settings) -> Settings:
-    """A job that waits is better than one that fails: a large publication keeps the server busy for a while."""
+def _with_long_timeouts(settings: Settings) -> Settings:
+    """Raise the timeouts: a large publication keeps the server busy for a while, and a job should wait for it."""
     names = ("reply_timeout_seconds", "retry_seconds")
-    return settings.model_copy(update={name: max(PATIENCE, getattr(settings, name)) for name in names})
+    return settings.model_copy(update={name: max(LEAST_TIMEOUT, getattr(settings, name)) for name in names})
 
 
 def context_of(manager: QueueManager) -> Context:
@@ -81,18 +83,18 @@ def command(manager: QueueManager, *args: str | bytes | int) -> Any:
 
 
 def fields(manager: QueueManager, key: str, names: Sequence[bytes]) -> list[bytes | None]:
-    """Thousands of fields of a hash."""
+    """HMGET of many fields."""
     found: list[bytes | None] = manager.driver.fields("HMGET", key, names)
     return found
 
 
 def address(manager: QueueManager, path: str, generation: str) -> Address:
-    """Where a queue's data are."""
+    """The address of a queue's data."""
     return Address(context_of(manager).keys, path, generation)
 
 
 def look(manager: QueueManager, path: str, owner: str = "", bound: str = "", after: str = "") -> Backlog:
-    """How much is in a queue. Raises QueueNotFound."""
+    """The backlog of a queue. Raises QueueNotFound."""
     return run(manager, pipelines.look(context_of(manager), path, owner, bound, False, after))
 
 

@@ -16,14 +16,14 @@ from mqredis.worker.app import Worker
 from mqredis.worker.metrics import shifted
 from mqredis.worker.processes import end_with_supervisor, supervise
 
-#: How the processes of a worker are told where the broker is.
+#: Environment variable that gives child processes the broker's URL.
 _URL = "MQREDIS_WORKER_URL"
 
 
 def find(target: str) -> Worker:
-    """The worker at ``module:attribute``; the current folder is searched too. Raises InvalidArgument."""
+    """The worker at ``module:attribute``; the current directory is added to sys.path. Raises InvalidArgument."""
     module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or not attribute:
+    if not colon or not module_name or module_name.startswith(".") or not attribute:
         raise InvalidArgument(f"name the worker as module:attribute, not {target!r}")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -32,11 +32,11 @@ def find(target: str) -> Worker:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # something that the module itself imports
-        raise InvalidArgument(f"there is no module {module_name!r} here") from None
+            raise  # the module exists, but something that it imports does not
+        raise InvalidArgument(f"module {module_name!r} was not found") from None
     worker = getattr(module, attribute, None)
     if not isinstance(worker, Worker):
-        raise InvalidArgument(f"{target} is not a mqredis.worker.Worker")
+        raise InvalidArgument(f"{target!r} is not an instance of mqredis.worker.Worker")
     return worker
 
 
@@ -54,19 +54,19 @@ def run(
     configure_logs: Callable[[], object] = lambda: None,
     options: Sequence[str] = (),
 ) -> int:
-    """Run a worker; its exit code. ``url`` and ``manager`` win over what the application says.
+    """Run a worker and return the exit code. ``url`` and ``manager`` override the application's own values.
 
-    ``configure_logs`` is called once the application was imported. ``options``: what each of several processes is given
-    besides.
+    ``configure_logs`` is called after the application was imported, or before child processes are started. ``options``:
+    further options of the child processes.
     """
     if processes < 1:
-        raise InvalidArgument("processes must be from 1")
+        raise InvalidArgument(f"processes must be at least 1, not {processes}")
     if processes > 1 or reload:
         configure_logs()
         options = [*options, *(["--burst"] if burst else [])]
         for name, value in (("--manager", manager), ("--shutdown", shutdown_seconds)):
             options += [name, str(value)] if value is not None else []
-        # Not as an option: a password in the URL is not for ps to see.
+        # Not as an option: ps would show a password in the URL.
         environment = {**os.environ, **({_URL: url} if url is not None else {})}
         own = functools.partial(_own_options, processes > 1, health_file, metrics)
         command = [sys.executable, "-m", "mqredis", "worker", target, *options]
@@ -74,7 +74,8 @@ def run(
     end_with_supervisor()
     worker = find(target)
     configure_logs()
-    url = url or os.environ.get(_URL)
+    if url is None:
+        url = os.environ.get(_URL)
     if url is not None:
         worker._url = url
         if worker._settings is not None:
@@ -94,7 +95,7 @@ def run(
 
 
 def _own_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:
-    """What each of several processes has for itself: a health file with a number, a port of its own."""
+    """Options that differ between the processes: health file and port of the metrics."""
     options = []
     if health_file:
         options += ["--health-file", f"{health_file}.{n + 1}" if several else health_file]
@@ -103,8 +104,8 @@ def _own_options(several: bool, health_file: str | None, metrics: str | None, n:
     return options
 
 
-def age(health_file: str) -> float | None:
-    """Seconds since a look of the worker with this health file last worked; None: it has not looked yet."""
+def health_file_age(health_file: str) -> float | None:
+    """Seconds since the worker last read from its queues successfully; None: not yet."""
     try:
         return max(time.time() - Path(health_file).stat().st_mtime, 0.0)
     except FileNotFoundError:

@@ -51,16 +51,16 @@ def test_locks_that_are_unpacked_while_the_doctor_looks_are_no_finding(backend: 
             queue.send_many([b"x"] * 12)
             queue.receive(0)
             held = queue.lock_many(4, 0)
-            store = qm._run(Procedure(snapshot._once(qm._context.keys, ["q"])))  # which unpacks them
+            store = qm._run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # which unpacks them
             assert list(invariants.lines(store)) == []
             store.fences.clear()  # as if the line had been read only then
             assert [fault.code for fault in invariants.lines(store)] == ["queue.locks"]
-            qm._run(Procedure(snapshot._forget_unpacked(store)))
+            qm._run(Procedure(snapshot._drop_expanded_locks(store)))
             assert list(invariants.lines(store)) == []
             queue.commit_many(held)
 
 
-def test_a_queue_whose_properties_are_gone_is_none_once_its_line_has_gone(backend: Backend) -> None:
+def test_a_queue_whose_properties_are_gone_is_none_read_store_its_line_has_gone(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("q")
         backend.client().delete("mq:{default}:q:q:q")

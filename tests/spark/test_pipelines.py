@@ -15,7 +15,7 @@ from mqredis import QueueNotFound, RetryPolicy
 from mqredis.spark.pipelines import analyse, archive, replay, report
 from mqredis.spark.pipelines.analyse import step_width
 from mqredis.spark.pipelines.command import parser
-from mqredis.spark.pipelines.replay import ORDER, Publisher, chunks
+from mqredis.spark.pipelines.replay import SORT_COLUMNS, Publisher, chunks
 
 pytestmark = pytest.mark.spark
 
@@ -211,7 +211,7 @@ def test_replay_reads_the_lake_once_and_goes_on_where_it_was_killed(
     for _ in range(2):
         queue.receive_many(250, 0)
     archive(spark, lake, **where)
-    frame = spark.read.parquet(lake).repartition(1).sortWithinPartitions(*ORDER).select("body")
+    frame = spark.read.parquet(lake).repartition(1).sortWithinPartitions(*SORT_COLUMNS).select("body")
     batches = [pa.RecordBatch.from_pandas(frame.toPandas())]
     publisher = Publisher(redis_server.url, qm.name, "again", "orders", 60, 0)
     published = publisher.publish(iter([batches[0].slice(0, 200), batches[0].slice(200, 50)]))

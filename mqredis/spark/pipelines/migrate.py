@@ -22,7 +22,7 @@ from mqredis.models import Outgoing, PropertyValue
 from mqredis.operations import pipelines
 from mqredis.spark.connection import context_of, manager_of, run
 from mqredis.spark.pipelines.list_source import ListSource
-from mqredis.spark.pipelines.replay import done_so_far
+from mqredis.spark.pipelines.replay import published_rows
 from mqredis.steps import perform
 
 #: Items that one publication takes.
@@ -62,7 +62,7 @@ def migrate(
     client = manager_of(url, manager)
     client.queue_info(queue)  # refuses before anything is read
     name = name or f"migrate-{source}-{key}".translate(str.maketrans("{}*?[];", "_______"))[:100]
-    begin, sent = done_so_far(url, manager, name), 0
+    begin, sent = published_rows(url, manager, name), 0
     with _open(source_url) as server:
         if not _holds(server, key, kinds[source], begin > 0):
             return 0

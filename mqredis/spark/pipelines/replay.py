@@ -17,15 +17,15 @@ from mqredis.spark.connection import context_of, manager_of, run
 from mqredis.steps import perform
 
 #: Columns of an archive that make a message again; the others describe what happened to it.
-KEPT = (
+MESSAGE_COLUMNS = (
     "body", "label", "priority", "content_type", "properties", "headers", "system_headers", "message_id",
     "correlation_id", "group_id", "sequence", "response_queue", "app_tag",
 )  # fmt: skip
 #: The order of the messages, the same in each call.
-ORDER = ("arrived", "lookup_id", "manager", "queue")
+SORT_COLUMNS = ("arrived", "lookup_id", "manager", "queue")
 
 
-def done_so_far(url: str, manager: str, name: str) -> int:
+def published_rows(url: str, manager: str, name: str) -> int:
     """How much of the work called ``name`` has been published already."""
     client = manager_of(url, manager)
     return max(0, run(client, perform(commands.sink(context_of(client).keys, f"app-{name}"))).committed)
@@ -56,7 +56,7 @@ class Publisher:
 
     def publish(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in one task. A task that is tried again goes on behind the last version."""
-        done, begun, sent = done_so_far(self.url, self.manager, self.name), time.monotonic(), 0
+        done, begun, sent = published_rows(self.url, self.manager, self.name), time.monotonic(), 0
         options = self.options()
         for start, part in chunks(batches, self.chunk, done):
             if self.rate:
@@ -68,21 +68,21 @@ class Publisher:
 
 def chunks(batches: Iterator[pa.RecordBatch], size: int, done: int) -> Iterator[tuple[int, pa.Table]]:
     """Tables of ``size`` rows from row ``done`` on, each with the number of rows before it; the last may be shorter."""
-    waiting: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     at, start = 0, done
     for batch in batches:
         at += batch.num_rows
         if at <= done:
             continue
         new = batch.slice(max(0, done - (at - batch.num_rows)))
-        waiting.append(new)
-        while sum(each.num_rows for each in waiting) >= size:
-            table = pa.Table.from_batches(waiting)
+        pending.append(new)
+        while sum(each.num_rows for each in pending) >= size:
+            table = pa.Table.from_batches(pending)
             yield start, table.slice(0, size)
             start += size
-            waiting = table.slice(size).to_batches()
-    if waiting:
-        yield start, pa.Table.from_batches(waiting)
+            pending = table.slice(size).to_batches()
+    if pending:
+        yield start, pa.Table.from_batches(pending)
 
 
 def replay(
@@ -97,31 +97,36 @@ def replay(
     rate: float = 0,
     chunk: int = 10_000,
 ) -> int:
-    """Send archived messages again; the number of messages that this call sent. The archive is read once.
+    """Send archived messages again; returns how many this call sent. One Spark task reads and sorts the archive.
 
     A message keeps its body, label, priority, content type, identifiers, properties with their types, and application
-    tag. It does not keep its times, nor what it asked of the broker (lifetime, acknowledgements, journal copies).
+    tag. It does not keep its times, nor its delivery options (lifetime, acknowledgements, journal copies).
 
-    :param name: names this replay: a repetition under the same name, also after a crash, goes on where the last one
-        ended and sends nothing twice. The lake and ``where`` must be the same then.
-    :param queue: where to; default: the queue from which the archived copy came.
+    :param path: the archive.
+    :param name: name of this replay. A later call with the same name, also after a crash, continues where the last one
+        ended and sends nothing twice. The archive and ``where`` must not have changed.
+    :param url: URL of the server.
+    :param manager: name of the queue manager.
+    :param queue: target queue; default: the queue from which the archived copy came.
     :param where: a condition in Spark SQL over the columns of the archive.
-    :param rate: messages a second at most; 0: no limit.
+    :param rate: messages a second on average; 0: no limit. A chunk is sent at once.
     :param chunk: messages published together.
-    :raises InvalidArgument: a chunk of less than 1, or the lake has no column ``body``.
+    :raises InvalidArgument: a chunk of less than 1, or a negative rate; the archive has no column ``body``.
     """
     from pyspark.sql import functions as f
 
     if chunk < 1:
         raise InvalidArgument(f"chunk must be at least 1, not {chunk}")
+    if rate < 0:
+        raise InvalidArgument(f"rate must not be negative, as {rate} is; 0 sets no limit")
     frame = spark.read.parquet(path)
     if where:
         frame = frame.where(where)
     origin = f.coalesce(f.col("original_queue"), f.split_part(f.col("queue"), f.lit(";"), f.lit(1)))
-    kept = [column for column in KEPT if column in frame.columns]
-    ordered = frame.repartition(1).sortWithinPartitions(*ORDER)
+    kept = [column for column in MESSAGE_COLUMNS if column in frame.columns]
+    ordered = frame.repartition(1).sortWithinPartitions(*SORT_COLUMNS)
     messages = ordered.select(*kept) if queue else ordered.select(origin.alias("queue"), *kept)
     rows.check(messages.schema, queue)
-    before = done_so_far(url, manager, name)
+    before = published_rows(url, manager, name)
     messages.mapInArrow(Publisher(url, manager, name, queue, chunk, rate).publish, "sent BIGINT").collect()
-    return done_so_far(url, manager, name) - before
+    return published_rows(url, manager, name) - before
