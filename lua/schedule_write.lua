@@ -67,5 +67,5 @@ operator.log(1, true)
 local sides = context.sides or {}
 for n = 1, #sides do store.save_one(sides[n]) end
 reply = operator.close({ status.OK, "", 0, "1" })
-for n = 1, #sides do waiters.serve(sides[n]) end
+for n = 1, #sides do waiters.notify_one(sides[n]) end
 return reply
