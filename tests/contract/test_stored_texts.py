@@ -150,10 +150,10 @@ def test_other_texts_are_told_apart(text: str) -> None:
     assert OperationRecord.parse(text) is None
     assert TrailRecord.parse(text) is None
     assert EntryRecord.parse(text) is None
-    with pytest.raises(ValueError, match="is no subscription"):
+    with pytest.raises(ValueError, match="is not a valid subscription"):
         parse_subscription(text.encode())
-    with pytest.raises(ValueError, match="is no claim"):
+    with pytest.raises(ValueError, match="is not a valid claim"):
         Claim.parse(text)
     if text:
-        with pytest.raises(ValueError, match="is no list of pages"):
+        with pytest.raises(ValueError, match="is not a valid list of pages"):
             PageList.parse_all(text)
