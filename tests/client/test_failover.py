@@ -87,7 +87,7 @@ def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
     pair: Pair, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A blocking client looks whether an idle connection is still open after one second: here at once.
-    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
+    monkeypatch.setattr(pool, "PROBE_AFTER_SECONDS", 0.0)
     idle, busy = broker.handle(**QUICK), broker.handle(**QUICK)
     idle.send("before")
     pair.replicated()
@@ -105,7 +105,7 @@ def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
 def test_every_new_connection_asks_sentinel(
     pair: Pair, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
+    monkeypatch.setattr(pool, "PROBE_AFTER_SECONDS", 0.0)
     one = broker.handle(max_connections=1, **QUICK)
     one.send("before")
     pair.replicated()
@@ -194,7 +194,7 @@ def test_the_sentinel_with_the_newest_configuration_is_believed(
     pair: Pair, others: list[Compass], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failover the Sentinel that carried it out is for a moment the only one that names the new primary."""
-    monkeypatch.setattr(pool, "IDLE_CHECK", 0.0)
+    monkeypatch.setattr(pool, "PROBE_AFTER_SECONDS", 0.0)
     idle = broker.handle(**QUICK)
     idle.send("before")
     pair.replicated()
