@@ -1,0 +1,234 @@
+"""What the console costs the broker: ``python -m bench.console [--viewers 10] [--queues 500] [--rate 2000]``.
+
+The first part times the calls of the overview of 1,000 queues, and those of other pages. The second part sends and
+receives messages at a steady rate, with viewers of the console and without, in turn, and tells the CPU time of the
+server and its calls. A viewer does what a browser does: it follows the events of the overview, and gets the page after
+each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
+from statistics import median
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import redis
+
+import mqredis
+from bench.messages import body
+from bench.server import Server
+
+#: Queues of the overview that is timed, and messages in each.
+OVERVIEW_QUEUES, MESSAGES = 1000, 20
+#: Priorities of the messages in each queue, and whether a reader holds some of them.
+CONTENTS: dict[str, tuple[Sequence[int], bool]] = {
+    "one priority, nothing locked": ((3,), False),
+    "three priorities, two messages locked": ((2, 3, 6), True),
+    "eight priorities, two messages locked": (range(8), True),
+}
+
+
+def timed(server: Server, name: str, call: Callable[[], object], rounds: int) -> None:
+    """Print what each call of the server takes, by the slow log and by its CPU time."""
+    raw = redis.Redis.from_url(server.url)
+    call()
+    raw.config_set("slowlog-log-slower-than", 100)
+    raw.slowlog_reset()
+    cpu = server.wire.counters().cpu
+    for _ in range(rounds):
+        call()
+    cpu = server.wire.counters().cpu - cpu
+    raw.config_set("slowlog-log-slower-than", -1)
+    logged = [each for each in raw.slowlog_get(100_000) if each["command"].startswith((b"FCALL", b"EVALSHA"))]
+    raw.close()
+    times = sorted(each["duration"] / 1000 for each in logged)
+    print(
+        f"{name}: {len(times) / rounds:.0f} calls of {cpu / len(times) * 1000:.1f} ms of CPU; by the clock "
+        f"{median(times):.1f} ms median, {times[len(times) * 9 // 10]:.1f} for 9 in 10"
+    )
+
+
+def overview(rounds: int) -> None:
+    """Time the calls of the overview."""
+    for title, (priorities, locked) in CONTENTS.items():
+        with Server({"slowlog-max-len": "100000"}) as server, mqredis.connect(server.url) as qm:
+            chance = random.Random(5)
+            for n in range(OVERVIEW_QUEUES):
+                qm.create_queue(f"queue-{n:04}")
+                queue = qm.open(f"queue-{n:04}")
+                queue.send_many(
+                    mqredis.Outgoing(body(200), priority=chance.choice(priorities)) for _ in range(MESSAGES)
+                )
+                if locked:
+                    queue.lock_many(2, timeout=0)
+            timed(server, title, qm.overview, rounds)
+
+
+def pages(rounds: int) -> None:
+    """Time the other pages, each as large as it may be."""
+    with Server({"slowlog-max-len": "100000"}) as server, mqredis.connect(server.url) as qm:
+        for name in ("orders", "large", "locked", "late"):
+            qm.create_queue(name)
+        small = [mqredis.Outgoing(body(200), properties={"n": n, "region": "EU"}) for n in range(250)]
+        for _ in range(4):
+            qm.open("orders").send_many(small)
+            qm.open("locked").send_many(small)
+            qm.open("late").send_many([each.replace(delay=3600) for each in small])
+            qm.open("large").send_many([body(4000)] * 250)
+        locked = qm.open("locked")
+        for _ in range(400):
+            locked.lock(timeout=0)
+        rare = "region LIKE '%U_x%' OR n > 249"
+        timed(server, "messages, none matches", lambda: qm.messages("orders", selector=rare), rounds)
+        timed(server, "messages of 4,000 bytes", lambda: qm.messages("large", limit=256), rounds)
+        timed(server, "locks", lambda: qm.locks("locked", limit=256), rounds)
+        timed(server, "delayed messages", lambda: qm.scheduled("late", selector="n >= 0", limit=256), rounds)
+
+
+# ---- load ----------------------------------------------------------------------------------------
+
+
+def traffic(url: str, queues: int, rate: int, batch: int, stopped: Event) -> None:
+    """Send messages to each queue in turn, and receive them from the one that is half of them behind.
+
+    A batch of 1 is sent and received by calls for single messages.
+    """
+    with mqredis.connect(url) as qm:
+        opened = [qm.open(f"queue-{n:04}") for n in range(queues)]
+        text = body(200)
+        start, step = time.monotonic(), 0
+        while not stopped.wait(max(0.0, start + step * batch / rate - time.monotonic())):
+            target, source = opened[step % queues], opened[(step - queues // 2) % queues]
+            if batch == 1:
+                target.send(text)
+            else:
+                target.send_many([text] * batch)
+            if step >= queues // 2:
+                source.receive(0) if batch == 1 else source.receive_many(batch, 0)
+            step += 1
+
+
+def view(url: str, stopped: threading.Event) -> None:
+    """Follow the overview in the way of a browser."""
+    place = urlsplit(url).netloc
+    events, pages = (
+        http.client.HTTPConnection(place, timeout=60),
+        http.client.HTTPConnection(place, timeout=60),
+    )
+    events.request("GET", "/m/default/events")
+    stream = events.getresponse()
+    while not stopped.is_set():
+        line = stream.readline()
+        if line.startswith(b"event: tick"):
+            pages.request("GET", "/m/default/")
+            page = pages.getresponse()
+            page.read()
+            if page.status != 200:
+                raise SystemExit(f"the console answers {page.status}")
+    events.close()
+    pages.close()
+
+
+@contextmanager
+def viewers(url: str, count: int) -> Iterator[None]:
+    """So many viewers, while a ``with`` block lasts."""
+    stopped = threading.Event()
+    threads = [threading.Thread(target=view, args=(url, stopped), daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    yield
+    stopped.set()
+    for thread in threads:
+        thread.join()
+
+
+class Cost(NamedTuple):
+    """What a server has done in a second."""
+
+    messages: float
+    calls: float
+    #: Of one core, in percent.
+    cpu: float
+
+
+def measured(server: Server, qm: mqredis.QueueManager, seconds: float) -> Cost:
+    """Let the load run for some seconds."""
+    sent = sum(depth.total_in for depth in qm.overview())
+    calls, before, start = server.wire.script_calls(), server.wire.counters(), time.monotonic()
+    time.sleep(seconds)
+    passed = time.monotonic() - start
+    cpu, calls = (server.wire.counters() - before).cpu, server.wire.script_calls() - calls
+    sent = sum(depth.total_in for depth in qm.overview()) - sent
+    return Cost(sent / passed, calls / passed, cpu / passed * 100)
+
+
+def load(count: int, queues: int, rate: int, batch: int, seconds: float, rounds: int) -> None:
+    """Measure viewers alone; then with messages, without viewers and with them in turn."""
+    context = get_context("spawn")
+    with Server() as server, mqredis.connect(server.url) as qm:
+        for n in range(queues):
+            qm.create_queue(f"queue-{n:04}")
+        command = [sys.executable, "-m", "mqredis", "console", "--url", server.url, "--port", "0"]
+        console = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert console.stdout is not None
+        url = console.stdout.readline().split()[-1]
+        stopped = context.Event()
+        sender = context.Process(target=traffic, args=(server.url, queues, rate, batch, stopped))
+        print(f"{queues} queues, {count} viewers, messages in batches of {batch}")
+        try:
+            with viewers(url, count):
+                show("viewers, no messages", measured(server, qm, seconds))
+            sender.start()
+            time.sleep(1 + queues // 2 * batch / rate)  # from then on as many messages leave as come
+            for _ in range(rounds):
+                if not sender.is_alive():
+                    raise SystemExit("the sender has failed")
+                show("messages, no viewers", without := measured(server, qm, seconds))
+                with viewers(url, count):
+                    show("messages and viewers", seen := measured(server, qm, seconds))
+                print(f"more with viewers: {seen.cpu - without.cpu:.1f} % of a core")
+        finally:
+            stopped.set()
+            console.terminate()
+            console.wait()
+            if sender.pid is not None:
+                sender.join()
+
+
+def show(title: str, cost: Cost) -> None:
+    """Print what a server has done in a second."""
+    print(
+        f"{title}: {cost.messages:,.0f} messages, {cost.calls:,.1f} calls a second, {cost.cpu:.1f} % of a core"
+    )
+
+
+def main() -> None:
+    """Measure both parts."""
+    parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30, help="length of each measurement")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--viewers", type=int, default=10)
+    parser.add_argument("--queues", type=int, default=500)
+    parser.add_argument("--rate", type=int, default=2000, help="messages a second")
+    parser.add_argument("--batch", type=int, default=1, help="messages of one call")
+    given = parser.parse_args()
+    print(f"the overview of {OVERVIEW_QUEUES:,} queues:")
+    overview(20 * given.rounds)
+    print("a page of:")
+    pages(20 * given.rounds)
+    load(given.viewers, given.queues, given.rate, given.batch, given.seconds, given.rounds)
+
+
+if __name__ == "__main__":
+    main()
