@@ -84,9 +84,9 @@ async def test_workers_show_what_they_do(browser: Browser, manager: QueueManager
     await until(lambda: handled(manager))
     page = await browser.get("/m/main/workers")
     assert re.search(
-        rf"shop \S+:\d+ {mqredis.__version__} \S+ \S+ ago \S+ \S+ ago 1 0 0 1 1 1 Stop", page.text
+        rf"shop \S+:\d+ {mqredis.__version__} \S+ \S+ ago \S+ \S+ ago 1 0 of 1 busy 1 1 Stop", page.text
     )
-    assert "orders 0 1 1 1 0 ValueError: <b>it is bad</b> Pause" in page.text
+    assert "orders 0 of 1 busy 1 1 0 ValueError: <b>it is bad</b> Pause" in page.text
     assert "<b>it is bad" not in page.html
 
 
