@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from mqredis.errors import InvariantBroken
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -29,6 +31,9 @@ class Definition:
 
     @classmethod
     def parse(cls, text: str) -> Definition:
-        """The schedule of this text."""
+        """The schedule of this text. Raises InvariantBroken if it cannot be read."""
         next_ms, _, rest = text.partition(" ")
-        return cls(next_ms=int(next_ms), **json.loads(rest))
+        try:
+            return cls(next_ms=int(next_ms), **json.loads(rest))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvariantBroken(f"the text of a schedule cannot be read: {text!r:.200} ({error})") from None

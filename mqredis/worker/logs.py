@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from mqredis import __version__
 from mqredis.client import QueueManager
 from mqredis.drivers.net.urls import redact
+from mqredis.operations.schedules import Wanted
 from mqredis.steps import Command, Refused, Steps, procedure
 from mqredis.worker.consumer import Consumer
 
@@ -47,7 +48,9 @@ def configure(formatter: logging.Formatter, *, quiet: bool) -> None:
     ours.propagate = False  # the application may configure the root logger later
 
 
-def announce(manager: QueueManager, name: str, consumers: Iterable[Consumer]) -> None:
+def announce(
+    manager: QueueManager, name: str, consumers: Iterable[Consumer], schedules: Iterable[Wanted]
+) -> None:
     """Log what a worker is going to do, and where."""
     log.info(
         "worker %s started: mqredis %s, queue manager %r, server %s",
@@ -60,6 +63,9 @@ def announce(manager: QueueManager, name: str, consumers: Iterable[Consumer]) ->
         log.info(
             "%s handles %s, %d at a time", consumer.name, ", ".join(consumer.queues), consumer.concurrency
         )
+    for schedule in schedules:
+        times = schedule.when if isinstance(schedule.when, str) else f"every {schedule.when:g} s"
+        log.info("schedule %s sends to %s: %s (%s)", schedule.name, schedule.queue, times, schedule.timezone)
 
 
 def server_of(manager: QueueManager) -> str:

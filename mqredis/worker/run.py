@@ -176,7 +176,7 @@ class Running:
 
     def forever(self) -> None:
         """Handle messages until ``stop``."""
-        announce(self.manager, self.name, self.consumers)
+        announce(self.manager, self.name, self.consumers, self.schedules)
         if self._heartbeat is not None:
             self._heartbeat.begin()
         self._scheduler.begin()

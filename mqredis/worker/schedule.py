@@ -50,9 +50,9 @@ class Scheduler:
         context, sent, changed = self._manager.context, 0, False
         found = self._manager.run(operations.due(context))
         for name, text, _ in found.rows:
-            if Definition.parse(text).declared and name not in self._declared:
-                continue
             try:
+                if Definition.parse(text).declared and name not in self._declared:
+                    continue
                 sent += self._manager.run(operations.fire(context, name, text, found.now_ms))
                 changed = True
             except MqError as error:

@@ -17,6 +17,7 @@ from mqredis.operations.cron import Cron, Every, times_of, zone_name, zone_of
 from mqredis.testing import drain
 from mqredis.worker import Worker
 from mqredis.worker.schedule import Scheduler
+from tests.operator.test_workers import until
 
 
 def at(text: str) -> float:
@@ -400,6 +401,32 @@ def test_a_running_worker_serves_what_is_created_meanwhile(qm, started):
     started(worker)
     assert seen.wait(30)
     assert one(qm).last_at is not None
+
+
+def test_a_worker_that_starts_logs_its_schedules(qm, caplog):
+    qm.create_queue("jobs")
+    worker = Worker(shutdown_seconds=5)
+    worker.schedule("nightly", "0 3 * * *", "jobs", timezone=BERLIN)
+    worker.schedule("hourly", 3600.0, "jobs")
+    with caplog.at_level("INFO", "mqredis.worker"), worker.background(qm):
+        until(qm.workers)
+    assert "schedule nightly sends to jobs: 0 3 * * * (Europe/Berlin)" in caplog.messages
+    assert "schedule hourly sends to jobs: every 3600 s (UTC)" in caplog.messages
+
+
+def test_a_text_that_cannot_be_read_keeps_no_other_schedule_from_being_served(qm, caplog):
+    qm.create_queue("jobs")
+    burst(scheduled(), qm)
+    definitions, _ = qm.context.keys.schedules
+    qm.driver.command(
+        "HSET", definitions, "broken", '1 {"queue": "jobs"}', "also", "1 x", "wide", '1 {"n": 1}'
+    )
+    qm.advance_clock(3600)
+    burst(scheduled(), qm)
+    assert len(sent(qm)) == 1
+    assert caplog.text.count("the text of a schedule cannot be read") >= 3
+    with pytest.raises(mqredis.InvariantBroken, match="the text of a schedule cannot be read"):
+        qm.schedules()
 
 
 def test_the_ticks_of_the_release_before_are_removed(qm):
