@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mqredis import Access, Outgoing, RetryPolicy
+from mqredis import Access, Journal, Outgoing, RetryPolicy
 from mqredis.asyncio import Queue, QueueManager
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
+from mqredis.keys import DEAD_LETTER
 from tests.console.browser import HOST, Browser, mounted
 
 EVIL = "<script>alert(1)</script>'\"&\u202e"
@@ -132,6 +133,53 @@ async def test_a_message_shows_body_header_and_properties(browser: Browser, mana
     response = (await browser.get("/m/main/body", queue="orders", id=hex_id(number))).response
     assert response.content == body.encode()
     assert response.headers["content-disposition"].startswith("attachment")
+
+
+async def test_a_message_shows_what_has_happened_to_it(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=True)
+    (number,) = await fill(manager, ["a"])
+    async with await manager.open("orders") as queue:
+        await (await queue.lock(timeout=0)).abort()
+        await queue.move(number, await manager.open("orders;<b>aside"))
+    page = await browser.get("/m/main/message", queue="orders;<b>aside", id=hex_id(number))
+    words = page.text.partition("What happened")[2].partition("Body")[0]
+    assert re.findall(r"(?:sent|locked|aborted|moved) orders(?: \u2192 \S+)?", words) == [
+        "sent orders",
+        "locked orders",
+        "aborted orders",
+        "moved orders \u2192 orders;<b>aside",
+    ]
+    assert "<b>" not in page.html
+    (other,) = await fill(manager, ["b"])
+    await manager.update_queue("orders", trail=0)
+    (plain,) = await fill(manager, ["c"])
+    for followed, shown in ((other, True), (plain, False)):
+        page = await browser.get("/m/main/message", queue="orders", id=hex_id(followed))
+        assert ("What happened" in page.text) is shown
+
+
+async def test_a_trail_says_how_many_entries_are_not_kept(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=True)
+    (number,) = await fill(manager, ["a"])
+    async with await manager.open("orders") as queue:
+        for _ in range(40):
+            await (await queue.lock(timeout=0)).abort()
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(number))
+    assert f"Entries that are not kept: {1 + 2 * 40 - 32}" in page.text
+
+
+async def test_the_reason_in_a_trail_is_escaped(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=True)
+    await fill(manager, [Outgoing("a", journal=Journal.DEAD_LETTER)])
+    async with await manager.open("orders") as queue:
+        await (await queue.lock(timeout=0)).reject(EVIL)
+    async with await manager.open(DEAD_LETTER) as letters:
+        number = (await letters.peek(timeout=0)).lookup_id
+    page = await browser.get("/m/main/message", queue=DEAD_LETTER, id=hex_id(number))
+    words = page.text.partition("What happened")[2].partition("Body")[0]
+    assert words.count(EVIL) == 2
+    assert "receive_rejected: " in words
+    assert "<script>alert" not in page.html
 
 
 async def test_a_locked_or_missing_message_is_explained(browser: Browser, manager: QueueManager) -> None:

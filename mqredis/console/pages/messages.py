@@ -108,6 +108,7 @@ async def message(visit: Visit) -> Response:
         body=bodies.view(found.body, visit.query.get("view", "")) if show else None,
         failure=failure,
         fields=_fields(found),
+        trail=await (await visit.manager()).trail(found.queue, found.lookup_id),
     )
 
 
