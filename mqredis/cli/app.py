@@ -29,7 +29,7 @@ from mqredis.cli import (
     watch,
     work,
 )
-from mqredis.cli.common import Output, common_options
+from mqredis.cli.common import Output, Parser, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.errors import MqError, complaint
 
@@ -55,7 +55,7 @@ MODULES: tuple[ModuleType, ...] = (
 def build() -> argparse.ArgumentParser:
     """The whole parser."""
     codes = "\n".join(f"  {int(code):>3}  {text}" for code, text in EXITS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="mqredis",
         description="A message broker inside Redis. Where it is: --url, else MQREDIS_URL, else a private server.",
         epilog=f"exit codes:\n{codes}\n\nEvery setting has a variable: MQREDIS_URL, MQREDIS_MANAGER, ...",

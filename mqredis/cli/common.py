@@ -37,6 +37,27 @@ def common_options() -> argparse.ArgumentParser:
     return parser
 
 
+class Parser(argparse.ArgumentParser):
+    """Takes options between and behind arguments, as in ``send orders --priority 7 hello``.
+
+    argparse gives an argument that may be missing up at the first option, unless arguments are parsed intermixed, which
+    it does not do for the parsers of subcommands.
+    """
+
+    _intermixed = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """See argparse."""
+        rest = (argparse.PARSER, argparse.REMAINDER)
+        if self._intermixed or any(action.nargs in rest for action in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixed = False
+
+
 def command(subparsers: Subparsers, name: str, about: str, run: Any) -> argparse.ArgumentParser:
     """Add a subcommand that ``run(arguments, output)`` carries out."""
     parser: argparse.ArgumentParser = subparsers.add_parser(

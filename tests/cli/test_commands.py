@@ -51,6 +51,17 @@ def test_lines_files_and_standard_input_are_bodies(orders: Run, tmp_path: Path) 
     assert orders("receive", "orders", "--count", "2", "--raw").out == "ab"
 
 
+def test_options_stand_before_between_and_behind_arguments(orders: Run) -> None:
+    orders("send", "--priority", "7", "orders", "a")
+    orders("send", "orders", "--priority", "7", "b")
+    orders("send", "orders", "c", "--priority", "7")
+    orders("send", "orders", "--priority", "7", "--", "-d")
+    assert [row["priority"] for row in orders("browse", "orders", "--json").rows] == [7] * 4
+    assert orders("receive", "orders", "--count", "0").out.split() == ["a", "b", "c", "-d"]
+    orders("send", "orders", "a", "--label", "l", "b", code=Exit.USAGE)
+    orders("send", "--label", "l", code=Exit.USAGE)
+
+
 def test_lines_that_are_not_utf8_are_sent_as_bytes(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin=b"a\r\n\xff\nlast")
     rows = orders("browse", "orders", "--json").rows
