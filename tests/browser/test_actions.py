@@ -75,7 +75,7 @@ def test_who_may_only_read_finds_nothing_to_press(
         expect(page.get_by_text("reads only")).to_be_visible()
         for path in (
             "/", "/queue?name=orders", "/messages?queue=orders", f"/message?queue=orders&id={number}", "/failures",
-            "/scheduled", "/in-flight", "/workers", "/clients", "/topics", "/server",
+            "/scheduled", "/in-flight", "/workers", "/schedules", "/clients", "/topics", "/server",
         ):  # fmt: skip
             page.goto(f"{url}/m/main{path}")
             expect(page.get_by_role("heading", level=1)).to_be_visible()
