@@ -85,7 +85,7 @@ async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manag
     assert "It sends nothing until somebody resumes it" in form.text
     page = await browser.post("/m/main/act/pause-schedule", form.fields)
     assert "The schedule nightly is paused." in page.text
-    assert "nightly paused every 1 h \u2013 \u2013 \u2013 orders 2 B Send now Resume Remove" in page.text
+    assert "nightly paused every 1 h \u2013 \u2013 orders 2 B Send now Resume Remove" in page.text
     form = await browser.get("/m/main/act/trigger-schedule", schedule="nightly")
     assert "One message goes to the queue orders now" in form.text
     assert "never, as before" in form.text
