@@ -11,25 +11,13 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/locks"
+--- require "core/oldest"
+--- require "core/timers"
 --- require "claims/claim_pages"
 -- A call ends when it has run so many commands; a text of locks beside a header counts as many.
 local budget, text_cost = 1500, 8
 local reply = context.observe()
 if reply then return reply end
-
--- Arrival of the oldest available message: the ids of one priority ascend, so it is the first one of some priority.
-local function oldest(q)
-  local from, time, cost = "-", -1, 0
-  repeat
-    local id = redis.call("ZRANGEBYLEX", q.a, from, "+", "LIMIT", 0, 1)[1]
-    local rec = id and redis.call("HGET", q.m, id)
-    local arrival = rec and tonumber(string.sub(rec, 1, 13))
-    if arrival and (time < 0 or arrival < time) then time = arrival end
-    if id then from = "[" .. string.format("%02x", tonumber(string.sub(id, 1, 2), 16) + 1) end
-    cost = cost + 2
-  until not id
-  return time >= 0 and context.shown(time) or -1, cost
-end
 
 -- Messages in the subqueues that the broker fills: their headers are fields of meta, too.
 local function beside(q)
@@ -56,10 +44,11 @@ for n = 1, queues do
     local ready, locked, claimed = redis.call("ZCARD", q.a), claim_pages.locked(q), claim_pages.packed(q)
     if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.l, locks.claimed, "+inf") end
     local first, cost = -1, 0
-    if ready > 0 then first, cost = oldest(q) end
+    if ready > 0 then first, cost = oldest.arrival(q) end
+    if first >= 0 then first = context.shown(first) end
     local counters = redis.call("HMGET", q.q, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
-    local due = queue.is_due(q) and 1 or 0
+    local due = timers.overdue(q) and 1 or 0
     reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
       locked, claimed, redis.call("ZCARD", q.w), due, first)
       .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags

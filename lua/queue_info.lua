@@ -9,6 +9,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
+--- require "core/timers"
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
@@ -18,19 +19,19 @@ for n = 1, (#KEYS - 5) / 8 do
   if not q then
     reply[#reply + 1] = ""
   else
-    local fields = redis.call("HGETALL", q.q)
-    fields[#fields + 1], fields[#fields + 2] = "header", queue.format_header(q)
-    reply[#reply + 1] = #fields + 5
-    for k = 1, #fields, 2 do
-      local name, value = fields[k], fields[k + 1]
+    local stored, fields = redis.call("HGETALL", q.q), { "header", queue.format_header(q) }
+    for k = 1, #stored, 2 do
+      local name, value = stored[k], stored[k + 1]
       if name == "created" or name == "modified" then value = context.shown(value) end
-      reply[#reply + 1], reply[#reply + 2] = name, value
+      if name ~= "statistics" then fields[#fields + 1], fields[#fields + 2] = name, value end
     end
+    reply[#reply + 1] = #fields + 5
+    for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.a)
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.w)
     reply[#reply + 1] = #handle.all(queue.name(q))
-    reply[#reply + 1] = queue.is_due(q) and "1" or "0"
+    reply[#reply + 1] = timers.overdue(q) and "1" or "0"
   end
 end
 return context.close(reply)

@@ -11,6 +11,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
+--- require "core/timers"
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
@@ -21,7 +22,7 @@ local function say(name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
-say("overdue", queue.is_due(q) and 1 or 0)
+say("overdue", timers.overdue(q) and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)
 say("ready", redis.call("ZCARD", q.a))
@@ -34,7 +35,8 @@ for n, name in ipairs({ "journal", "retry", "poison" }) do
   say(name .. "_messages", beside and beside.messages or 0)
   say(name .. "_bytes", beside and beside.bytes or 0)
 end
-local counts = { "dead", "n_receive_timeout", "n_queue_purged", "n_receive_rejected", "n_poison", "n_dropped" }
+local counts = { "dead", "n_receive_timeout", "n_queue_purged", "n_receive_rejected", "n_poison", "n_dropped",
+  "n_retried" }
 local values = redis.call("HMGET", q.q, "sample", "created", unpack(counts))
 for n = 1, #counts do say(counts[n], values[n + 2] or 0) end
 

@@ -118,7 +118,7 @@ function sweep.unlink(q, locked)
   end
   if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
   store.count(q, -removed, bytes - q.bytes)
-  redis.call("HINCRBY", q.q, "n_queue_purged", removed)
+  store.count_event(q, "n_queue_purged", removed)
   context.mark_changed()
   return removed
 end

@@ -208,7 +208,7 @@ function position.delete(q, entries, reason)
   if reason == "aborted" then
     store.uncount_gone(q, #entries)
   elseif reason ~= "receive" then
-    redis.call("HINCRBY", q.q, "n_" .. reason, #entries)
+    store.count_event(q, "n_" .. reason, #entries)
   end
   context.mark_changed()
 end

@@ -1,5 +1,6 @@
 --- require "core/cache"
 --- require "core/context"
+--- require lazy "core/statistics"
 --- require lazy "core/locks"
 -- One queue: its keys and the properties that a script decides by.
 --
@@ -18,7 +19,8 @@
 --             index: of the available messages those up to this id are in the index of identifiers, and no others
 --             (matching/index_build)
 --   messages  in the queue, whatever their state, and their bytes; gone: how many have left it
---   due       when its timers have to be looked at, in ms; -1 never
+--   due       when its timers have to be looked at, in ms: not later than the first of them, nor than the end of the bucket
+--             of its statistics that is open (core/statistics). Builds before these wrote -1 for never
 --   waiting   1 if readers may wait
 --   marks     the sum of 1 if a message has come whose record sets it apart, 2 if an available message may have a state,
 --             and 4 for each text of locks that stands beside the header
@@ -33,7 +35,9 @@
 --
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
 -- locale of the server says, and only digits are safe. `reach`: what builds before schema 4 wrote there, or nothing.
-local queue = { never = "0", always = "8", reach = { [""] = "8", all = "8", part = "8", none = "0" } }
+--
+-- bucket: the length of a bucket of the statistics in ms.
+local queue = { never = "0", always = "8", bucket = 300000, reach = { [""] = "8", all = "8", part = "8", none = "0" } }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
 -- its header, if that was read already. Each lock of it has its state from here on.
@@ -74,7 +78,7 @@ function queue.parse(at, text)
     s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
     generation = known.generation, flags = known.flags, is = known.is, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes, indexed = known.indexed, stem = known.stem,
-    config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due ~= "-1" and due + 0,
+    config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due + 0,
     waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
     lock_texts = (marks - marks % 4) / 4, locks = packed or "",
     call = context.call, text = false, changed = false, altered = false, parent = false, apart = false,
@@ -83,9 +87,14 @@ function queue.parse(at, text)
   return cache.keep_table(key, q)
 end
 
--- Is a timer of the queue due? `due` is never later than the earliest of them, so most calls need not look.
+-- Do the timers of the queue have to be looked at? `due` is never later than the earliest of them, so most calls need not.
 function queue.is_due(q)
   return q.due and q.due <= context.now
+end
+
+-- When the present bucket of the statistics ends, in ms.
+function queue.bucket_end()
+  return context.now - context.now % queue.bucket + queue.bucket
 end
 
 -- Config, messages, bytes, gone, due, waiting, marks and locks, as texts; nothing if the text is not sound.
@@ -95,9 +104,9 @@ end
 
 function queue.format_header(q)
   local format, marks = string.format, 4 * q.lock_texts + (q.has_special and 1 or 0) + (q.has_states and 2 or 0)
-  -- Only what has changed is formatted as a number: six numbers would cost as much as a command.
-  return q.config .. format(" %d %d ", q.messages, q.bytes) .. q.gone .. " " .. (q.due and format("%d", q.due) or "-1")
-    .. (q.waiting and " 1 " or " 0 ") .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
+  -- Only what may have changed is formatted as a number: six numbers would cost as much as a command.
+  return q.config .. format(q.waiting and " %d %d %s %d 1 " or " %d %d %s %d 0 ", q.messages, q.bytes, q.gone, q.due)
+    .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
 end
 
 -- What a config says; nothing if there is no such queue.
@@ -128,9 +137,10 @@ end
 
 -- A new queue, with more of its fields given in pairs.
 function queue.create(key, generation, ...)
+  statistics.load()
   redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
-    "index", queue.never, ...)
-  redis.call("HSET", KEYS[1], key, queue.read_config(key) .. " 0 0 0 -1 0 0")
+    "index", queue.never, "statistics", statistics.format(statistics.number(), 0, 0, 0, 0, ""), ...)
+  redis.call("HSET", KEYS[1], key, queue.read_config(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
 end
 
 -- It is gone, or about to go.

@@ -54,7 +54,7 @@ end
 -- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
 -- `aborted`: count it as an abort of the transaction that had received it.
 function release.unlock(q, entries, aborted)
-  local back, judged, purged, states, drop, ids, special = {}, {}, {}, {}, {}, {}, false
+  local back, judged, purged, states, drop, ids, special, retried = {}, {}, {}, {}, {}, {}, false, 0
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st
@@ -68,6 +68,8 @@ function release.unlock(q, entries, aborted)
     else
       local to = release.judged(q, e) and judged or back
       to[#to + 1] = e
+      e.retried = e.verdict ~= "b" and st.deliveries > 0 and string.find(st.kind, "^[LR]")
+      if e.retried and to == back then retried = retried + 1 end
       if aborted then st.aborts = st.aborts + 1 end
       st.kind, st.owner, st.fence = "-", "-", 0
       if st.deliveries + st.aborts + st.moves > 0 then
@@ -86,6 +88,7 @@ function release.unlock(q, entries, aborted)
     features.pass("unlock", q, entries)
   end
   position.arrive_entries(q, back)
+  if retried > 0 then store.count_event(q, "n_retried", retried) end
   if #judged > 0 then
     retry.load()
     retry.judge(q, judged)

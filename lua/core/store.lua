@@ -1,6 +1,7 @@
 --- require "core/chunked"
 --- require "core/context"
 --- require "core/queue"
+--- require lazy "core/timers"
 -- The store: every write to the messages of a queue and to its counters. What has to be written is decided elsewhere;
 -- tests/contract/test_writers.py proves that no other module writes these keys.
 --
@@ -108,17 +109,30 @@ function store.remove(q, fields, available, locked, stateful)
 end
 
 -- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager.
+-- Before, the queue's statistics are brought up to date, so that each bucket has what was counted in its time (core/statistics).
 function store.count(q, count, bytes)
   if count == 0 then return end
+  if q.due <= context.now then store.update_statistics(q) end
   q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
-  if count < 0 then q.gone = string.format("%d", q.gone - count) end
-  if q.messages == 0 then q.has_states = false end
+  if count < 0 then q.gone, q.has_states = string.format("%d", q.gone - count), q.has_states and q.messages > 0 end
   context.messages, context.bytes = context.messages + count, context.bytes + bytes
   if q.parent and not q.apart then
     queue.read_subqueue_totals(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count
     q.parent.sub_bytes = q.parent.sub_bytes + bytes
   end
+end
+
+-- Counts in one of the queue's further counters: n_<reason> messages that left for this reason, n_retried those that came back
+-- for another attempt.
+function store.count_event(q, counter, count)
+  if queue.is_due(q) then store.update_statistics(q) end
+  redis.call("HINCRBY", q.q, counter, count)
+end
+
+function store.update_statistics(q)
+  timers.load()
+  timers.update_statistics(q)
 end
 
 -- Messages that were counted in and go without ever having been visible do not count as gone.

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
+--- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
 -- Timers are served by the next call on their queue, before its own work, a page at a time.
@@ -15,6 +16,8 @@ end
 
 -- As timers.serve, whatever q.due says; it is set anew. True if more are due.
 function timers.all(q)
+  timers.close_bucket(q)
+  if q.due then q.due = context.now end -- the bucket need not be looked at again until q.due is set
   local more, first = false, nil
   for _ = 1, timers.pages do
     local full, head = timers.page(q)
@@ -23,11 +26,36 @@ function timers.all(q)
     if not more or context.missing then break end
     first = head
   end
-  local soon = timers.next(q)
-  -- What is left over is due since some moment before now: 0, which is not later than that either.
-  q.due = soon > 0 and context.now + soon or soon == 0 and 0
-  q.changed = true
+  timers.set_due(q)
   return more
+end
+
+-- Sets q.due to the queue's next timer, or to the end of the present bucket of its statistics if that comes first.
+function timers.set_due(q)
+  local soon, ends = timers.next(q), queue.bucket_end()
+  -- What is left over is due since some moment before now: 0, which is not later than that either.
+  q.due = soon == 0 and 0 or soon > 0 and math.min(context.now + soon, ends) or ends
+  q.changed = true
+end
+
+-- Ends the bucket of the queue's statistics that was open, if its time is over. q.due is never later than that, so the bucket
+-- of q.due tells it in most cases.
+function timers.close_bucket(q)
+  if math.ceil((q.due or 0) / queue.bucket) * queue.bucket <= context.now then
+    statistics.load()
+    statistics.close(q)
+  end
+end
+
+-- Of a queue whose timers this call does not serve, since it works on another one.
+function timers.update_statistics(q)
+  timers.close_bucket(q)
+  timers.set_due(q)
+end
+
+-- Is a timer due that no call has served yet?
+function timers.overdue(q)
+  return queue.is_due(q) and timers.next(q) == 0
 end
 
 -- A page of those that are due: whether it was full, and what stood first.

@@ -6,6 +6,7 @@
 --- require lazy "features/failure"
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
+--- require "core/store"
 -- The retry policy of a queue: what happens to a message that a reader gave back, or whose lease lapsed.
 -- The policy compares its limit with the message's attempts (docs/decisions/attempts.md). A round is one attempt
 -- and the immediate retries; between two rounds the message rests in the subqueue ;retry. If the policy isolates, a
@@ -141,9 +142,11 @@ end
 
 -- Apply: entries that are locked no more, and not available yet.
 function retry.judge(q, entries)
+  local retried = 0
   for n = 1, #entries do
     local e = entries[n]
     local fate = retry.fate(q, e)
+    if e.retried and not retry.reason[fate] and fate ~= "poison" then retried = retried + 1 end
     if fate == "again" then
       position.arrive_entries(q, { e })
       if string.find(q.q, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
@@ -158,13 +161,14 @@ function retry.judge(q, entries)
       failure.report(e, retry.attempts(e), "poison")
       transfer.load()
       transfer.move(q, retry.target(q, "poison"), { e })
-      redis.call("HINCRBY", retry.home(q).q, "n_poison", 1)
+      store.count_event(retry.home(q), "n_poison", 1)
       local kept = retry.policy(q).kept
       if kept then retry.timer(q, "p", e, context.now + kept * 1000) end
     else
       retry.rests(q, e, fate)
     end
   end
+  if retried > 0 then store.count_event(retry.home(q), "n_retried", retried) end
 end
 
 -- It rests in ;retry, and goes on to `fate` from there. A message that lapsed and need not rest goes there at once.

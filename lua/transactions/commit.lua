@@ -245,7 +245,10 @@ function commit.abort(parts)
       position.drop(q, part.leave, part.bytes)
       store.uncount_gone(q, #part.leave)
     end
-    if part.back then commit.appear(part, part.states, {}) end
+    if part.back then
+      commit.appear(part, part.states, {})
+      store.count_event(q, "n_retried", #part.back)
+    end
     if entries then
       position.delete(q, entries.S, "aborted")
       release.unlock(q, entries.R, true)

@@ -6,7 +6,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Iterable
+    from datetime import datetime, timedelta
 
     from mqredis.models import Match
     from mqredis.models.inspection import (
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         LockInfo,
         Page,
         QueueDepth,
+        QueueHistory,
         SessionInfo,
         StoredMessage,
         TrailEntry,
@@ -124,6 +126,26 @@ class Inspection:
         from mqredis.operations import inspection
 
         return await self._run(inspection.trail(self._context, queue, message))
+
+    async def history(
+        self, queue: str, *, since: datetime | timedelta | None = None, step: int = 300
+    ) -> QueueHistory:
+        """What came, left, failed and was tried again in a queue in each ``step`` seconds of the last day.
+
+        ``since``: a time, or how long before now; None: a day. ``step`` is a multiple of 300. Raises QueueNotFound,
+        InvalidArgument.
+        """
+        from mqredis.operations import history
+
+        return await self._run(history.history(self._context, queue, since, step))
+
+    async def histories(
+        self, queues: Iterable[str], *, since: datetime | timedelta | None = None, step: int = 300
+    ) -> dict[str, QueueHistory]:
+        """As ``history``, for several queues, by name. Those that do not exist are left out. Raises InvalidArgument."""
+        from mqredis.operations import history
+
+        return await self._run(history.histories(self._context, queues, since, step))
 
     async def publications(self) -> list[Publication]:
         """Writes of data pipelines that were begun and have not ended, by name."""

@@ -43,6 +43,7 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
             rejected=row["n_receive_rejected"],
             poisoned=row["n_poison"],
             dropped=row["n_dropped"],
+            retried=row["n_retried"],
             dead=row["dead"],
             oldest_seconds=ages,
             rate_in=row["rate_in"] / seconds if seconds > 0 else 0.0,

@@ -202,6 +202,48 @@ class TrailEntry:
     """So many entries between the one before and this one are not kept any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryPeriod:
+    """What passed through a queue in one period."""
+
+    start: datetime
+    """When it began. Its length is ``QueueHistory.step``."""
+    messages_in: int
+    """Messages that came, moves and returns from ``;retry`` included. Less than zero if more messages of transactions
+    that began before the period were aborted in it than messages came."""
+    messages_out: int
+    """Messages that left, moves to ``;retry`` and ``;poison`` included."""
+    failed: int
+    """Messages that failed for good: rejected, or at the end of the retry policy."""
+    retried: int
+    """Messages that came back for another attempt: given back by a reader, aborted, or with a lease that ended."""
+    messages: int
+    """Messages in the queue at the end of the period."""
+    oldest_seconds: int | None
+    """Age of the oldest available message in seconds: the highest at the end of any 5 minutes of the period; None: none
+    was available then."""
+    complete: bool
+    """Is the period over? The last one is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """What passed through a queue over the last day at most (``QueueManager.history``)."""
+
+    name: str
+    """Name of the queue."""
+    step: int
+    """Length of a period in seconds."""
+    periods: tuple[HistoryPeriod, ...]
+    """The periods, the oldest first; the last one is not over yet."""
+
+    def __iter__(self) -> Iterator[HistoryPeriod]:
+        return iter(self.periods)
+
+    def __len__(self) -> int:
+        return len(self.periods)
+
+
 class QueueDepth(Model):
     """What is in a queue and passes through it, from its counters alone (``QueueManager.overview``)."""
 

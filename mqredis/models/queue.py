@@ -207,6 +207,8 @@ class QueueStatistics(Model):
     """Messages that left for ``;poison``."""
     dropped: int
     """Messages that left because their retry policy deleted them. All other messages that left were received."""
+    retried: int
+    """How often a message came back for another attempt: given back by a reader, aborted, or after its lease."""
     dead: int
     """Dead letters made from messages of this queue."""
     oldest_seconds: dict[int, float]

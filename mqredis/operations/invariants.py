@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from mqredis import keys
+from mqredis.codec import history
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
@@ -274,6 +275,10 @@ def queue_fields(store: Store) -> Faults:
                 text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name)
                 yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
         yield from _index(view)
+        kept = view.fields.get("statistics")
+        if kept is not None and history.end_of(kept) is None:
+            edit = Edit("hdel", view.keys["q"], "statistics")
+            yield Fault("queue.statistics", view.path, f"are no statistics: {kept!r:.80}", (edit,))
 
 
 def lines(store: Store) -> Faults:
@@ -328,7 +333,7 @@ def queue_counters(store: Store) -> Faults:
 
 def hints(store: Store) -> Faults:
     """What spares a script from looking is true: ``brief`` says what the fields say, ``due`` is no later than the first
-    timer, nobody waits unless ``waiting``."""
+    timer and the end of the bucket that is open in the statistics, nobody waits unless ``waiting``."""
     yield from _brief("meta", store.key("meta"), store.hashes.get("meta", {}), _META_BRIEF, " ")
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
@@ -342,10 +347,14 @@ def hints(store: Store) -> Faults:
         times += view.policies.values()
         times = [at for at in times if at < NEVER]
         text = view.fields.get("due", "")
-        if times and (not _NUMBER.fullmatch(text) or float(text) > min(times)):
+        ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
+        # Builds before the statistics write -1 where no timer is set.
+        if ends is not None and (times or readable):
+            times.append(ends)
+        if times and (not readable or float(text) > min(times)):
             edit = Edit("count", view.keys["q"], "due", f"{max(0, min(times)):.0f}")
             yield Fault(
-                "queue.due", view.path, f"its first timer is {min(times):.0f}, it says {text!r}", (edit,)
+                "queue.due", view.path, f"has to be looked at by {min(times):.0f}, it says {text!r}", (edit,)
             )
         if view.waiters and view.fields.get("waiting", "0") != "1":
             edit = Edit("count", view.keys["q"], "waiting", "1")

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -112,6 +112,9 @@ KINDS: dict[str, list[Any]] = {
         "x" * 10_000,
     ],
     "zone": ["", "Mars", "../etc/passwd", 5, None, b"UTC", "\ud800", "x" * 10_000],
+    "span": [5, "yesterday", b"1", True, datetime(2026, 1, 1), timedelta(0), timedelta(-1), NAN],  # noqa: DTZ001 - as above
+    "names": [5, None, "q", b"q", [""], [None], ["a*"], [["q"]]],
+    "step": [None, 0, -300, 299, 301, 86_700, 300.0, "300", True, HUGE],
     "trash": [*_NOT_SECONDS, 0, -1],
     "delay": [*_NOT_SECONDS, -1, None],
     "consumer": ["", 5, b"x", "x" * 256, "a\nb", None],
@@ -202,6 +205,8 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.sessions": ({}, {"after": "after", "limit": "count"}),
     "QueueManager.claims": ({}, {"queue": "name"}),
     "QueueManager.publications": ({}, {}),
+    "QueueManager.history": ({"queue": "q"}, {"queue": "name", "since": "span", "step": "step"}),
+    "QueueManager.histories": ({"queues": ["q"]}, {"queues": "names", "since": "span", "step": "step"}),
     "QueueManager.overview": ({}, {"pattern": "pattern"}),
     "QueueManager.messages": (
         {"queue": "q"},

@@ -344,6 +344,7 @@ def shown(qm: Any) -> dict[str, Any]:
         "queues": [each.name for each in qm.queues()],
         "queue": qm.queue_info("orders").locked,
         "statistics": qm.statistics("orders").ready,
+        "history": sum(period.messages_in for period in qm.history("orders")),
         "subscriptions": [each.queue for each in qm.subscriptions("news")],
         "info": qm.info().messages,
         "workers": qm.workers(),

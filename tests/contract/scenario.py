@@ -71,6 +71,7 @@ def _shown(qm: QueueManager) -> None:
     orders.send_many([b"x"] * 11)
     locks = [*orders.lock_many(3, 0), orders.lock(0)]
     qm.overview()
+    qm.histories(["q", "nothing"])
     qm.locks("orders", limit=2)
     qm.locks("orders", limit=2, after=qm.locks("orders", limit=2).next)
     qm.locks("tx")

@@ -10,6 +10,7 @@ import pytest
 
 from mqredis import scripts
 from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.history import Counters, History, Item
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
@@ -104,6 +105,24 @@ def test_the_pages_of_claims(dice: random.Random) -> None:
         assert PageList.parse_all(text) == lists
 
 
+def test_a_history(dice: random.Random) -> None:
+    lua = module("core/statistics")
+    for _ in range(200):
+        items = []
+        for _ in range(dice.randrange(4)):
+            counted = [dice.choice((0, 0, -1, 1)) * number(dice) for _ in range(4)]
+            items.append(Item(Counters(*counted), dice.choice((None, number(dice)))))
+            assert lua.item(*counted, items[-1].age) == items[-1].format()
+        before = [number(dice) for _ in range(4)]
+        history = History(number(dice), Counters(*before), items)
+        text = history.format()
+        ends = text.rpartition(" ")[2]
+        assert lua.format(history.bucket, *before, ends) == text
+        assert [*map(int, tuple(lua.parse(text))[:5]), ends] == [history.bucket, *before, ends]
+        assert lua.last(ends, 2) == "".join(item.format() for item in items[-2:])
+        assert History.parse(text) == history
+
+
 def test_a_subscription(dice: random.Random) -> None:
     lua = module("features/subscription", encoding=None)
     for _ in range(200):
@@ -152,6 +171,8 @@ def test_other_texts_are_told_apart(text: str) -> None:
     assert EntryRecord.parse(text) is None
     with pytest.raises(ValueError, match="is not a valid subscription"):
         parse_subscription(text.encode())
+    with pytest.raises(ValueError, match="is not a valid history"):
+        History.parse(text)
     with pytest.raises(ValueError, match="is not a valid claim"):
         Claim.parse(text)
     if text:

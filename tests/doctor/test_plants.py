@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.doctor.conftest import GHOST, Patient
+from tests.support.buckets import BUCKET, begin_bucket
 from tests.support.counts import Line, line, set_brief, set_count, set_line
 
 Plant = Callable[[Patient], object]
@@ -243,6 +244,8 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("locks of no queue", _set("meta", "lock:77", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
     ("old locks of words", _set("orders.q", "lock:77", "hello"), "queue.locks", True),
     ("locks without a fence", _set("meta", "lock:", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
+    ("statistics looked at too late", _count("orders;retry.q", "due", 1 << 50), "queue.due", True),
+    ("statistics of words", _set("orders.q", "statistics", "once upon a time"), "queue.statistics", True),
     ("index of words", _set("orders.q", "index", "some"), "queue.index", True),
     ("index up to nowhere", _set("orders.q", "index_at", "hello"), "queue.index", True),
     (
@@ -309,3 +312,19 @@ def test_a_manager_whose_clock_is_gone_still_answers(full: Patient) -> None:
     full.raw.hdel(full.key("meta"), "clock")
     assert full.codes(repair=True) >= {"meta.field"}
     assert len(full.qm.queues()) == 3
+
+
+@pytest.mark.parametrize("name", ["timers never looked at", "line of a lock"])
+def test_a_repair_minds_the_end_of_a_bucket(
+    patient: Patient, request: pytest.FixtureRequest, name: str
+) -> None:
+    begin_bucket(patient.qm)
+    patient.qm.advance_clock(BUCKET - 5)  # the timers of ``full`` end in the next bucket
+    full: Patient = request.getfixturevalue("full")
+    plant = next(row[1] for row in PLANTS if row[0] == name)
+    plant(full)
+    assert full.qm.doctor(repair=True).healthy
+    assert full.codes() == set()
+    full.qm.advance_clock(5)
+    full.qm.maintain()
+    assert full.codes() == set()

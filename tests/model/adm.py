@@ -247,6 +247,7 @@ class Queue:
         self.left = 0  # messages that are not here any more, aborted sends left out
         self.reasons: Counter[Reason] = Counter()  # why those left that were not received
         self.dead_letters = 0
+        self.retried = 0
         self.resting: dict[int, float] = {}  # lookup ids in ;retry, and until when
         self.dedup: dict[str, float] = {}  # dedup keys, and until when; for ever while the message is there
         self.subscriptions: dict[str, Any] = {}  # of a topic: queue name to selector

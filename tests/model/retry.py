@@ -21,12 +21,17 @@ MARGIN = 1024
 
 def judges(position: Position) -> bool:
     """It is the queue's rule about its readers: not about its subqueues, uncommitted sends and open moves."""
+    queue = position.queue
+    return bool(queue.own.retry) and queue.parent is None and delivered(position)
+
+
+def delivered(position: Position) -> bool:
+    """A reader has it: it is neither an uncommitted send nor an open move."""
     holder = position.holder
     moved = isinstance(holder, UnitOfWork) and any(
         o.position is position and o.kind == "move" for o in holder.operations
     )
-    queue = position.queue
-    return bool(queue.own.retry) and queue.parent is None and not (position.sending or moved)
+    return not (position.sending or moved)
 
 
 def fate(store: Store, position: Position) -> str:
@@ -88,6 +93,7 @@ def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> Non
 def judge(store: Store, position: Position, lapsed: bool) -> None:
     """The message is in nobody's hand any more: where does it go?"""
     queue, due = position.queue, fate(store, position)
+    queue.retried += due in ("again", "rest")
     position.state, position.holder, position.allow_peek = State.AVAILABLE, None, False
     if due == "again":
         store.available([position])

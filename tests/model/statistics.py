@@ -37,6 +37,7 @@ def statistics(store: Store, queue: Queue) -> QueueStatistics:
         rejected=queue.reasons[Reason.REJECTED],
         poisoned=queue.reasons[Reason.POISON],
         dropped=queue.reasons[Reason.DROPPED],
+        retried=queue.retried,
         dead=queue.dead_letters,
         oldest_seconds={7 - (p.lookup_id >> 56): 0.0 for p in ready},
         rate_in=0.0,

@@ -283,7 +283,10 @@ class Store:
         judged = [p for p in held if retry.judges(p)]
         for position in held:
             position.stored.aborts += aborted
-        self.available([p for p in held if p not in judged])
+        back = [p for p in held if p not in judged]
+        for position in back:
+            position.queue.retried += retry.delivered(position)
+        self.available(back)
         for position in judged:
             retry.judge(self, position, lapsed)
         self.deleted(purged, Reason.PURGED)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from mqredis import Access, Acknowledge
 from mqredis.errors import IoTimeout
 from mqredis.models.base import Fields
+from mqredis.models.inspection import QueueHistory
 
 
 def make(qm, name="q", **properties):
@@ -117,7 +118,9 @@ class Proxy:
     def _wrap(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._wrap(item) for item in value]
-        if isinstance(value, BaseModel | Enum | Fields) or not type(value).__module__.startswith("mqredis"):
+        if isinstance(value, BaseModel | Enum | Fields | QueueHistory) or not type(
+            value
+        ).__module__.startswith("mqredis"):
             return value
         return Proxy(value, self.loop)
 

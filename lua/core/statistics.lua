@@ -1,0 +1,117 @@
+--- require "core/context"
+--- require "core/oldest"
+--- require "core/queue"
+-- Statistics of a queue over time: what came, left, failed and was tried again in each period of 5 minutes (a bucket) of
+-- the last day, and the age of the oldest message at its end.
+--
+-- No call counts for them. The counters of a queue grow as long as it exists, and the field "statistics" of its q keeps what they
+-- were when the bucket that is open began. The first call of a later bucket that looks at the queue's timers or changes its
+-- counters writes the difference as the bucket's item (core/timers, core/store). Between two such calls nothing was counted,
+-- so the counts of each bucket are exact, however late that call comes. What is not exact:
+--
+--   - The age is that of the moment before the first call of a later bucket: a delay or lease that had ended by then, but was
+--     not served, does not count.
+--   - A message sent in a transaction counts as come when it is sent. If the transaction is aborted in a later bucket, that
+--     bucket has one message less: its number may be negative.
+--   - A repair of the counters (repair.lua) shows as messages that came or left. A queue whose counters were lost begins anew.
+--
+-- The text: "<bucket> <came> <left> <failed> <retried> <items>"
+--
+--   bucket   that is open: broker time in ms / 300000
+--   came...  the counters when it began
+--   items    of the buckets before it, without a gap, the last one at the end: "[<came>,<left>,<failed>,<retried>,<age>];".
+--            Numbers are to the base of 36, nothing stands for 0, and nothing at all for a bucket in which nothing was counted
+--            and no message was available. age: seconds + 1
+--
+-- mqredis/codec/history.py reads it, too.
+--
+-- items: at most so many. bytes: at most so many of all items; a day takes less unless a hundred thousand messages pass in a
+-- second. Beyond that the first buckets go.
+local statistics = { items = 288, bytes = 8000, digits = "0123456789abcdefghijklmnopqrstuvwxyz" }
+
+-- The number of the present bucket.
+function statistics.number()
+  return math.floor(context.now / queue.bucket)
+end
+
+-- Messages that came, left, failed and were tried again since the queue was created.
+function statistics.counters(q)
+  local failed = redis.call("HMGET", q.q, "n_poison", "n_receive_rejected", "n_dropped", "n_retried")
+  for n = 1, 4 do failed[n] = failed[n] or 0 end
+  return q.messages + q.gone, q.gone + 0, failed[1] + failed[2] + failed[3], failed[4] + 0
+end
+
+-- Ends the bucket that is open, if that is not the present one, and opens the present one.
+function statistics.close(q)
+  if not q.messages then return end
+  local number = statistics.number()
+  local text = redis.call("HGET", q.q, "statistics")
+  local open, came, left, failed, retried, items = statistics.parse(text or "")
+  if open == number then return end
+  local came_now, left_now, failed_now, retried_now = statistics.counters(q)
+  if open then
+    local arrival = oldest.arrival(q)
+    local item = statistics.item(came_now - came, left_now - left, failed_now - failed, retried_now - retried,
+      statistics.age(arrival, open))
+    local more = { items, item }
+    if number - open > statistics.items then more[1], more[2] = "", "" end
+    for bucket = math.max(open + 1, number - statistics.items), number - 1 do
+      more[#more + 1] = statistics.item(0, 0, 0, 0, statistics.age(arrival, bucket))
+    end
+    items = statistics.last(table.concat(more), statistics.items)
+    local over = #items - statistics.bytes
+    if over > 0 then items = string.sub(items, string.find(items, ";", over, true) + 1) end
+  end
+  text = statistics.format(number, came_now, left_now, failed_now, retried_now, items or "")
+  redis.call("HSET", q.q, "statistics", text)
+end
+
+-- The age in seconds, at the end of this bucket, of a message that came at `arrival`; nothing if there is none.
+function statistics.age(arrival, bucket)
+  if arrival < 0 then return end
+  return math.max(0, math.floor(((bucket + 1) * queue.bucket - arrival) / 1000))
+end
+
+-- The text of a queue with at most so many items; "" if it has none or cannot be read.
+function statistics.read(q, most)
+  local text = redis.call("HGET", q.q, "statistics") or ""
+  local number, came, left, failed, retried, items = statistics.parse(text)
+  return number and statistics.format(number, came, left, failed, retried, statistics.last(items, most)) or ""
+end
+
+-- The last items, at most so many.
+function statistics.last(items, most)
+  local _, count = string.gsub(items, ";", ";")
+  local at = 1
+  for _ = most + 1, count do at = string.find(items, ";", at, true) + 1 end
+  return string.sub(items, at)
+end
+
+function statistics.format(number, came, left, failed, retried, items)
+  return string.format("%d %d %d %d %d %s", number, came, left, failed, retried, items)
+end
+
+-- Numbers and items of a text; nothing if it cannot be read.
+function statistics.parse(text)
+  local number, came, left, failed, retried, items = string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$")
+  if number then return number + 0, came + 0, left + 0, failed + 0, retried + 0, items end
+end
+
+-- The item of a bucket. `age` in seconds, or nothing.
+function statistics.item(came, left, failed, retried, age)
+  if came == 0 and left == 0 and failed == 0 and retried == 0 and not age then return ";" end
+  local number = statistics.format_number
+  return number(came) .. "," .. number(left) .. "," .. number(failed) .. "," .. number(retried) .. ","
+    .. number(age and age + 1 or 0) .. ";"
+end
+
+-- A whole number to the base of 36, "" for 0.
+function statistics.format_number(value)
+  local text, rest = "", math.abs(value)
+  while rest > 0 do
+    local digit = rest % 36
+    text = string.sub(statistics.digits, digit + 1, digit + 1) .. text
+    rest = (rest - digit) / 36
+  end
+  return value < 0 and "-" .. text or text
+end

@@ -1,0 +1,34 @@
+-- What came, left, failed and was tried again in these queues in each period of 5 minutes of the last day.
+-- MQMQ 2.3.11-12
+--
+-- KEYS message
+-- QUEUE[1+] the queues
+-- ARGV[3] buckets  so many buckets before the one that is open
+-- RETURNS OK now in ms, how much of it users are not shown (context.shown), how many of the queues this reply tells of (the others
+--   are for the next call), then of each of these: "" if there is none, else messages that came, left, failed and were tried again,
+--   arrival of the oldest available message in ms (-1 none), and its text (core/statistics), if it has one
+-- FLAGS no-writes
+--- require "core/context"
+--- require "core/statistics"
+--- require "core/oldest"
+--- require "core/queue"
+-- A call ends when it has run so many commands; so many bytes of a text count as one.
+local budget, bytes = 1500, 500
+local reply = context.observe()
+if reply then return reply end
+reply = { status.OK, "", 0, context.now, context.lead, 0 }
+for n = 1, (#KEYS - 2) / 8 do
+  if budget <= 0 then break end
+  reply[6] = n
+  local q, text = queue.read(n, 2), ""
+  if q and q.messages then
+    local arrival, cost = oldest.arrival(q)
+    local came, left, failed, retried = statistics.counters(q)
+    local kept = statistics.read(q, ARGV[3] + 0)
+    text = string.format("%d %d %d %d %d %s", came, left, failed, retried, arrival, kept)
+    budget = budget - 2 - cost - #kept / bytes
+  end
+  budget = budget - 1
+  reply[#reply + 1] = text
+end
+return context.close(reply)
