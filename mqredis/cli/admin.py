@@ -11,6 +11,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
 from mqredis.drivers.net.urls import parse
+from mqredis.errors import InvalidArgument
 from mqredis.reports import Finding
 from mqredis.settings import Settings
 
@@ -37,6 +38,11 @@ def register(subparsers: Subparsers) -> None:
     )
     stats.add_argument(
         "queue", nargs="?", help="counts, bytes, ages by priority, totals and rates of this queue"
+    )
+    stats.add_argument(
+        "--history",
+        action="store_true",
+        help="what came, left, failed and was tried again in each 5 minutes of the last day",
     )
     rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
     rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")
@@ -131,7 +137,27 @@ def _maintain(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
+#: Columns of the history of a queue.
+HISTORY = (
+    "start",
+    "messages_in",
+    "messages_out",
+    "failed",
+    "retried",
+    "messages",
+    "oldest_seconds",
+    "complete",
+)
+
+
 def _stats(arguments: Arguments, output: Output) -> Exit:
+    if arguments.history:
+        if arguments.queue is None:
+            raise InvalidArgument("--history needs the name of a queue")
+        with open_manager(arguments) as qm:
+            periods = qm.history(arguments.queue)
+        output.rows([{name: getattr(each, name) for name in HISTORY} for each in periods], HISTORY)
+        return Exit.DONE
     if arguments.queue is not None:
         with open_manager(arguments) as qm:
             output.fields(qm.statistics(arguments.queue).model_dump())

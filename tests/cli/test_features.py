@@ -41,6 +41,21 @@ def test_statistics_of_a_queue(run: Run) -> None:
     run("stats", "nowhere", code=Exit.REFUSED)
 
 
+def test_the_history_of_a_queue(run: Run) -> None:
+    run("queue", "create", "orders")
+    run("send", "orders", "x")
+    run("receive", "orders")
+    run("send", "orders", "y")
+    rows = run("stats", "orders", "--history", "--json").rows  # two, if a period of 5 minutes ended meanwhile
+    assert sum(row["messages_in"] for row in rows) == 2
+    assert sum(row["messages_out"] for row in rows) == 1
+    assert (rows[-1]["messages"], rows[-1]["failed"], rows[-1]["retried"]) == (1, 0, 0)
+    assert not rows[-1]["complete"]
+    assert "oldest seconds" in run("stats", "orders", "--history").out
+    run("stats", "nowhere", "--history", code=Exit.REFUSED)
+    assert "--history needs the name of a queue" in run("stats", "--history", code=Exit.USAGE).err
+
+
 def test_statistics_warn_of_failed_messages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("queue", "create", "orders", "--retry", '{"immediate": 0}')
     with mqredis.connect() as qm, qm.open("orders") as queue:
