@@ -13,7 +13,7 @@
 --- require "core/oldest"
 --- require "core/queue"
 -- A call ends when it has run so many commands; so many bytes of a text count as one.
-local budget, bytes = 1500, 500
+local budget, bytes = 1500, 250
 local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0, context.now, context.lead, 0 }
@@ -24,9 +24,9 @@ for n = 1, (#KEYS - 2) / 8 do
   if q and q.messages then
     local arrival, cost = oldest.arrival(q)
     local came, left, failed, retried = statistics.counters(q)
-    local kept = statistics.read(q, ARGV[3] + 0)
+    local kept, size = statistics.read(q, ARGV[3] + 0)
     text = string.format("%d %d %d %d %d %s", came, left, failed, retried, arrival, kept)
-    budget = budget - 2 - cost - #kept / bytes
+    budget = budget - 2 - cost - (size + #kept) / bytes
   end
   budget = budget - 1
   reply[#reply + 1] = text

@@ -72,19 +72,21 @@ function statistics.age(arrival, bucket)
   return math.max(0, math.floor(((bucket + 1) * queue.bucket - arrival) / 1000))
 end
 
--- The text of a queue with at most so many items; "" if it has none or cannot be read.
+-- The text of a queue with at most so many items, "" if it has none or cannot be read; and the bytes of the whole text.
 function statistics.read(q, most)
   local text = redis.call("HGET", q.q, "statistics") or ""
-  local number, came, left, failed, retried, items = statistics.parse(text)
-  return number and statistics.format(number, came, left, failed, retried, statistics.last(items, most)) or ""
+  local head, at = string.match(text, "^(%d+ %d+ %d+ %d+ %d+ )()")
+  return head and head .. statistics.last(string.sub(text, at), most) or "", #text
 end
 
 -- The last items, at most so many.
 function statistics.last(items, most)
-  local _, count = string.gsub(items, ";", ";")
-  local at = 1
-  for _ = most + 1, count do at = string.find(items, ";", at, true) + 1 end
-  return string.sub(items, at)
+  local turned, at = string.reverse(items), 0
+  for _ = 0, most do
+    at = string.find(turned, ";", at + 1, true)
+    if not at then return items end
+  end
+  return string.sub(items, #items - at + 2)
 end
 
 function statistics.format(number, came, left, failed, retried, items)
