@@ -88,7 +88,7 @@ def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) ->
             if payload[0] == b"topic":
                 raise InvalidArgument(f"queue {topic!r} is not a topic")
             raise InvalidArgument(
-                f"{queue!r} is a topic, which cannot be subscribed to another one: name a queue"
+                f"{queue!r} is a topic, which keeps no messages: subscribe a queue"
             )
         check(status)
 
