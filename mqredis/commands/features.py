@@ -87,9 +87,7 @@ def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) ->
         if status == Status.INVALID_PARAMETER:
             if payload[0] == b"topic":
                 raise InvalidArgument(f"queue {topic!r} is not a topic")
-            raise InvalidArgument(
-                f"{queue!r} is a topic, which keeps no messages: subscribe a queue"
-            )
+            raise InvalidArgument(f"{queue!r} is a topic, which keeps no messages: subscribe a queue")
         check(status)
 
     return Call("subscribe", manager.admin(topic, queue), [selection], parse)
