@@ -27,8 +27,8 @@ settings = mqredis.Settings(url="redis://localhost:6379/0", lease_seconds=60)
 print(settings.lease_seconds)  # -> 60.0
 ```
 
-Settings cannot be changed after they are made, and they can be pickled. An unknown name or a value outside the
-range raises an error that names the setting. Durations are seconds, and sizes are bytes.
+Settings cannot be changed after they are made, and they can be pickled. An unknown argument or a value outside the
+range raises an error that names the setting; unknown environment variables are ignored. Durations are seconds, and sizes are bytes.
 
 | setting | environment variable | default | range | meaning |
 |---|---|---|---|---|
@@ -71,7 +71,7 @@ def render() -> str:
     texts = descriptions()
     rows = [
         f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {_default(field.default)} | {_range(field.metadata)} "
-        f"| {texts[name].replace('``', '`')} |\n"
+        f"| {' '.join(texts[name].replace('``', '`').split())} |\n"
         for name, field in Settings.model_fields.items()
     ]
     return HEAD + "".join(rows) + FOOT
