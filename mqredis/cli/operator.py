@@ -53,10 +53,19 @@ def register(subparsers: Subparsers) -> None:
             "--ready", dest="scheduled", action="store_const", const=False, help="only available messages"
         )
     release = command(subparsers, "release", "end the locks of readers on messages", _release)
+    release.description = (
+        "End the locks of readers on messages: they are given back. With --reject they are rejected instead: a "
+        "rejected message is deleted, unless it asked for a dead letter when it was sent."
+    )
     release.add_argument("queue")
     release.add_argument("lookup_id", nargs="+", type=lookup_id)
     release.add_argument(
-        "--reject", metavar="REASON", help="reject the messages (default: they are given back)"
+        "--reject",
+        metavar="REASON",
+        help="reject the messages instead: those that asked for no dead letter are deleted; needs --yes",
+    )
+    release.add_argument(
+        "--yes", action="store_true", help="reject the messages, although they may be deleted by that"
     )
     operator_options(release)
     abort = command(subparsers, "abort", "abort an open transaction of any client", _abort)
@@ -148,7 +157,10 @@ def _act(
         )
     if arguments.lookup_id and result.missing:
         raise MessageNotFound(f"{counted(result.missing, 'message')} not found, {result.changed} {verb}")
-    output.line(f"{verb} {counted(result.changed, 'message')}", queue=queue, messages=result.changed)
+    text = f"{verb} {counted(result.changed, 'message')}"
+    if how.get("trash") is not None and not arguments.count:
+        text = f"moved {counted(result.changed, 'message')} to the trash for {how['trash']:g} s"
+    output.line(text, queue=queue, messages=result.changed)
     return Exit.DONE
 
 
@@ -193,6 +205,11 @@ def _priority(arguments: Arguments, output: Output) -> Exit:
 
 
 def _release(arguments: Arguments, output: Output) -> Exit:
+    verb = "released" if arguments.reject is None else "rejected"
+    if arguments.reject is not None and not arguments.yes:
+        raise InvalidArgument(
+            "a rejected message is deleted unless it asked for a dead letter: add --yes to reject all the same"
+        )
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
         result = operator.release(
@@ -200,12 +217,12 @@ def _release(arguments: Arguments, output: Output) -> Exit:
         )
     if result.locked:
         raise MessageLocked(
-            f"a transaction or a pipeline holds {counted(result.locked, 'message')}; {result.changed} released"
+            f"a transaction or a pipeline holds {counted(result.locked, 'message')}; {result.changed} {verb}"
         )
     if result.missing:
-        raise MessageNotFound(f"{counted(result.missing, 'message')} not locked; {result.changed} released")
+        raise MessageNotFound(f"{counted(result.missing, 'message')} not locked; {result.changed} {verb}")
     output.line(
-        f"released {counted(result.changed, 'message')}", queue=arguments.queue, messages=result.changed
+        f"{verb} {counted(result.changed, 'message')}", queue=arguments.queue, messages=result.changed
     )
     return Exit.DONE
 

@@ -21,6 +21,7 @@ from mqredis.cli.common import (
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument
 from mqredis.models import Access, QueueProperties
+from mqredis.models.queue import counted_once
 
 COLUMNS = ("name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "transactional", "label")
 
@@ -45,7 +46,7 @@ def register(subparsers: Subparsers) -> None:
     _properties(change)
     delete = command(inner, "delete", "delete a queue, its subqueues and all their messages", _delete)
     delete.add_argument("name")
-    delete.add_argument("--yes", action="store_true", help="even if it holds messages")
+    delete.add_argument("--yes", action="store_true", help="even if the queue or a subqueue holds messages")
     purge = command(inner, "purge", "remove the messages of a queue", _purge)
     purge.add_argument("name")
     match_options(purge)
@@ -124,11 +125,11 @@ def _set(arguments: Arguments, output: Output) -> Exit:
 
 def _delete(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        held = qm.queue_info(arguments.name).messages
+        info = qm.queue_info(arguments.name)
+        held = [each for each in counted_once(info, qm.queues(f"{info.name};*")) if each.messages]
         if held and not arguments.yes:
-            raise InvalidArgument(
-                f"queue {arguments.name} holds {counted(held, 'message')}: add --yes to delete the queue all the same"
-            )
+            where = ", ".join(f"{each.name} holds {counted(each.messages, 'message')}" for each in held)
+            raise InvalidArgument(f"{where}: add --yes to delete the queue all the same")
         removed = qm.delete_queue(arguments.name)
     output.line(
         f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mqredis import renamed
+from mqredis.keys import RESTING
 
 
 class Model(BaseModel):
@@ -162,6 +164,23 @@ class QueueInfo(QueueProperties):
     def properties(self) -> dict[str, Any]:
         """Only the settable properties."""
         return {name: getattr(self, name) for name in QueueProperties.model_fields}
+
+
+def counted_once(queue: QueueInfo, subqueues: Iterable[QueueInfo]) -> list[QueueInfo]:
+    """The queue and its subqueues, with each message counted in only one of them.
+
+    The figures of a queue with a retry policy include the messages that rest between two attempts.
+    """
+    below = list(subqueues)
+    resting = [each for each in below if queue.retry is not None and each.name.partition(";")[2] in RESTING]
+    less = {name: sum(getattr(each, name) for each in resting) for name in ("messages", "bytes")}
+    own = queue.model_copy(
+        update={
+            "delayed": max(queue.delayed - less["messages"], 0),
+            **{name: max(getattr(queue, name) - value, 0) for name, value in less.items()},
+        }
+    )
+    return [own, *below]
 
 
 class QueueStatistics(Model):

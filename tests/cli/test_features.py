@@ -138,3 +138,21 @@ def test_request(run: Run, url: str, manager: str) -> None:
     assert run("request", "service", "hello", "--timeout", "60").out == "HELLO\n"
     server.join(60)
     run("request", "service", "hello", "--timeout", "0.05", code=Exit.NOTHING)
+
+
+def test_a_queue_whose_subqueues_hold_messages_is_not_deleted_without_yes(run: Run) -> None:
+    run("queue", "create", "orders", "--journaling", "--retry", '{"immediate": 0, "cycles": 1, "delay": 60}')
+    run("queue", "create", "orders2")
+    run("send", "orders", "--lines", stdin="a\nb\nc\n")
+    run("receive", "orders")
+    run("delete", "orders", "--all", "--limit", "1", "--trash", "60")
+    run("send", "orders", "late", "--delay", "60")
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        queue.lock(0).abort()
+    told = run("queue", "delete", "orders", code=Exit.USAGE).err
+    assert told == (
+        "mqredis: orders holds 1 message, orders;journal holds 1 message, orders;retry holds 1 message, "
+        "orders;trash holds 1 message: add --yes to delete the queue all the same\n"
+    )
+    assert run("queue", "delete", "orders", "--yes").out == "deleted orders with 4 messages\n"
+    run("queue", "delete", "orders2")

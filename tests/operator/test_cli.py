@@ -38,7 +38,9 @@ def test_delayed_messages_in_hand(orders: Run) -> None:
 
 def test_delete_and_restore(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\nc\n")
-    assert orders("delete", "orders", "--all", "--trash", "60", "--limit", "2").out == "deleted 2 messages\n"
+    assert orders("delete", "orders", "--all", "--trash", "60", "--limit", "2").out == (
+        "moved 2 messages to the trash for 60 s\n"
+    )
     assert ready(orders) == 1
     assert orders("restore", "orders", "--all").out == "restored 2 messages\n"
     assert ready(orders) == 3
@@ -146,3 +148,24 @@ def test_schedules_that_are_refused(
     orders: Run, arguments: tuple[str, ...], code: Exit, message: str
 ) -> None:
     assert message in orders("schedules", *arguments, code=code).err
+
+
+def test_a_trash_is_named(orders: Run) -> None:
+    orders("send", "orders", "--lines", stdin="a\nb\n")
+    moved = "moved 2 messages to the trash for 5 s\n"
+    assert orders("delete", "orders", "--all", "--trash", "5", "--count").out == "counted 2 messages\n"
+    assert orders("delete", "orders", "--all", "--trash", "5").out == moved
+    assert orders("restore", "orders", "--all").out == "restored 2 messages\n"
+
+
+def test_rejecting_is_told_apart_from_releasing(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+    settings = Settings(allow_volatile=True)
+    with mqredis.connect(url, manager=manager, settings=settings) as qm, qm.open("orders") as queue:
+        queue.send(b"x")
+        lookup_id = hex(queue.lock(0).message.lookup_id)
+        reject = ("release", "orders", lookup_id, "--reject", "bad day")
+        assert "add --yes" in orders(*reject, code=Exit.USAGE).err
+        assert "is deleted" in orders("release", "--help").out
+        assert orders(*reject, "--yes").out == "rejected 1 message\n"
+        assert "0 rejected" in orders(*reject, "--yes", code=Exit.NOTHING).err
+    assert ready(orders) == 0

@@ -8,6 +8,7 @@ from mqredis.asyncio import QueueManager
 from mqredis.console import formats
 from mqredis.console.actions.base import Action, Field, Preview, Values, needed, to_queue, whole
 from mqredis.models import QueueInfo
+from mqredis.models.queue import counted_once
 
 _QUEUE = Field("queue", "Queue", "hidden")
 _LIMITS = (
@@ -39,9 +40,9 @@ async def _create(manager: QueueManager, values: Values) -> str:
 
 async def _preview_delete(manager: QueueManager, values: Values) -> Preview:
     info = await manager.queue_info(needed(values, "queue"))
-    below = [queue for queue in await manager.queues(f"{info.name};*") if queue.messages]
-    more = "".join(f"; {_contents(queue)}" for queue in below)
-    return Preview(f"The queue goes with all its messages: {_contents(info)}{more}.")
+    own, *below = counted_once(info, await manager.queues(f"{info.name};*"))
+    held = "; ".join(_contents(queue) for queue in (own, *below) if queue is own or queue.messages)
+    return Preview(f"The queue goes with all its messages: {held}.")
 
 
 async def _delete(manager: QueueManager, values: Values) -> str:
