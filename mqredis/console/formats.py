@@ -17,7 +17,8 @@ _INVISIBLE = re.compile(
 #: Stands for a value that there is not.
 DASH = "\u2013"
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+#: Units of durations, in seconds, the largest first.
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def visible(value: Any) -> Any:
@@ -52,7 +53,7 @@ def duration(seconds: float | None) -> str:
         return DASH
     if seconds < 1:
         return "0 s" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
-    for length, unit in _UNITS:
+    for length, unit in UNITS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return "0 s"

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response, StreamingResponse
 
+from mqredis.console.charts import SPANS, charts_of, sparkline
 from mqredis.console.overview import COLUMNS, arranged
 from mqredis.console.visit import Visit
 from mqredis.keys import SYSTEM
@@ -22,10 +23,17 @@ async def overview(visit: Visit) -> Response:
     column = visit.query.get("sort", "name")
     descending = visit.query.get("order") == "desc"
     rows = arranged(state.rows, visit.query.get("q", ""), column, descending)
+    histories = await visit.console.last_hour(visit.name)
+    shown = rows[:ROWS]
     return visit.page(
         "overview.html",
         state=state,
-        rows=rows[:ROWS],
+        rows=shown,
+        sparklines={
+            row.depth.name: sparkline(histories[row.depth.name])
+            for row in shown
+            if row.depth.name in histories
+        },
         found=len(rows),
         column=column if column in COLUMNS else "name",
         descending=descending,
@@ -33,10 +41,15 @@ async def overview(visit: Visit) -> Response:
 
 
 async def queue(visit: Visit) -> Response:
-    """One queue: what is in it, its subqueues, its properties."""
+    """One queue: what is in it, its subqueues, its properties, and its charts of the ``span``."""
     name = visit.query.get("name", "")
     manager = await visit.manager()
     info = await manager.queue_info(name)
+    chosen = visit.query.get("span", "")
+    span = SPANS.get(chosen, SPANS["hour"])
+    # An update of the live part has no charts: a period takes minutes.
+    live = "hx-request" in visit.request.headers
+    history = None if live else await manager.history(name, since=span.since, step=span.step)
     parent = name.partition(";")[0]
     whole = [await manager.queue_info(parent)] if parent != SYSTEM else []
     return visit.page(
@@ -48,6 +61,10 @@ async def queue(visit: Visit) -> Response:
             (each for each in await manager.pauses() if (each.kind, each.name) == ("queue", name)), None
         ),
         family=whole + await manager.queues(f"{parent};*"),
+        spans=SPANS,
+        span=span,
+        history=history,
+        charts=charts_of(history, span) if history is not None else (),
         subscriptions=await manager.subscriptions(name) if info.topic else [],
     )
 
