@@ -206,8 +206,9 @@ class Loop:
         try:
             argument = arguments if consumer.payload.many else arguments[0]
             if consumer.is_async:
-                rest = (AsyncUnit(unit),) if consumer.takes_tx else ()
-                held.run_async(consumer.handler(argument, *rest), self.running.loop())
+                tx = AsyncUnit(unit)
+                arguments = [argument, tx] if consumer.takes_tx else [argument]
+                held.run_async(tx._run(consumer.handler, *arguments), self.running.loop())
             else:
                 given = (argument, unit) if consumer.takes_tx else (argument,)
                 held.run(consumer.handler, *given)

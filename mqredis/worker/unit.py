@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -91,11 +91,43 @@ class Unit:
                 handle.send(message, transaction=transaction)
 
 
+class Sending(Coroutine[Any, Any, None]):
+    """What ``AsyncUnit.send`` returns: it sends when it is awaited, or run as a task."""
+
+    def __init__(self, queue: str, work: Callable[[], None], unfinished: list[Sending]) -> None:
+        self.queue = queue
+        self._unfinished = unfinished
+        self._steps = self._run(work)
+        unfinished.append(self)
+
+    def _run(self, work: Callable[[], None]) -> Generator[Any, Any, None]:
+        try:
+            yield from asyncio.to_thread(work).__await__()
+        finally:
+            self._unfinished.remove(self)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._steps
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a task does."""
+        return self._steps.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        """Raise an exception where it waits, as the end of a task does."""
+        return self._steps.throw(*raised)
+
+    def close(self) -> None:
+        """Send no more."""
+        self._steps.close()
+
+
 class AsyncUnit:
     """The same for handlers that are coroutines."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
+        self._unfinished: list[Sending] = []
 
     @property
     def messages(self) -> list[Message]:
@@ -107,8 +139,15 @@ class AsyncUnit:
         """Must the handler end?"""
         return self._unit.cancelled
 
-    async def send(
+    def send(
         self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any
-    ) -> None:
-        """As ``Unit.send``."""
-        await asyncio.to_thread(self._unit.send, queue, body, **fields)
+    ) -> Coroutine[Any, Any, None]:
+        """As ``Unit.send``, to be awaited. A handler that ends before it is has failed with TransactionUsage."""
+        return Sending(queue, partial(self._unit.send, queue, body, **fields), self._unfinished)
+
+    async def _run(self, handler: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
+        """Run a handler. Raises TransactionUsage if it ends without having awaited what it wanted to send."""
+        await handler(*given)
+        if self._unfinished:
+            call = f"tx.send({self._unfinished[0].queue!r}, ...)"
+            raise TransactionUsage(f"{call} was not awaited, so nothing was sent: write await {call}")
