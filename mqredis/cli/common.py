@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from mqredis.cli import terminal
 from mqredis.client import QueueManager, connect
 from mqredis.errors import MqError, OutcomeUnknown
+from mqredis.keys import kept
 from mqredis.models import Match
 from mqredis.models.text import identifier_of
 from mqredis.settings import Settings
@@ -71,6 +72,26 @@ def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
     """The queue manager that the options and variables name."""
     where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
     return connect(settings=Settings.from_env(**where, **settings))
+
+
+def existing(qm: QueueManager, name: str) -> str:
+    """The name of a queue that is read. Opening a subqueue creates it, so a mistyped one would look empty.
+
+    Raises QueueNotFound, but not for a subqueue that the broker creates with its first message.
+    """
+    if ";" in name and not kept(name):
+        qm.queue_info(name)
+    return name
+
+
+@contextmanager
+def saying(kind: type[MqError], text: str) -> Iterator[None]:
+    """Have an error of this class say ``text``: what the command line knows that the API does not."""
+    try:
+        yield
+    except kind as error:
+        error.args = (text,)
+        raise
 
 
 def match_options(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ from mqredis.cli.common import (
     chosen,
     command,
     counted,
+    existing,
     lookup_id,
     match_options,
     open_manager,
@@ -281,7 +282,7 @@ def _peek(arguments: Arguments, output: Output) -> Exit:
 
 def _browse(arguments: Arguments, output: Output) -> Exit:
     filters = chosen(arguments)
-    with open_manager(arguments) as qm, qm.open(arguments.queue, Access.PEEK) as queue:
+    with open_manager(arguments) as qm, qm.open(existing(qm, arguments.queue), Access.PEEK) as queue:
         messages = islice(queue.browse(**filters), arguments.limit or None)
         if output.json_lines:
             for message in messages:
@@ -313,7 +314,7 @@ def _move(arguments: Arguments, output: Output) -> Exit:
         raise InvalidArgument("give exactly one of lookup ids, --all, and filters such as --selector")
     with (
         open_manager(arguments) as qm,
-        qm.open(arguments.source, Access.RECEIVE) as source,
+        qm.open(existing(qm, arguments.source), Access.RECEIVE) as source,
         qm.open(arguments.target, Access.MOVE) as target,
     ):
         ids = arguments.lookup_id or [message.lookup_id for message in source.browse(**filters)]

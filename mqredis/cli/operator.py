@@ -234,17 +234,30 @@ def _abort(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
+def _one_of_two(arguments: Arguments) -> None:
+    """Raise InvalidArgument unless either a queue or a consumer is named."""
+    if (arguments.queue is None) == (arguments.consumer is None):
+        raise InvalidArgument("give either a queue or --consumer")
+
+
 def _pause(arguments: Arguments, output: Output) -> Exit:
+    _one_of_two(arguments)
     with open_manager(arguments) as qm:
         operator_of(arguments, qm).pause(
             arguments.queue, consumer=arguments.consumer, reason=arguments.reason, token=arguments.token
         )
+        known = arguments.consumer is None or any(
+            consumer.name == arguments.consumer for worker in qm.workers() for consumer in worker.consumers
+        )
     name = arguments.queue or arguments.consumer
     output.line(f"paused {name}", name=name, paused=True)
+    if not known:
+        output.notice("no worker has a consumer of this name now")
     return Exit.DONE
 
 
 def _resume(arguments: Arguments, output: Output) -> Exit:
+    _one_of_two(arguments)
     name = arguments.queue or arguments.consumer
     with open_manager(arguments) as qm:
         was_paused = operator_of(arguments, qm).resume(
@@ -257,10 +270,19 @@ def _resume(arguments: Arguments, output: Output) -> Exit:
 def _stop(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
-        if arguments.cancel is None:
-            operator.stop_worker(arguments.worker, token=arguments.token)
-        else:
-            operator.cancel_handler(arguments.worker, arguments.cancel, token=arguments.token)
+        try:
+            if arguments.cancel is None:
+                operator.stop_worker(arguments.worker, token=arguments.token)
+            else:
+                operator.cancel_handler(arguments.worker, arguments.cancel, token=arguments.token)
+        except InvalidArgument as error:
+            if any(worker.id == arguments.worker for worker in qm.workers()):
+                raise
+            text = (
+                f"there is no running worker with the id {arguments.worker!r:.140}: see mqredis show workers"
+            )
+            output.error(type(error).__name__, text, int(error.status))
+            return Exit.REFUSED
     text = (
         "the worker is asked to stop"
         if arguments.cancel is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from contextlib import nullcontext
 from typing import Any
 
 from mqredis.cli.common import (
@@ -14,12 +15,14 @@ from mqredis.cli.common import (
     chosen,
     command,
     counted,
+    existing,
     match_options,
     number,
     open_manager,
+    saying,
 )
 from mqredis.cli.exits import Exit
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.models import Access, QueueProperties
 from mqredis.models.queue import counted_once
 
@@ -91,7 +94,9 @@ def _given(arguments: Arguments) -> dict[str, Any]:
 
 
 def _create(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    text = f"queue {arguments.name!r:.140} exists already; with --exist-ok that is fine"
+    hint = nullcontext() if arguments.exist_ok else saying(QueueExists, text)
+    with open_manager(arguments) as qm, hint:
         info = qm.create_queue(arguments.name, exist_ok=arguments.exist_ok, **_given(arguments))
     output.line(f"queue {info.name} is there", **info.model_dump())
     return Exit.DONE
@@ -139,7 +144,7 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
 
 def _purge(arguments: Arguments, output: Output) -> Exit:
     how = chosen(arguments)
-    with open_manager(arguments) as qm, qm.open(arguments.name, Access.RECEIVE) as queue:
+    with open_manager(arguments) as qm, qm.open(existing(qm, arguments.name), Access.RECEIVE) as queue:
         total = None if how else qm.queue_info(arguments.name).ready
         with output.counter("purging", total) as tick:
             removed = queue.purge(**how)

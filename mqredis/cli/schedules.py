@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, saying
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import to_json
 from mqredis.cli.messages import message_fields, message_options
 from mqredis.cli.operator import operator_of, operator_options
+from mqredis.errors import ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
 COLUMNS = ("name", "queue", "times", "timezone", "next_at", "last_at", "paused", "declared", "overdue")
@@ -45,6 +47,11 @@ def register(subparsers: Subparsers) -> None:
         operator_options(parser)
 
 
+def _known(arguments: Arguments) -> AbstractContextManager[None]:
+    text = f"there is no schedule {arguments.name!r:.140}: see mqredis schedules list"
+    return saying(ScheduleNotFound, text)
+
+
 def _row(schedule: ScheduleInfo) -> dict[str, Any]:
     known = {name: getattr(schedule, name) for name in ("name", "queue", "cron", "interval", *COLUMNS[3:])}
     message = {name: value for name, value in to_json(schedule.message).items() if name not in _OF_SENT}
@@ -77,7 +84,7 @@ def _create(arguments: Arguments, output: Output) -> Exit:
 
 
 def _pause(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    with open_manager(arguments) as qm, _known(arguments):
         done = operator_of(arguments, qm).pause_schedule(arguments.name, token=arguments.token)
     text = f"paused schedule {arguments.name}" if done else f"schedule {arguments.name} was paused already"
     output.line(text, name=arguments.name, paused=True)
@@ -85,7 +92,7 @@ def _pause(arguments: Arguments, output: Output) -> Exit:
 
 
 def _resume(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    with open_manager(arguments) as qm, _known(arguments):
         done = operator_of(arguments, qm).resume_schedule(arguments.name, token=arguments.token)
     text = f"resumed schedule {arguments.name}" if done else f"schedule {arguments.name} was not paused"
     output.line(text, name=arguments.name, paused=False)
@@ -93,14 +100,14 @@ def _resume(arguments: Arguments, output: Output) -> Exit:
 
 
 def _trigger(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    with open_manager(arguments) as qm, _known(arguments):
         operator_of(arguments, qm).trigger_schedule(arguments.name, token=arguments.token)
     output.line(f"sent the message of schedule {arguments.name}", name=arguments.name)
     return Exit.DONE
 
 
 def _remove(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    with open_manager(arguments) as qm, _known(arguments):
         operator_of(arguments, qm).remove_schedule(arguments.name, token=arguments.token)
     output.line(f"removed schedule {arguments.name}", name=arguments.name)
     return Exit.DONE

@@ -18,6 +18,7 @@ from mqredis.cli.common import (
     chosen,
     command,
     counted,
+    existing,
     match_options,
     open_manager,
 )
@@ -57,7 +58,7 @@ def _export(arguments: Arguments, output: Output) -> Exit:
     access = Access.RECEIVE if arguments.drain else Access.PEEK
     with (
         open_manager(arguments) as qm,
-        qm.open(arguments.queue, access) as queue,
+        qm.open(existing(qm, arguments.queue), access) as queue,
         _target(arguments.file) as file,
     ):
         total = qm.queue_info(arguments.queue).ready
@@ -121,7 +122,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 return True
 
             moved = qm.redrive(
-                arguments.source,
+                existing(qm, arguments.source),
                 where=each,
                 to=arguments.to,
                 limit=arguments.limit,
@@ -129,7 +130,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 **how,
             )
     output.line(f"put back {counted(moved, 'message')}", source=arguments.source, messages=moved)
-    return Exit.DONE
+    return Exit.DONE if moved else Exit.NOTHING
 
 
 def _rows(lines: Iterator[str]) -> Iterator[Outgoing | None]:

@@ -130,6 +130,8 @@ def bulk(
     job = Job(path, action, chosen, ids, match)
     if action.name != "count":
         job.entry = _entry(operator, title or action.name, path, action, chosen, ids)
+    if action.name == "redrive" and action.value:
+        yield from info(context, keys.decode(action.value))
     if action.name != "move":
         return (yield from job.run(context))
     # A subqueue exists for as long as it is open or holds a message.

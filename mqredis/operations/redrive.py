@@ -13,7 +13,7 @@ from mqredis.models import Access, Match, Message, QueueStatistics, Share
 from mqredis.operations import checks, failed, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.matching import Selection
-from mqredis.operations.queue import close_handle, open_handle, serve
+from mqredis.operations.queue import close_handle, info, open_handle, serve
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, Wait, perform, procedure
 
@@ -48,13 +48,15 @@ def redrive(
     match: Match | None = None,
     selector: Selection = None,
 ) -> Steps[int]:
-    """Send messages of ``source`` back; answers how many went."""
+    """Send messages of ``source`` back; answers how many went. Raises QueueNotFound if there is no queue ``to``."""
     target = "" if to is None else keys.check_name(to)
     most = None if limit is None else checks.count(limit, "limit", 1 << 53)
     pace = None if rate is None else checks.seconds(rate, "rate", positive=True)
     if where is not None and not callable(where):
         raise InvalidArgument(f"where must be a function of a Message, not {where!r:.40}")
     matching.check(match, selector)
+    if target:
+        yield from info(context, target)
     handle = yield from open_handle(context, source, Access.RECEIVE, Share.DENY_NONE)
     try:
         went = yield from _redrive(handle, where, target, most, pace, match, selector)

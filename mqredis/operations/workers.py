@@ -13,6 +13,7 @@ from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.operations import actions
 from mqredis.operations.context import Context
 from mqredis.operations.lookup import hex_id
+from mqredis.operations.queue import info
 from mqredis.operations.queue_call import provide
 from mqredis.steps import Steps, perform, procedure
 
@@ -46,8 +47,13 @@ def _field(queue: object, consumer: object) -> str:
 def pause(
     context: Context, operator: str, queue: object, consumer: object, reason: object, token: str | None
 ) -> Steps[None]:
-    """Have no worker read a queue, or a consumer read nothing in any worker."""
+    """Have no worker read a queue, or a consumer read nothing in any worker. Raises QueueNotFound."""
     field, why = _field(queue, consumer), actions.text(reason, "reason", 1000)
+    if consumer is None:
+        path = path_of(queue)
+        # A subqueue that the broker keeps is created with its first message.
+        by_itself = keys.kept(path) and not keys.of_system(path)
+        yield from info(context, path.partition(";")[0] if by_itself else path)
     said = json.dumps({"operator": operator, "reason": why})
     yield from _tell(context, operator, "pause", field, said, {"reason": why}, token)
 

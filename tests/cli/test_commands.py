@@ -222,7 +222,7 @@ def test_retry_policy_and_redrive(orders: Run) -> None:
     assert (policy["immediate"], policy["cycles"]) == (0, 0)
     orders("queue", "set", "orders", "--retry", "{", code=Exit.USAGE)
     assert orders("queue", "set", "orders", "--retry", "none", "--json").rows[0]["retry"] is None
-    assert orders("redrive", "--json").rows[0]["messages"] == 0
+    assert orders("redrive", "--json", code=Exit.NOTHING).rows[0]["messages"] == 0
 
 
 def test_throttle_quota_maintain_stats(orders: Run) -> None:

@@ -109,7 +109,8 @@ def test_redrive_of_what_matches(run: Run) -> None:
     assert (
         run("redrive", source, "--correlation-id", "c1", "--to", "other", "--json").rows[0]["messages"] == 1
     )
-    assert run("redrive", source, "--group-id", "g3", "--to", "other", "--json").rows[0]["messages"] == 0
+    none = run("redrive", source, "--group-id", "g3", "--to", "other", "--json", code=Exit.NOTHING)
+    assert none.rows[0]["messages"] == 0
     assert (
         run("redrive", source, "--group-id", "g2", "--rate", "100", "--to", "other").out
         == "put back 1 message\n"
@@ -156,3 +157,48 @@ def test_a_queue_whose_subqueues_hold_messages_is_not_deleted_without_yes(run: R
     )
     assert run("queue", "delete", "orders", "--yes").out == "deleted orders with 4 messages\n"
     run("queue", "delete", "orders2")
+
+
+def test_redrive_to_no_queue_changes_nothing(run: Run) -> None:
+    run("queue", "create", "orders", "--retry", '{"immediate": 0}')
+    run("send", "orders", "x")
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        queue.lock(0).abort()
+    refused = run("redrive", "orders;poison", "--to", "nosuch", code=Exit.REFUSED)
+    assert (refused.out, refused.err) == ("", "mqredis: there is no queue 'nosuch'\n")
+    assert (
+        run("redrive", "orders;poison", "--selector", "n = 1", code=Exit.NOTHING).out
+        == "put back 0 messages\n"
+    )
+    assert run("redrive", "orders;poison").out == "put back 1 message\n"
+
+
+@pytest.mark.parametrize(
+    "words", ["redrive {}", "browse {}", "export {}", "queue purge {}", "move {} orders --all"]
+)
+def test_a_mistyped_subqueue_is_not_taken_for_an_empty_one(run: Run, words: str) -> None:
+    run("queue", "create", "orders")
+    told = "mqredis: there is no queue 'orders;posion'\n"
+    assert run(*words.format("orders;posion").split(), code=Exit.REFUSED).err == told
+    assert run("queue", "list", "--names").out == "orders\n"
+    for name in ("journal", "poison", "retry", "trash"):
+        run("browse", f"orders;{name}")
+
+
+def test_errors_name_what_the_command_line_has(run: Run) -> None:
+    run("queue", "create", "orders")
+    assert "--exist-ok" in run("queue", "create", "orders", code=Exit.REFUSED).err
+    told = run("queue", "create", "orders", "--transactional", "--exist-ok", code=Exit.REFUSED).err
+    assert "transactional is False" in told
+    for action in ("pause", "resume", "trigger", "remove"):
+        told = run("schedules", action, "nightli", code=Exit.REFUSED).err
+        assert told == "mqredis: there is no schedule 'nightli': see mqredis schedules list\n"
+    for words in (("orders", "--consumer", "x"), ()):
+        for name in ("pause", "resume"):
+            told = run(name, *words, code=Exit.USAGE).err
+            assert told == "mqredis: give either a queue or --consumer\n"
+    for worker, *options in (["nosuch"], ["no-such", "--cancel", "7"]):
+        told = run("stop-worker", worker, *options, code=Exit.REFUSED).err
+        assert (
+            told == f"mqredis: there is no running worker with the id '{worker}': see mqredis show workers\n"
+        )

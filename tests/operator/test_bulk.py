@@ -12,7 +12,7 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import Acknowledge, InvalidArgument, Match, Operator, QueueManager
+from mqredis import Acknowledge, InvalidArgument, Match, Operator, QueueManager, QueueNotFound
 from mqredis.models.operator import BulkResult
 from tests.operator.conftest import SETTINGS
 from tests.support.backend import Backend
@@ -277,6 +277,9 @@ def test_redrive(qm: QueueManager, operator: Operator) -> None:
             lock.reject("no such customer")
     assert operator.redrive(selector="$label = 'a'").changed == 1
     assert bodies(qm) == [b"a"]
+    for redrive in (operator.redrive, qm.redrive):
+        with pytest.raises(QueueNotFound, match="there is no queue 'nosuch'"):
+            redrive(to="nosuch")
     assert operator.redrive(to="other", limit=1).changed == 1
     assert bodies(qm, "other") == [b"b"]
     assert bodies(qm, "system$;deadletter") == [b"c"]

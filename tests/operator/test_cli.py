@@ -91,8 +91,8 @@ def test_pauses_and_workers(orders: Run) -> None:
     assert orders("resume", "orders").out == "resumed orders\n"
     assert orders("resume", "orders").out == "orders was not paused\n"
     assert orders("show", "workers", "--json").rows == []
-    assert "lives" in orders("stop-worker", "abc", code=Exit.USAGE).err
-    assert "lives" in orders("stop-worker", "abc", "--cancel", "1", code=Exit.USAGE).err
+    assert "no running worker" in orders("stop-worker", "abc", code=Exit.REFUSED).err
+    assert "no running worker" in orders("stop-worker", "abc", "--cancel", "1", code=Exit.REFUSED).err
     assert "either" in orders("pause", code=Exit.USAGE).err
 
 
@@ -169,3 +169,13 @@ def test_rejecting_is_told_apart_from_releasing(orders: Run, url: str, manager: 
         assert orders(*reject, "--yes").out == "rejected 1 message\n"
         assert "0 rejected" in orders(*reject, "--yes", code=Exit.NOTHING).err
     assert ready(orders) == 0
+
+
+def test_a_pause_of_an_unknown_name(orders: Run) -> None:
+    refused = orders("pause", "nosuch", code=Exit.REFUSED)
+    assert (refused.out, refused.err) == ("", "mqredis: there is no queue 'nosuch'\n")
+    paused = orders("pause", "--consumer", "nosuch")
+    assert paused.out == "paused nosuch\n"
+    assert paused.err == "mqredis: no worker has a consumer of this name now\n"
+    assert [row["name"] for row in orders("show", "pauses", "--json").rows] == ["nosuch"]
+    assert orders("resume", "--consumer", "nosuch").out == "resumed nosuch\n"

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 import mqredis
-from mqredis import InvalidArgument, Message, Operator, QueueManager
+from mqredis import InvalidArgument, Message, Operator, QueueManager, QueueNotFound
 from mqredis.models.worker import WorkerInfo
 from mqredis.worker import Retry, Worker
 from mqredis.worker.heartbeat import Pauses
@@ -166,3 +166,13 @@ def test_what_operators_told_workers_is_logged(qm: QueueManager, operator: Opera
     operator.resume("orders")
     with qm.open(mqredis.ACTIONS, mqredis.Access.PEEK) as log:
         assert [entry.label for entry in log.browse()] == ["pause", "resume"]
+
+
+def test_a_pause_of_no_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
+    for name in ("nosuch", "nosuch;poison", "orders;posion"):
+        with pytest.raises(QueueNotFound, match="there is no queue"):
+            operator.pause(name)
+    assert qm.pauses() == []
+    operator.pause("orders;poison")
+    operator.pause("system$;deadletter")
+    assert sorted(pause.name for pause in qm.pauses()) == ["orders;poison", "system$;deadletter"]
