@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from mqredis.console.formats import in_words
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import TEMPLATES
 from mqredis.errors import (
@@ -86,7 +88,7 @@ async def refused(request: Request, error: Exception) -> Response:
             return _page(
                 status,
                 kind.__name__ if kind is MqError else type(error).__name__,
-                str(error),
+                in_words(error),
                 advice,
                 request,
             )
@@ -101,8 +103,12 @@ async def forbidden(request: Request, error: Exception) -> Response:
 async def other(request: Request, error: Exception) -> Response:
     """The page for an address that does not exist, or a wrong method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    text = "There is no such page." if status == 404 else "The request cannot be answered."
-    return _page(status, str(status), text, "The overview leads to every page.", request)
+    title, text = str(status), "The request cannot be answered."
+    if status == 404:
+        title, text = "There is no page here", "The address is wrong, or what it names is gone."
+        if isinstance(error, HTTPException) and error.detail != HTTPStatus(404).phrase:
+            text = error.detail
+    return _page(status, title, text, "The overview leads to every page.", request)
 
 
 HANDLERS: Mapping[Any, Callable[[Request, Exception], Any]] = {

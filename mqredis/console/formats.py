@@ -59,6 +59,16 @@ def duration(seconds: float | None) -> str:
     return "0 s"
 
 
+def exact(seconds: float) -> str:
+    """Seconds in all units that they need: "1 h 23 min 20 s"."""
+    parts = []
+    for length, unit in UNITS:
+        count, seconds = (seconds, 0.0) if length == 1 else divmod(seconds, length)
+        if count:
+            parts.append(f"{count:.3f}".rstrip("0").rstrip(".") + f" {unit}")
+    return " ".join(parts) or "0 s"
+
+
 def when(moment: datetime | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Markup:
     """A time as its distance from now; the exact time is in the title."""
     if moment is None:
@@ -89,10 +99,28 @@ def without(reason: str, error: object) -> str:
     return reason.removesuffix(f": {error}") if error else reason
 
 
+#: What errors say to a programmer, and the words for a person in front of a browser.
+_WORDS = (
+    ("schedules() lists them", "the page Schedules lists those that there are"),
+    ("workers() lists them", "the page Workers lists those that run"),
+    ("this client is read-only (Settings.read_only)", "this console only reads"),
+)
+
+
+def in_words(error: object) -> str:
+    """The text of an error with pages of the console in place of calls and settings."""
+    text = str(error)
+    for call, words in _WORDS:
+        text = text.replace(call, words)
+    return text
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "size": size,
     "duration": duration,
+    "exact": exact,
+    "in_words": in_words,
     "when": when,
     "hex_id": hex_id,
     "identifier": identifier,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from mqredis.asyncio import QueueManager, connect
-from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 
 #: An open queue manager, or what is needed to connect to it when it is first asked for.
@@ -40,9 +40,7 @@ class Managers:
         return list(self._given)
 
     async def get(self, name: str) -> QueueManager:
-        """The open queue manager of this name. Raises QueueNotFound, and what ``connect`` raises."""
-        if name not in self._given:
-            raise QueueNotFound(f"this console shows no queue manager {name!r:.60}")
+        """The open queue manager of this name, which is one of ``names``. Raises what ``connect`` raises."""
         given = self._given[name]
         if isinstance(given, QueueManager):
             return given

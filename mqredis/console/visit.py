@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -107,7 +108,7 @@ class Visit:
         return dict(self.request.query_params)
 
     async def manager(self) -> QueueManager:
-        """The queue manager in the address. Raises QueueNotFound, BrokerUnavailable."""
+        """The queue manager in the address. Raises what ``connect`` raises."""
         return await self.console.managers.get(self.name)
 
     async def form(self) -> dict[str, str]:
@@ -175,6 +176,8 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
             response = visit.page("login.html", 401, wrong=False)
         else:
             visit = Visit(console, request, visitor, cookie)
+            if visit.name not in console.managers.names:
+                raise HTTPException(404, f"This console shows no queue manager {visit.name!r:.60}.")
             if request.method == "POST":
                 await visit.form()
             elif told := visit.query.get("done"):

@@ -81,6 +81,20 @@ def whole(values: Values, name: str) -> int | None:
         raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a whole number") from None
 
 
+def share(values: Values, name: str) -> float | None:
+    """A share between 0 and 1; None for an empty field. Raises InvalidArgument."""
+    text = values.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number from 0 to 1")
+    return found
+
+
 def seconds(values: Values, name: str) -> float | None:
     """A number of seconds; None for an empty field. Raises InvalidArgument."""
     text = values.get(name, "").strip()

@@ -6,11 +6,17 @@ from typing import Any
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import Action, Field, Preview, Values, needed, to_queue, whole
+from mqredis.console.actions.base import Action, Field, Preview, Values, needed, share, to_queue, whole
 from mqredis.models import QueueInfo
 from mqredis.models.queue import counted_once
 
 _QUEUE = Field("queue", "Queue", "hidden")
+_TRAIL = Field(
+    "trail",
+    "Share of messages with a trail",
+    "number",
+    "Of which the broker keeps what happens to them, for the pages of messages. 0: none; 1: all.",
+)
 _LIMITS = (
     "quota_messages",
     "quota_bytes",
@@ -33,8 +39,11 @@ async def _preview_create(manager: QueueManager, values: Values) -> Preview:  # 
 
 
 async def _create(manager: QueueManager, values: Values) -> str:
-    flags = {name: values.get(name) == "on" for name in ("transactional", "topic", "journaling")}
-    info = await manager.create_queue(needed(values, "queue"), label=values.get("label", ""), **flags)  # type: ignore[arg-type]
+    properties: dict[str, Any] = {
+        name: values.get(name) == "on" for name in ("transactional", "topic", "journaling")
+    }
+    properties |= {"label": values.get("label", ""), "trail": share(values, "trail") or 0.0}
+    info = await manager.create_queue(needed(values, "queue"), **properties)
     return f"The {'topic' if info.topic else 'queue'} {info.name} was created."
 
 
@@ -69,13 +78,16 @@ async def _inhibit(manager: QueueManager, values: Values) -> str:
 async def _preview_limits(manager: QueueManager, values: Values) -> Preview:
     info = await manager.queue_info(needed(values, "queue"))
     now = {name: "" if getattr(info, name) is None else str(getattr(info, name)) for name in _LIMITS}
-    return Preview(f"{_contents(info)}.", now)
+    return Preview(f"{_contents(info)}.", {**now, "trail": f"{info.trail:g}"})
 
 
 async def _limits(manager: QueueManager, values: Values) -> str:
     changes: dict[str, Any] = {name: whole(values, name) for name in _LIMITS}
     if changes["max_message_bytes"] is None:
         del changes["max_message_bytes"]
+    trail = share(values, "trail")
+    if trail is not None:
+        changes["trail"] = trail
     await manager.update_queue(needed(values, "queue"), **changes)
     return f"The limits of {values['queue']} were changed."
 
@@ -122,6 +134,7 @@ ACTIONS = (
             ),
             Field("topic", "Topic: keeps no messages, passes them to subscribed queues", "check"),
             Field("journaling", "Journal: keeps a copy of every received message", "check"),
+            _TRAIL,
         ),
         _preview_create,
         _create,
@@ -169,6 +182,7 @@ ACTIONS = (
                 "number",
                 "In ;poison and among the dead letters. Empty: until they are removed.",
             ),
+            _TRAIL,
         ),
         _preview_limits,
         _limits,

@@ -109,10 +109,12 @@ async def _preview_remove(manager: QueueManager, values: Values) -> Preview:
         if schedule.declared
         else ""
     )
-    return Preview(
-        f"The schedule {schedule.name}, which would send its next message to {schedule.queue} {_next(schedule)}, is "
-        f"gone.{declared} What it has sent stays."
+    state = (
+        f"sends nothing to {schedule.queue} now, since it is paused"
+        if schedule.paused
+        else f"would send its next message to {schedule.queue} {_next(schedule)}"
     )
+    return Preview(f"The schedule {schedule.name}, which {state}, is gone.{declared} What it has sent stays.")
 
 
 async def _remove(manager: QueueManager, values: Values) -> str:

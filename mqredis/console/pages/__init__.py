@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
 from mqredis.console.pages import (
     action,
     failures,
@@ -15,7 +18,7 @@ from mqredis.console.pages import (
     topics,
     workers,
 )
-from mqredis.console.visit import Endpoint
+from mqredis.console.visit import Endpoint, Visit
 
 #: Title and path of each page in the navigation, under the queue manager.
 NAVIGATION = (
@@ -32,13 +35,31 @@ NAVIGATION = (
     ("Actions", "/actions"),
 )
 
-#: Pages that a client with ``Settings(read_only=True)`` cannot make.
-_OF_WRITERS = {"/doctor", "/actions"}
+#: Pages that a client with ``Settings(read_only=True)`` cannot make, and what to use instead.
+_OF_WRITERS = {
+    "/doctor": "The doctor needs a client that may change things",
+    "/actions": "The log of actions needs a client that may change things",
+}
 
 
 def navigation(read_only: bool) -> tuple[tuple[str, str], ...]:
     """The navigation of a console that reads only, or of one that acts."""
     return tuple((title, path) for title, path in NAVIGATION if not read_only or path not in _OF_WRITERS)
+
+
+def _of_writers(path: str, endpoint: Endpoint) -> Endpoint:
+    """A page that a console that only reads does not have."""
+
+    async def answer(visit: Visit) -> Response:
+        if visit.console.read_only:
+            instead = f"mqredis{path.replace('/', ' ')}"
+            raise HTTPException(
+                404,
+                f"{_OF_WRITERS[path]}, and this console only reads. Run {instead}, or open another console.",
+            )
+        return await endpoint(visit)
+
+    return answer
 
 
 #: Pages by their path under the queue manager.
@@ -56,9 +77,9 @@ PAGES: dict[str, Endpoint] = {
     "/schedules": schedules.schedules,
     "/clients": holders.clients,
     "/topics": topics.topics,
-    "/doctor": server.doctor,
+    "/doctor": _of_writers("/doctor", server.doctor),
     "/server": server.server,
-    "/actions": log.actions,
+    "/actions": _of_writers("/actions", log.actions),
 }
 
 #: The form of an action, and what its button does.

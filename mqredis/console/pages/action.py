@@ -6,23 +6,24 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mqredis.console.actions import REGISTRY
 from mqredis.console.actions.base import OPERATOR, Action, Preview, Values
 from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
-from mqredis.errors import MqError, QueueNotFound
+from mqredis.errors import MqError
 
 #: Characters of a text in the log and in an address.
 _TEXT = 400
 
 
 def _action(visit: Visit) -> Action:
-    """The action in the address. Raises QueueNotFound, and Forbidden if the visitor may not carry it out."""
+    """The action in the address. Raises HTTPException, and Forbidden if the visitor may not carry it out."""
     name = visit.request.path_params["action"]
     if name not in REGISTRY:
-        raise QueueNotFound(f"there is no action {name!r:.60}")
+        raise HTTPException(404, f"There is no action {name!r:.60}.")
     if not visit.may(name):
         raise Forbidden("You may read this console, but not carry out this action.")
     return REGISTRY[name]

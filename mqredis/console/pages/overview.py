@@ -72,7 +72,6 @@ async def queue(visit: Visit) -> Response:
 async def events(visit: Visit) -> Response:
     """Server-sent events: "tick" after each reading of the state, "down" while the broker cannot be reached."""
     poller = visit.console.poller(visit.name)
-    await visit.console.managers.get(visit.name)  # an unknown name is an error and not a stream
 
     async def stream() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
