@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def app(
 
     ``managers``: an asyncio ``QueueManager`` that is open, a URL, ``Settings``, or a mapping from names to these; None:
     what ``MQREDIS_URL`` and the other variables name. The console connects to a URL or to settings at their first use.
+    When it is served by itself, it tries all of them at its start, and logs a warning for each that cannot be shown.
 
     Exactly one of ``access`` and ``token`` says who may use it. ``access`` is called with each request and returns a
     ``Visitor`` or None; it may be a coroutine function. ``token`` (at least 16 characters) is asked for once in each
@@ -83,7 +85,11 @@ def app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        checking = asyncio.create_task(console.managers.check())
         yield
+        checking.cancel()
+        with suppress(asyncio.CancelledError):
+            await checking
         await console.managers.close()
 
     made = Starlette(

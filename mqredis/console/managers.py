@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 
 from mqredis.asyncio import QueueManager, connect
-from mqredis.errors import InvalidArgument
+from mqredis.errors import BrokerRefused, InvalidArgument, MqError
 from mqredis.settings import Settings
 
 #: An open queue manager, or what is needed to connect to it when it is first asked for.
 Where = QueueManager | Settings | str
+
+log = logging.getLogger("mqredis.console")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 
@@ -32,7 +35,7 @@ class Managers:
                     f"managers: {name!r:.80} is not 1 to 60 letters, digits, '.', '_' or '-'"
                 )
         self._open: dict[str, QueueManager] = {}
-        self._lock = asyncio.Lock()
+        self._locks = {name: asyncio.Lock() for name in self._given}
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +47,7 @@ class Managers:
         given = self._given[name]
         if isinstance(given, QueueManager):
             return given
-        async with self._lock:
+        async with self._locks[name]:
             if name not in self._open:
                 settings = given if isinstance(given, Settings) else Settings.from_env(url=given)
                 # The console also has to show a server that would lose messages: its doctor says so.
@@ -52,6 +55,21 @@ class Managers:
                 settings = settings.model_copy(update=changes)
                 self._open[name] = await connect(settings=settings)
             return self._open[name]
+
+    async def check(self) -> None:
+        """Log a warning for each queue manager that cannot be shown."""
+        await asyncio.gather(*(self._check(name) for name in self.names))
+
+    async def _check(self, name: str) -> None:
+        try:
+            await (await self.get(name)).info()
+        except MqError as error:
+            advice = ""
+            if isinstance(error, BrokerRefused) and "NOPERM" in str(error) and not self._read_only:
+                advice = ". If its user may only read, start the console with --read-only"
+            log.warning(
+                "the queue manager %s cannot be shown: %s%s", name, " ".join(str(error).split()), advice
+            )
 
     async def close(self) -> None:
         """Close what was connected to here."""

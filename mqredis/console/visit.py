@@ -18,6 +18,7 @@ from mqredis import __version__
 from mqredis.asyncio import QueueManager
 from mqredis.console import charts, formats
 from mqredis.console.access import Access, Visitor
+from mqredis.console.attempts import Attempts
 from mqredis.console.managers import Managers
 from mqredis.console.overview import Overview
 from mqredis.console.poller import Poller
@@ -51,6 +52,7 @@ class Console:
     interval: float
     #: Titles and paths of the pages in the navigation.
     navigation: tuple[tuple[str, str], ...] = ()
+    attempts: Attempts = field(default_factory=Attempts)
     pollers: dict[str, Poller[Overview]] = field(default_factory=dict)
     histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)
 
@@ -173,7 +175,7 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
             if console.access is not None:
                 raise Forbidden("You have no access to this console. Ask the person who runs it.")
             visit = Visit(console, request, Visitor("unknown"), cookie)
-            response = visit.page("login.html", 401, wrong=False)
+            response = visit.page("login.html", 401, wrong="")
         else:
             visit = Visit(console, request, visitor, cookie)
             if visit.name not in console.managers.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -10,6 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from mqredis.console.access import Visitor
 from mqredis.console.security import COOKIE_SECONDS, check_origin, read_form, set_cookie
 from mqredis.console.visit import THEMES, Console, Visit
+
+log = logging.getLogger("mqredis.console")
 
 _YEAR = 365 * 86_400
 
@@ -19,13 +22,24 @@ async def login(console: Console, request: Request) -> Response:
     check_origin(request)
     form = await read_form(request)
     given = form.get("token", "")
-    right = bool(console.token) and hmac.compare_digest(given.encode(), console.token.encode())
+    address = request.client.host if request.client else "unknown"
+    wait = console.attempts.wait(address)
+    right = not wait and bool(console.token) and hmac.compare_digest(given.encode(), console.token.encode())
     value = console.signer.new_cookie(admitted=right)
     cookie = console.signer.read_cookie(value)
     assert cookie is not None  # noqa: S101 - it was made just now
     visit = Visit(console, request, Visitor("unknown"), cookie)
+    if wait:
+        log.warning("a token from %s was refused: too many wrong ones came from there", address)
+        wrong = f"Too many wrong tokens came from your address. Try again in {wait} s."
+        response = visit.page("login.html", 429, wrong=wrong)
+        response.headers["retry-after"] = str(wait)
+        return response
     if not right:
-        return visit.page("login.html", 401, wrong=True)
+        console.attempts.wrong(address)
+        log.warning("a wrong token from %s was refused", address)
+        return visit.page("login.html", 401, wrong="This is not the token.")
+    console.attempts.right(address)
     response = visit.redirect(visit.root("/"))
     set_cookie(response, request, console.signer.cookie, value, COOKIE_SECONDS)
     return response

@@ -1,0 +1,89 @@
+"""Wrong tokens are logged, and guessing is slowed down."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mqredis.asyncio import QueueManager
+from mqredis.console import app
+from mqredis.console.attempts import MOST, PAUSE, WRONG, Attempts
+from tests.console.browser import Browser
+
+TOKEN = "a token of many characters"
+
+
+class Clock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def server_kind() -> str:
+    """The checks of this file stand in front of the broker: one kind of server is enough."""
+    return "fake"
+
+
+async def test_after_five_wrong_tokens_an_address_has_to_wait(
+    manager: QueueManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, application = Clock(), app({"main": manager}, token=TOKEN)
+    application.state.console.attempts.clock = clock
+    guesser = Browser(application, client=("192.0.2.1", 1))
+    for _ in range(WRONG):
+        page = await guesser.post("/login", {"token": "wrong"}, 401)
+        assert "This is not the token." in page.text
+    clock.now += 15
+    for token in ("wrong", TOKEN):
+        page = await guesser.post("/login", {"token": token}, 429)
+        assert "Too many wrong tokens came from your address. Try again in 45 s." in page.text
+        assert page.response.headers["retry-after"] == "45"
+    await guesser.get("/m/main/", 401)
+    other = Browser(application, client=("192.0.2.2", 1))
+    assert "q-orders" in (await other.post("/login", {"token": TOKEN})).html
+    clock.now += 45
+    assert "q-orders" in (await guesser.post("/login", {"token": TOKEN})).html
+    told = [(each.name, each.levelno, "192.0.2.1" in each.getMessage()) for each in caplog.records]
+    assert told == [("mqredis.console", logging.WARNING, True)] * (WRONG + 2)
+    assert TOKEN not in caplog.text
+    await guesser.close()
+    await other.close()
+
+
+def test_wrong_tokens_are_forgotten_after_a_right_one_and_after_the_pause() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+    for _ in range(WRONG - 1):
+        attempts.wrong("192.0.2.1")
+    attempts.right("192.0.2.1")
+    assert len(attempts) == 0
+    for _ in range(WRONG - 1):
+        attempts.wrong("192.0.2.1")
+    clock.now += PAUSE
+    attempts.wrong("192.0.2.1")
+    assert attempts.wait("192.0.2.1") == 0
+
+
+def test_one_network_of_ipv6_counts_as_one_address() -> None:
+    attempts = Attempts(Clock())
+    for number in range(WRONG):
+        attempts.wrong(f"2001:db8::{number:x}")
+    assert attempts.wait("2001:db8::ffff") == PAUSE
+    assert attempts.wait("2001:db8:0:1::1") == 0
+
+
+def test_the_memory_for_addresses_is_bounded() -> None:
+    attempts = Attempts(Clock())
+    for _ in range(WRONG):
+        attempts.wrong("first")
+    for number in range(MOST - 1):
+        attempts.wrong(f"host {number}")
+    assert (len(attempts), attempts.wait("first")) == (MOST, PAUSE)
+    attempts.wrong("one more")
+    assert (len(attempts), attempts.wait("first")) == (MOST, 0)

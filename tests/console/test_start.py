@@ -1,0 +1,78 @@
+"""What the console says at its start about queue managers that it cannot show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import mqredis
+from mqredis import Settings
+from mqredis.cli import acl
+from mqredis.console import app, everyone
+from tests.support.server import RedisServer, server_version
+
+UNREACHABLE = "redis://ann:secret@127.0.0.1:1/0"
+
+
+def test_an_unreachable_manager_is_named_at_the_start(redis_server: RedisServer) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "mqredis", "console", "--port", "0"),
+            *("--url", redis_server.url, "--also", f"bank={UNREACHABLE}"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        line = process.stderr.readline()
+        assert line.startswith("mqredis: the queue manager bank cannot be shown: redis://127.0.0.1:1/0")
+        assert "secret" not in line
+        assert "--read-only" not in line
+        assert process.stdout.readline().startswith("console: http://")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_user_who_may_only_read_needs_a_console_that_only_reads(
+    start_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture, read_only: bool
+) -> None:
+    server = start_server(tcp=True)
+    with mqredis.connect(server.url, manager="shop"):
+        words = acl.line("monitor", "shop", 0, functions=server_version() >= (7,), preloaded=False).split()
+    with server.client() as raw:
+        raw.execute_command(*words)
+    url = server.tcp_url.replace("redis://", f"redis://{words[2]}:{words[4][1:]}@")
+    managers = app(
+        {"shop": Settings(url=url, manager="shop")}, access=everyone, read_only=read_only
+    ).state.console.managers
+    await managers.check()
+    await managers.close()
+    told = [each.getMessage() for each in caplog.records if each.name == "mqredis.console"]
+    if read_only:
+        assert told == []
+    else:
+        (line,) = told
+        assert line.startswith("the queue manager shop cannot be shown: ")
+        assert "NOPERM" in line
+        assert line.endswith("If its user may only read, start the console with --read-only")
+
+
+async def test_the_console_can_end_before_it_knows(caplog: pytest.LogCaptureFixture) -> None:
+    application = app({"bank": UNREACHABLE}, access=everyone)
+    async with application.router.lifespan_context(application):
+        pass
+    assert caplog.messages == []
