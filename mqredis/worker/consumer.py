@@ -107,8 +107,9 @@ class Consumer:
     #: time.monotonic() of the last read of the queues that worked; 0.0: none yet.
     last_read: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
-    #: The retry policies of its queues, by name, as they were when the worker started.
-    policies: dict[str, RetryPolicy] = field(default_factory=dict)
+    #: The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
+    #: has been taken away since.
+    policies: dict[str, RetryPolicy | None] = field(default_factory=dict)
 
     @property
     def retry(self) -> Retry:
@@ -117,10 +118,15 @@ class Consumer:
 
     def failure(self, message: Message) -> str:
         """Which attempt has failed and what follows, for the log."""
-        policy = self.policies.get(message.queue.removesuffix(";lapsed"))
+        policy = self.policy_of(message.queue)
         number = f"attempt {message.attempts}"
-        if policy is None:  # the consumer reads a subqueue
+        if policy is None and ";" in message.queue.removesuffix(";lapsed"):
             return f"{number}: the message stays there"
+        if policy is None:
+            return (
+                f"{number}: the queue has no retry policy, so the message is available at once; "
+                f"the consumer waits {self.retry.delay:g} s"
+            )
         if policy.attempts < _UNLIMITED:
             number += f" of {policy.attempts}"
         if message.attempts >= policy.attempts:
@@ -130,6 +136,10 @@ class Consumer:
             return f"{number}: the next try is at once"
         pause = min(policy.delay * policy.factor ** min(rounds - 1, 64), policy.max_delay)
         return f"{number}: the next try is in {pause:g} s"
+
+    def policy_of(self, queue: str) -> RetryPolicy | None:
+        """The policy that counts for messages of this queue or subqueue; None if there is none."""
+        return self.policies.get(queue.removesuffix(";lapsed"))
 
     def policy(self, present: RetryPolicy | None) -> RetryPolicy:
         """The retry policy that one of its queues is to have, which has ``present`` now."""

@@ -252,14 +252,10 @@ class Loop:
             self.consumer.failed += len(messages)
             self.running.failed(self.consumer, messages, error)
         give_back(self._return_instruction(error))
-        if (
-            isinstance(error, Cancelled | Reject | RetryLater)
-            or ";" not in queue.name
-            or queue in self.lapsed
-        ):
+        if isinstance(error, Cancelled | Reject | RetryLater) or self.consumer.policy_of(queue.name):
             return
-        # No retry policy keeps a message of a subqueue away from its readers. It is locked no longer, so that its lease
-        # does not matter.
+        # No retry policy keeps the message away from its readers: it is one of a subqueue, or the policy has been taken
+        # away. It is locked no longer, so that its lease does not matter.
         self.running.stopping.wait(self.consumer.retry.delay)
 
     def _return_instruction(self, error: BaseException) -> str:

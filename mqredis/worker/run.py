@@ -114,13 +114,15 @@ class Running:
         if self._raise_errors and isinstance(error, Exception):
             self.first = self.first or error
             return
+        known = self._refresh_policy(consumer, messages[0].queue)
         for message in messages:
+            unknown = f"attempt {message.attempts}: its retry policy could not be read"
             log.error(
                 "%s failed with message %#018x of %s in %s",
                 consumer.name,
                 message.lookup_id,
                 message.queue,
-                consumer.failure(message),
+                consumer.failure(message) if known else unknown,
                 exc_info=error,
             )
 
@@ -158,12 +160,27 @@ class Running:
                 consumer.dead_letter
             )  # raises QueueNotFound now rather than at the first failure
         for name in consumer.queues:
-            if ";" in name:
-                continue  # a subqueue has no policy
-            present = self.manager.queue_info(name).retry
-            wanted = consumer.policies[name] = consumer.policy(present)
-            if wanted != present:
-                accept_lower_durability(partial(self.manager.update_queue, name, retry=wanted))
+            self._set_policy(consumer, name)
+
+    def _set_policy(self, consumer: Consumer, name: str) -> None:
+        """Give the queue the policy that the consumer chooses for it. Raises QueueNotFound."""
+        if ";" in name:
+            return  # a subqueue has no policy
+        present = self.manager.queue_info(name).retry
+        wanted = consumer.policies[name] = consumer.policy(present)
+        if wanted != present:
+            accept_lower_durability(partial(self.manager.update_queue, name, retry=wanted))
+
+    def _refresh_policy(self, consumer: Consumer, queue: str) -> bool:
+        """Read the policy, which an operator may have changed or taken away; False if that fails."""
+        name = queue.removesuffix(";lapsed")
+        try:
+            if name in consumer.policies:
+                consumer.policies[name] = self.manager.queue_info(name).retry
+        except MqError as error:
+            log.debug("the retry policy of %s cannot be read: %s", name, error)
+            return False
+        return True
 
     def burst(self) -> None:
         """Handle what is there, and what comes of it, until nothing is left."""
@@ -324,15 +341,19 @@ class Running:
             log.warning("%s could not commit what it handled: %s", loop.consumer.name, error)
 
     def _reopen(self, loop: Loop) -> None:
-        """A queue was deleted; perhaps there is a new one of that name by now."""
-        for n, queue in enumerate(loop.queues):
-            with self._lock:
-                if self._handles.get(queue.name) is queue:
-                    del self._handles[queue.name]
-            try:
-                loop.queues[n] = self.open(queue.name)
-            except MqError as error:
-                log.debug("queue %s cannot be opened: %s", queue.name, error)
+        """A queue was deleted. If there is a new one of that name by now, it gets its policy as at the start."""
+        for handles in (loop.queues, loop.lapsed):
+            for n, queue in enumerate(handles):
+                with self._lock:
+                    if self._handles.get(queue.name) is queue:
+                        del self._handles[queue.name]
+                try:
+                    found = self.open(queue.name)
+                    if found.handle.address.generation != queue.handle.address.generation:
+                        self._set_policy(loop.consumer, queue.name)
+                    handles[n] = found
+                except MqError as error:
+                    log.debug("queue %s cannot be opened: %s", queue.name, error)
 
 
 @procedure

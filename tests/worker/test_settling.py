@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -299,3 +300,111 @@ def test_what_the_broker_refuses_is_a_failure_of_the_handler(qm, worker, transac
     burst(worker, qm)
     assert worker.consumers[0].failed == 1
     assert qm.statistics("in").poison_messages == 1
+
+
+def recreated(qm: mqredis.QueueManager, transactional: bool, *bodies: bytes) -> None:
+    """Delete the queue and create it again, without a retry policy."""
+    qm.delete_queue("q")
+    create(qm, "q", transactional, *bodies)
+
+
+def test_a_queue_that_was_created_again_gets_the_policy_again(qm, transactional, started):
+    create(qm, "q", transactional)
+    create(qm, "other", transactional)
+    worker = Worker(shutdown_seconds=5)
+    tried: list[int] = []
+
+    @worker.consumer("q", "other", retry=Retry(attempts=2, delay=0))
+    def fail(message):
+        tried.append(message.attempts)
+        if len(tried) > 2:
+            worker.stop()
+        raise RuntimeError("no")
+
+    started(worker)
+    with qm.open("other") as queue, qm.transaction() as tx:
+        queue.send(b"x", transaction=tx if transactional else None)
+    with qm.open("other;poison") as poison:
+        assert poison.receive(WAIT).body == b"x"
+    tried.clear()
+    qm.update_queue("other", retry=None)
+    recreated(qm, transactional, b"y")
+    with qm.open("q;poison") as poison:
+        assert poison.receive(WAIT).body == b"y"
+    assert tried == [1, 2]
+    assert qm.queue_info("q").retry == Retry(attempts=2, delay=0).policy()
+    assert qm.queue_info("other").retry is None, "the policy of a queue that is still there is not touched"
+
+
+def test_a_policy_that_was_not_set_again_keeps_the_queue_from_being_read(qm, transactional, failing, caplog):
+    create(qm, "q", transactional)
+    worker = Worker()
+    worker.consumer("q", retry=Retry(attempts=2))(ignore)
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    loop = running._loops[0]
+    recreated(qm, transactional, b"x")
+    failing(lambda operation: operation.name == "update", BrokerUnavailable("down"))
+    running._reopen(loop)
+    with pytest.raises(mqredis.QueueNotAvailable):
+        loop.turn(0)
+    running._reopen(loop)
+    assert qm.queue_info("q").retry == Retry(attempts=2).policy()
+    loop._lapsed_next = 0.0
+    assert loop.turn(0), "its subqueue ;lapsed is read as well"
+    loop.flush()
+    assert (qm.queue_info("q").messages, loop.consumer.handled) == (0, 1)
+    running.close()
+
+
+def test_without_a_policy_a_failed_message_is_waited_for_and_the_log_says_so(qm, transactional, caplog):
+    create(qm, "q", transactional, b"x")
+    worker = Worker()
+    waits: list[float] = []
+
+    @worker.consumer("q", retry=Retry(attempts=1, delay=40))
+    def fail(message):
+        raise RuntimeError("no")
+
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    qm.update_queue("q", retry=None)
+
+    class Stopping(threading.Event):
+        def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is no use here
+            waits.append(timeout or 0)
+            return True
+
+    running.stopping = Stopping()
+    running._loops[0].turn(0)
+    assert waits == [40]
+    assert qm.queue_info("q").messages == 1
+    assert "in attempt 1: the queue has no retry policy" in caplog.text
+    assert "waits 40 s" in caplog.text
+    qm.update_queue("q", retry=mqredis.RetryPolicy(immediate=8))
+    running._loops[0].turn(0)
+    assert waits == [40]
+    assert "in attempt 2 of 9: the next try is at once" in caplog.text
+    running.close()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_the_log_says_nothing_of_a_policy_that_cannot_be_read(qm, transactional, failing, caplog, deleted):
+    create(qm, "q", transactional, b"x")
+    worker = Worker()
+
+    @worker.consumer("q", retry=Retry(attempts=1))
+    def fail(message):
+        if deleted:
+            qm.delete_queue("q")
+        raise RuntimeError("no")
+
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    if not deleted:
+        failing(lambda operation: operation.name == "info", BrokerUnavailable("down"))
+    with contextlib.suppress(mqredis.QueueNotAvailable):
+        running._loops[0].turn(0)
+    assert "in attempt 1: its retry policy could not be read" in caplog.text
+    assert ";poison" not in caplog.text
+    running.close()
