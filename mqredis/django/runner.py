@@ -53,7 +53,7 @@ class Runner:
             concurrency=concurrency,
             lease=backend.given.lease,
             # `handle` ends the attempts, so that the result of the task tells why.
-            retry=Retry(attempts=0),
+            retry=Retry(attempts=None),
             create={},
             name=f"django.{backend.alias}",
         )(self.handle)

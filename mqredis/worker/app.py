@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from mqredis.client import QueueManager, connect
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
-from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of
+from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of, queues_of
 from mqredis.worker.metrics import served
 from mqredis.worker.run import Running, Signals
 
@@ -82,6 +82,7 @@ class Worker:
         dead_letter: str | None = None,
         create: Mapping[str, Any] | None = None,
         name: str | None = None,
+        **unknown: Never,
     ) -> Callable[[H], H]:
         """Register a function or coroutine ``handle(message)`` or ``handle(message, tx)``.
 
@@ -98,14 +99,18 @@ class Worker:
         what ``Retry.final`` says.
         ``create``: properties of queues to create if they do not exist (``{}`` for the defaults).
 
-        The function is returned as it is.
+        The function is returned as it is. Raises InvalidArgument for an option that does not exist or cannot be used.
         """
+        for option in unknown:
+            known = Worker.consumer.__kwdefaults__ or ()
+            raise InvalidArgument(f"a consumer has no option {option!r:.40}{did_you_mean(option, known)}")
+        names = queues_of(queues)
 
         def register(handler: H) -> H:
             self._add(
                 consumer_of(
                     handler,
-                    queues,
+                    names,
                     concurrency=concurrency,
                     lease=lease,
                     retry=retry,
@@ -166,8 +171,10 @@ class Worker:
         """Run a function at the times of ``when``, once each: a schedule with a queue and a consumer of its own.
 
         ``name``: of the schedule (default: the function's). ``timezone``: as with ``schedule``. ``options`` are those
-        of ``consumer``.
+        of ``consumer``. Raises InvalidArgument and what ``schedule`` raises.
         """
+        if callable(when):
+            raise InvalidArgument('a cron needs its times: write @worker.cron("0 3 * * *")')
 
         def register(handler: H) -> H:
             chosen = name or handler.__name__

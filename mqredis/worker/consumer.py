@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 #: More attempts than a message can have: the policy never ends.
 _UNLIMITED = 1_000_000_000
+_MOST_CONCURRENCY = 10_000
 _ENDS = {
     "poison": "it goes to ;poison",
     "dead_letter": "it becomes a dead letter",
@@ -37,12 +38,13 @@ _ENDS = {
 class Retry:
     """The retry policy that a consumer gives its queues when the worker starts. Times are seconds.
 
-    Raises InvalidArgument for a value out of range. ``deliveries`` is the former name of ``attempts``.
+    Raises InvalidArgument for a value that is out of range or of another type. ``deliveries`` is the former name of
+    ``attempts``.
     """
 
-    #: How often a message is tried in all; 0: without a limit. An attempt that killed its process counts, too; one
-    #: that ended because the worker shut down does not.
-    attempts: int = 5
+    #: How often a message is tried in all: 1 is once, None is without a limit. An attempt that killed its process
+    #: counts, too; one that ended because the worker shut down does not.
+    attempts: int | None = 5
     #: Pause before the second attempt, growing by ``factor`` up to ``max_delay``.
     delay: float = 1.0
     factor: float = 2.0
@@ -57,7 +59,16 @@ class Retry:
     def __post_init__(self, deliveries: int | None) -> None:
         if deliveries is not None:
             warnings.warn("Retry(deliveries=) is now Retry(attempts=)", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "attempts", deliveries)
+            object.__setattr__(self, "attempts", deliveries or None)
+        if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
+            raise InvalidArgument(
+                "Retry: attempts must be an int: 1 to try once, more to try again, or None to try without a limit; "
+                f"not {self.attempts!r:.40}"
+            )
+        for what in ("delay", "factor", "max_delay", "jitter"):
+            value = getattr(self, what)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidArgument(f"Retry: {what} must be a number, not {value!r:.40}")
         self.policy()
 
     def policy(self, dead_letter: str | None = None) -> RetryPolicy:
@@ -65,7 +76,7 @@ class Retry:
         try:
             return RetryPolicy(
                 immediate=0,
-                cycles=self.attempts - 1 if self.attempts else _UNLIMITED,
+                cycles=_UNLIMITED if self.attempts is None else self.attempts - 1,
                 delay=self.delay,
                 factor=self.factor,
                 max_delay=self.max_delay,
@@ -148,6 +159,18 @@ class Consumer:
         return present.model_copy(update={"isolate": True})
 
 
+def queues_of(given: Sequence[object]) -> tuple[str, ...]:
+    """The queues that ``Worker.consumer`` was given. Raises InvalidArgument."""
+    if not given or callable(given[0]):
+        raise InvalidArgument('a consumer needs the name of a queue: write @worker.consumer("queue")')
+    names: list[str] = []
+    for name in given:
+        if not isinstance(name, str):
+            raise InvalidArgument(f'write several queues as consumer("a", "b"), each a str, not {name!r:.40}')
+        names.append(name)
+    return tuple(names)
+
+
 def consumer_of(
     handler: Handler,
     queues: tuple[str, ...],
@@ -164,13 +187,22 @@ def consumer_of(
     create: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Consumer:
-    """Check what was given to a decorator, and read the handler's signature."""
-    if not queues:
-        raise InvalidArgument("a consumer needs at least one queue")
-    if concurrency < 1 or not 0 <= batch <= 256:
-        raise InvalidArgument("concurrency must be from 1, batch from 1 to 256")
-    if not 1 <= prefetch <= 256:
-        raise InvalidArgument(f"prefetch must be from 1 to 256, not {prefetch}")
+    """Check what was given to a decorator, and read the handler's signature. Raises InvalidArgument."""
+    checks.count(concurrency, "concurrency", _MOST_CONCURRENCY)
+    if batch != 0:
+        checks.count(batch, "batch", 256)
+    checks.count(prefetch, "prefetch", 256)
+    if not isinstance(retry, Retry | None):
+        raise InvalidArgument(f"retry must be a Retry, such as Retry(attempts=3), not {retry!r:.40}")
+    if not isinstance(create, Mapping | None):
+        raise InvalidArgument(
+            f"create must be a dict of the properties of new queues ({{}} for the defaults), not {create!r:.40}"
+        )
+    for what, text in (("rate", rate), ("dead_letter", dead_letter), ("name", name)):
+        if not isinstance(text, str | None):
+            raise InvalidArgument(f"{what} must be a str, not {text!r:.40}")
+    if not callable(handler):
+        raise InvalidArgument(f"a handler must be a function, not {handler!r:.40}")
     for what, value, most in (
         ("lease", lease, LONGEST_LEASE),
         ("time_limit", time_limit, checks.LONGEST),
@@ -198,7 +230,7 @@ def consumer_of(
         batch=batch or (64 if payload.many else 1),
         time_limit=time_limit,
         max_hold=max_hold,
-        rate=rate_of(rate) if rate else None,
+        rate=None if rate is None else rate_of(rate),
         dead_letter=dead_letter,
         create=create,
         prefetch=prefetch,

@@ -40,7 +40,7 @@ class Reporter:
     def return_instruction(self, error: BaseException, retry_delay: float) -> str:
         """How a message is given back after its handler has raised this."""
         if isinstance(error, RetryLater):
-            return giveback.orderly(retry_delay if error.seconds is None else max(error.seconds, 0.0))
+            return giveback.orderly(retry_delay if error.seconds is None else error.seconds)
         if isinstance(error, Reject):
             return giveback.ended(str(error), self._about())
         about = self._about(error=self._text(error))

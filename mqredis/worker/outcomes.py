@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from mqredis.errors import DurabilityNotReached
+from mqredis.errors import DurabilityNotReached, InvalidArgument
+from mqredis.operations import checks
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
@@ -31,10 +32,12 @@ class Reject(Exception):
 class RetryLater(Exception):
     """Raised by a handler: try this message again after ``seconds`` (None: the delay of its consumer's Retry).
 
-    That is not a failure, and does not count as an attempt.
+    That is not a failure, and does not count as an attempt. Raises InvalidArgument for a number that is negative.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
+        if seconds is not None and checks.seconds(seconds, "seconds of RetryLater") < 0:
+            raise InvalidArgument(f"seconds of RetryLater must not be negative: {seconds}")
         super().__init__("try again" if seconds is None else f"try again in {seconds} s")
         self.seconds = seconds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mqredis
-from mqredis.worker import Retry, Worker
+from mqredis.worker import Retry, RetryLater, Worker
 from mqredis.worker.consumer import rate_of
 
 
@@ -28,6 +28,15 @@ def test_the_function_stays_what_it_is(worker: Worker):
         {"max_hold": 0},
         {"rate": "many"},
         {"rate": "0/s"},
+        {"rate": 5},
+        {"rate": ""},
+        {"concurrency": "8"},
+        {"batch": "2"},
+        {"prefetch": 2.0},
+        {"retry": 3},
+        {"create": True},
+        {"dead_letter": 3},
+        {"name": 3},
     ],
     ids=str,
 )
@@ -45,6 +54,37 @@ def test_handlers_that_cannot_be_called(worker: Worker):
         worker.consumer()(handle)
     with pytest.raises(mqredis.InvalidArgument, match="no consumers"):
         worker.run()
+
+
+def test_decorators_without_parentheses_are_refused(worker: Worker):
+    with pytest.raises(mqredis.InvalidArgument, match=r'write @worker.consumer\("queue"\)'):
+        worker.consumer(handle)  # type: ignore[arg-type]
+    with pytest.raises(mqredis.InvalidArgument, match=r'write @worker.cron\("0 3 \* \* \*"\)'):
+        worker.cron(handle)  # type: ignore[arg-type]
+
+
+def test_queues_are_named_one_by_one(worker: Worker):
+    with pytest.raises(mqredis.InvalidArgument, match=r'write several queues as consumer\("a", "b"\)'):
+        worker.consumer(["a", "b"])  # type: ignore[arg-type]
+
+
+def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(worker: Worker):
+    with pytest.raises(mqredis.InvalidArgument, match="no option 'prefech': did you mean 'prefetch'"):
+        worker.consumer("q", prefech=3)  # type: ignore[arg-type]
+    with pytest.raises(mqredis.InvalidArgument, match="no option 'leese'"):
+        worker.cron(60, leese=3)(handle)
+    assert not worker.consumers
+
+
+def test_what_is_not_a_function_is_no_handler(worker: Worker):
+    with pytest.raises(mqredis.InvalidArgument, match="function"):
+        worker.consumer("q")(3)  # type: ignore[type-var]
+
+
+def test_a_message_cannot_be_tried_again_in_the_past():
+    for wrong in (-1, "1", float("nan")):
+        with pytest.raises(mqredis.InvalidArgument, match="RetryLater"):
+            RetryLater(wrong)  # type: ignore[arg-type]
 
 
 def test_mixed_queues_are_refused(qm, worker: Worker):
@@ -65,12 +105,18 @@ def test_pauses_grow_up_to_a_limit():
     policy = Retry(attempts=7, delay=1, factor=3, max_delay=20, jitter=0).policy()
     assert (policy.attempts, policy.immediate, policy.delay, policy.factor) == (7, 0, 1, 3)
     assert (policy.max_delay, policy.final, policy.isolate) == (20, "poison", True)
-    assert Retry(attempts=0).policy().attempts > 10**6
+    assert Retry(attempts=None).policy().attempts > 10**6
     assert Retry(final="drop").policy("dead").dead_letter_queue == "dead"
     for wrong in (
         {"factor": 0.5},
         {"attempts": -1},
+        {"attempts": 0},
+        {"attempts": True},
+        {"attempts": "5"},
         {"delay": -1},
+        {"delay": "1"},
+        {"delay": None},
+        {"jitter": True},
         {"final": "nowhere"},
         {"max_delay": 1e99},
     ):

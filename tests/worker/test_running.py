@@ -102,7 +102,7 @@ def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
     never = threading.Event()
 
-    @worker.consumer("q", lease=1, retry=Retry(attempts=0))
+    @worker.consumer("q", lease=1, retry=Retry(attempts=None))
     def handle(message, tx: Unit):
         if cancelled.is_set():
             return
@@ -126,7 +126,7 @@ def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
 def test_losing_the_message_ends_the_coroutine(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
 
-    @worker.consumer("q", lease=1, retry=Retry(attempts=0))
+    @worker.consumer("q", lease=1, retry=Retry(attempts=None))
     async def handle(message):
         if cancelled.is_set():
             return
