@@ -66,6 +66,8 @@ class Worker:
         self.consumers: list[Consumer] = []
         self.schedules: list[Wanted] = []
         self._running: Running | None = None
+        #: It is held while the worker runs.
+        self._claim = threading.Lock()
         self._ready = threading.Event()
 
     def consumer(
@@ -196,15 +198,27 @@ class Worker:
         """Handle messages in this process until SIGTERM, SIGINT or ``stop``; answers how many were handled.
 
         ``burst``: only until nothing is left to do. ``manager``: an open one to use. ``errors``: "log", or "raise" to
-        end with the first exception of a handler.
+        end with the first exception of a handler. Raises InvalidArgument if the worker is running already.
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')
         if not self.consumers and not self.schedules:
             raise InvalidArgument("this worker has no consumers")
-        if manager is None:
-            with connect(self._url, manager=self._manager, settings=self._settings) as opened:
-                return self.run(burst=burst, manager=opened, errors=errors, signals=signals)
+        if not self._claim.acquire(blocking=False):
+            raise InvalidArgument(
+                "this worker is running already: make another Worker, or stop() this one first"
+            )
+        try:
+            with ExitStack() as stack:
+                if manager is None:
+                    manager = stack.enter_context(
+                        connect(self._url, manager=self._manager, settings=self._settings)
+                    )
+                return self._run(manager, burst, errors, signals)
+        finally:
+            self._claim.release()
+
+    def _run(self, manager: QueueManager, burst: bool, errors: str, signals: bool) -> int:
         before = sum(consumer.handled for consumer in self.consumers)
         running = self._running = Running(
             manager,
@@ -256,7 +270,8 @@ class Worker:
             if not outcome.done() or outcome.exception() is None:
                 yield self
         finally:
-            self.stop()
+            if not outcome.done():  # if it was refused, another run is not its to stop
+                self.stop()
             thread.join()
         outcome.result()
 

@@ -11,10 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import InvalidArgument, ManagerNotFound, MqError, QueueExists, QueueNotAvailable
+from mqredis.errors import (
+    InvalidArgument,
+    ManagerNotFound,
+    MqError,
+    QueueExists,
+    QueueNotAvailable,
+    QueueNotFound,
+)
 from mqredis.models import Message
 from mqredis.operations.schedules import Wanted
 from mqredis.steps import Listen, Steps, procedure
@@ -30,6 +37,7 @@ from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Scheduler
 from mqredis.worker.transaction_loop import TransactionLoop
 
+R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
 #: Seconds that a read waits where nothing wakes readers, so that health checks see that the worker lives. Where
@@ -144,7 +152,7 @@ class Running:
                     self.manager.create_queue(name, **(consumer.create or {}))
                 except QueueExists:
                     continue
-            queues = [self.open(name) for name in consumer.queues]
+            queues = [_existing(consumer, name, self.open) for name in consumer.queues]
             if len({queue.handle.transactional for queue in queues}) > 1:
                 raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
             lapsed = [self.open(f"{name};lapsed") for name in consumer.queues if ";" not in name]
@@ -155,10 +163,8 @@ class Running:
         self._scheduler.declare()
 
     def _set_policies(self, consumer: Consumer) -> None:
-        if consumer.dead_letter is not None:
-            self.manager.queue_info(
-                consumer.dead_letter
-            )  # raises QueueNotFound now rather than at the first failure
+        if consumer.dead_letter is not None:  # the error comes now rather than at the first failure
+            _existing(consumer, consumer.dead_letter, self.manager.queue_info)
         for name in consumer.queues:
             self._set_policy(consumer, name)
 
@@ -354,6 +360,18 @@ class Running:
                     handles[n] = found
                 except MqError as error:
                     log.debug("queue %s cannot be opened: %s", queue.name, error)
+
+
+def _existing(consumer: Consumer, name: str, look: Callable[[str], R]) -> R:
+    """Look at a queue that a consumer names. Raises QueueNotFound with what to do."""
+    try:
+        return look(name)
+    except QueueNotFound:
+        queue = name.partition(";")[0]
+        raise QueueNotFound(
+            f"consumer {consumer.name}: queue {queue!r} does not exist: create it with create={{}} of the "
+            f"consumer, or with `mqredis queue create {queue}`"
+        ) from None
 
 
 @procedure

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import mqredis
@@ -96,9 +98,38 @@ def test_mixed_queues_are_refused(qm, worker: Worker):
 
 
 def test_a_queue_that_is_not_there(qm, worker: Worker):
-    worker.consumer("nowhere")(handle)
-    with pytest.raises(mqredis.QueueNotFound):
+    worker.consumer("nowhere;poison")(handle)
+    said = r"queue 'nowhere' does not exist: create it with create={} .* `mqredis queue create nowhere`"
+    with pytest.raises(mqredis.QueueNotFound, match=said):
         worker.run(burst=True, manager=qm, signals=False)
+
+
+def test_a_subqueue_that_is_empty(qm, worker: Worker):
+    qm.create_queue("q")
+    worker.consumer("q;poison")(handle)
+    assert worker.run(burst=True, manager=qm, signals=False) == 0
+
+
+def test_a_queue_for_dead_letters_that_is_not_there(qm, worker: Worker):
+    qm.create_queue("q")
+    worker.consumer("q", dead_letter="nowhere")(handle)
+    with pytest.raises(mqredis.QueueNotFound, match="queue 'nowhere' does not exist: create it"):
+        worker.run(burst=True, manager=qm, signals=False)
+
+
+def test_a_worker_runs_once_at_a_time(qm, worker: Worker):
+    qm.create_queue("q")
+    done = threading.Event()
+    worker.consumer("q")(lambda _message: done.set())
+    with worker.background(qm):
+        with pytest.raises(mqredis.InvalidArgument, match="running already"):
+            worker.run(burst=True, manager=qm, signals=False)
+        with pytest.raises(mqredis.InvalidArgument, match="running already"), worker.background(qm):
+            pass
+        with qm.open("q") as queue:
+            queue.send(b"the first run goes on")
+        assert done.wait(60)
+    assert worker.run(burst=True, manager=qm, signals=False) == 0
 
 
 def test_pauses_grow_up_to_a_limit():
