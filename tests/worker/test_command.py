@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,3 +195,11 @@ def test_what_each_of_several_processes_has_for_itself():
     ]
     assert _own_options(False, "alive", None, 0) == ["--health-file", "alive"]
     assert _own_options(True, None, None, 3) == []
+
+
+def test_the_file_of_the_tutorial_starts_again(app, run):
+    page = (Path(__file__).parents[2] / "docs/learn/worker.md").read_text()
+    (app / "shop.py").write_text("\n".join(re.findall(r"```python\n(# shop\.py.*?)```", page, re.DOTALL)))
+    (target,) = re.findall(r"^mqredis worker (\S+)$", page, re.MULTILINE)
+    for _ in range(2):
+        assert run("worker", target, "--burst").wait(WAIT) == 0
