@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, cast
 
+import httpx
 import pytest
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import app
 from mqredis.console.attempts import MOST, PAUSE, WRONG, Attempts
-from tests.console.browser import Browser
+from tests.console.browser import HOST, Browser
 
 TOKEN = "a token of many characters"
 
@@ -87,3 +90,19 @@ def test_the_memory_for_addresses_is_bounded() -> None:
     assert (len(attempts), attempts.wait("first")) == (MOST, PAUSE)
     attempts.wrong("one more")
     assert (len(attempts), attempts.wait("first")) == (MOST, 0)
+
+
+async def test_a_proxy_that_is_believed_tells_the_address(
+    manager: QueueManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    application = app({"main": manager}, token=TOKEN)
+    # What uvicorn puts in front of an application.
+    proxied: Any = ProxyHeadersMiddleware(cast("Any", application), trusted_hosts="127.0.0.1")
+    for peer, told in (("127.0.0.1", "192.0.2.7"), ("192.0.2.9", "192.0.2.9")):
+        caplog.clear()
+        transport = httpx.ASGITransport(app=proxied, client=(peer, 1))
+        async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
+            headers = {"origin": HOST, "x-forwarded-for": "192.0.2.7"}
+            response = await client.post("/login", data={"token": "wrong"}, headers=headers)
+        assert response.status_code == 401
+        assert caplog.messages == [f"a wrong token from {told} was refused"]
