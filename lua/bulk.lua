@@ -8,7 +8,7 @@
 -- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
--- ARGV[5] action  count | delete | trash | move | redrive | due | priority
+-- ARGV[5] action  count | delete | trash | restore | move | redrive | due | priority
 -- ARGV[6] value  trash: how long in ms; move: encoded name of the target; redrive: the same or ""; due: ms since the epoch,
 --   or "+" and ms from now; priority: a digit; else ""
 -- ARGV[7] which  a available, d delayed, da both
@@ -34,6 +34,7 @@
 --- require lazy "admin/rewrite"
 --- require lazy "admin/scheduled"
 --- require lazy "features/other_queues"
+--- require lazy "features/trash"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
 local name, value, which, most, cursor = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
@@ -117,7 +118,7 @@ for n = 1, #found do
   if not same and string.sub(e.lid, 3) <= newest and not seek.expired(e) then entries[#entries + 1] = e end
 end
 
-local target, targets
+local target, targets, groups
 if name == "delete" then
   position.may_leave(q, entries, "queue_purged")
 elseif name == "trash" or name == "move" then
@@ -127,6 +128,9 @@ elseif name == "trash" or name == "move" then
   target = other_queues.find(to, name == "trash")
   if not target and not context.missing then return finish({ status.QUEUE_NOT_AVAILABLE }) end
   if target and target ~= home then queue.set_parent(target, home) end
+elseif name == "restore" then
+  trash.load()
+  groups = trash.plan(q.parent or q, entries)
 elseif name == "redrive" then
   redrive.load()
   targets = redrive.plan(q, entries, value)
@@ -151,7 +155,10 @@ if name == "delete" then
   position.delete(q, entries, "queue_purged")
 elseif target and target ~= q and done > 0 then
   transfer.load()
-  transfer.move(q, target, entries, name == "trash" and string.format("%.0f", context.now + value) or nil)
+  trash.load()
+  transfer.move(q, target, entries, name == "trash" and trash.value(q, value) or nil)
+elseif groups then
+  trash.restore(q, groups)
 elseif targets then
   done = redrive.apply(q, entries, targets)
 elseif (name == "due" or name == "priority") and done > 0 then

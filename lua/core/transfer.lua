@@ -3,20 +3,21 @@
 --- require "core/record"
 --- require lazy "features/failure"
 --- require lazy "features/features"
+--- require lazy "features/trash"
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that change their queue inside a family (3.1.7.1.16).
 local transfer = {}
 
 -- The record of an entry in the target of its move.
-function transfer.record(e, poison, kept_until)
+function transfer.record(e, anew, kept)
   local rec = e.rec
-  if e.report or poison then
+  if e.report or anew then
     failure.load()
     rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
   end
-  if kept_until then
-    rec = record.set_flag(record.with(rec, "Z", kept_until), 1)
+  if kept then
+    rec = record.set_flag(record.with(rec, "Z", kept), 1)
   elseif record.flag(rec, 1) then
     rec = record.with(rec, "Z")
   end
@@ -25,20 +26,23 @@ end
 
 -- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
 -- of the source any more when this returns, and available in the target. An entry's `report` (features/failure) goes with
--- it; a message that leaves ;poison leaves its report there, and its attempts begin anew. `kept_until`: when a message that
--- goes to ;trash is removed from there, in ms as text (features/trash).
-function transfer.move(q, target, entries, kept_until)
+-- it; a message that leaves ;poison for good leaves its report there, and its attempts begin anew. `kept`: the value of key Z
+-- of messages that go to ;trash for a time (features/trash).
+function transfer.move(q, target, entries, kept)
   local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
-  local poison = string.find(q.q, "%3Bpoison:q", -12, true)
+  local poison, trashed = string.find(q.q, "%3Bpoison:q", -12, true), string.find(q.q, "%3Btrash:q", -11, true)
+  local leaves = (poison or trashed) and not kept and not string.find(target.q, "%3Bpoison:q", -12, true)
+  if leaves and trashed then trash.load() end
   local old = { nil }
   for n = 1, #entries do
     local e = entries[n]
     local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
     left = left + st.size
     old[n] = e.rec
-    e.rec = transfer.record(e, poison, kept_until)
+    local anew = leaves and (poison or trash.origin(e.rec) == "poison")
+    e.rec = transfer.record(e, anew, kept)
     st.size = st.size + #e.rec - #old[n]
-    if poison then st.uncounted = st.deliveries end
+    if anew then st.uncounted = st.deliveries end
     st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
     st.kind, st.owner, st.fence = "-", "-", 0
     e.st = st

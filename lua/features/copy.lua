@@ -51,8 +51,8 @@ function copy.put(q, to, e, class, reason)
   end
   local stop = string.find(rec, "\0", 15, true)
   local head = string.gsub(string.sub(rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
-  -- Of a copy of a copy: it tells where it was last.
-  head = string.gsub(head, "\3[SOIRB][^\1\3]*", "")
+  -- Of a copy of a copy: it tells where it was last. A copy is kept in no trash.
+  head = string.gsub(head, "\3[SOIRBZ][^\1\3]*", "")
   local arrived = tonumber(string.sub(e.rec, 1, 13))
   local sent = arrived - tonumber(record.field(e.rec, "S") or 0)
   if e.lid then
@@ -142,7 +142,7 @@ function copy.awake(to, e)
   failure.load()
   local rec = failure.remove(e.rec)
   local stop = string.find(rec, "\0", 15, true)
-  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3[COIRBS][^\1\3]*", "")
+  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3[COIRBSZ][^\1\3]*", "")
   if record.field(rec, "O") then head = string.gsub(head, "\3e[^\1\3]*", "") end -- the life of the copy (copy.life)
   head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
   if string.find(head, "\1dead_letter_queue\2", 1, true) then

@@ -248,4 +248,25 @@ function retry.isolate(q, entries)
   for n = 1, #entries do retry.timer(q, "w", entries[n], context.now + retry.patience) end
 end
 
+-- These messages are in q again, one of the policy's subqueues, after they were elsewhere for a time (features/trash). The timers
+-- that they had there went on meanwhile; one whose timer is over gets another, so that it does not stay for ever.
+function retry.restored(q, entries)
+  local home, name, letter, rest = retry.home(q), string.match(queue.name(q), "%%3B(.*)$"), "b", 0
+  if name == "lapsed" then
+    letter, rest = "w", retry.patience
+  elseif name == "poison" then
+    local kept = retry.policy(q).kept
+    if not kept then return end
+    letter, rest = "p", kept * 1000
+  elseif name ~= "retry" then
+    return
+  end
+  for n = 1, #entries do
+    local id = entries[n].lid
+    local timed = redis.call("ZSCORE", home.t, letter .. id)
+      or letter == "b" and redis.call("ZSCORE", home.t, "s" .. id)
+    if not timed then retry.timer(q, letter, entries[n], context.now + rest) end
+  end
+end
+
 retry.hooks = { plan_due = retry.plan_due, due = retry.due }

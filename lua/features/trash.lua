@@ -2,13 +2,71 @@
 --- require "core/position"
 --- require "core/queue"
 --- require "core/record"
--- Messages that an operator has moved to the subqueue ;trash for a time (key Z of the head: when that time ends, in ms of
--- broker time): timers "z"id. When the time ends, such a message leaves as a purged one does.
+--- require lazy "core/transfer"
+--- require lazy "features/other_queues"
+--- require lazy "features/retry"
+-- Messages that an operator has moved to the subqueue ;trash for a time: timers "z"id. When the time ends, such a message leaves
+-- as a purged one does.
+--
+-- Key Z of the head: when that time ends, in ms of broker time, and behind a space the encoded name of the subqueue that the
+-- message was in; nothing more if it was in the queue itself.
 local trash = {}
+
+function trash.format(ends, subqueue)
+  return string.format("%.0f", ends) .. (subqueue and " " .. subqueue or "")
+end
+
+-- Returns when the time ends, as text, and the encoded name of the subqueue or nothing.
+function trash.parse(text)
+  local ends, subqueue = string.match(text, "^(%d+) ?(.*)$")
+  return ends, subqueue ~= "" and subqueue or nil
+end
+
+-- The value of key Z for messages of q that are kept in ;trash for so many ms.
+function trash.value(q, ms)
+  return trash.format(context.now + ms, string.match(queue.name(q), "%%3B(.*)$"))
+end
+
+-- The encoded name of the subqueue that a message in ;trash was in; nothing if it was in the queue itself, or does not tell.
+function trash.origin(rec)
+  local text = record.flag(rec, 1) and record.field(rec, "Z")
+  if not text then return end
+  local _, subqueue = trash.parse(text)
+  return subqueue
+end
+
+-- Decide: the queues that these entries of the subqueue ;trash of `home` were in, as pairs of a queue and its entries.
+function trash.plan(home, entries)
+  local groups, at = { nil }, {}
+  other_queues.load()
+  for n = 1, #entries do
+    local subqueue = trash.origin(entries[n].rec)
+    local name = queue.name(home) .. (subqueue and "%3B" .. subqueue or "")
+    if not at[name] then
+      local target = other_queues.find(name, true)
+      if target and target ~= home then queue.set_parent(target, home) end
+      groups[#groups + 1] = { target = target, entries = { nil } }
+      at[name] = groups[#groups].entries
+    end
+    at[name][#at[name] + 1] = entries[n]
+  end
+  return groups
+end
+
+-- Apply: moves them there. The retry policy's timers went on, so a message may be without one by now.
+function trash.restore(q, groups)
+  transfer.load()
+  for n = 1, #groups do
+    local target, entries = groups[n].target, groups[n].entries
+    transfer.move(q, target, entries)
+    retry.load()
+    retry.restored(target, entries)
+  end
+end
 
 function trash.arrive(q, batch, places)
   for k = 1, #places do
-    local at = record.field(batch.records[places[k]], "Z")
+    local at = trash.parse(record.field(batch.records[places[k]], "Z"))
     redis.call("ZADD", q.t, at, "z" .. batch.ids[places[k]])
     queue.set_timer(q, at)
   end

@@ -52,8 +52,8 @@ class Operator:
         return self._bulk(queue, bulk.trash_or_delete(trash), choice, "cancel")
 
     def restore(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
-        """Move messages from the subqueue ``;trash`` back to their places in ``queue``."""
-        return self._bulk(f"{queue};{TRASH}", bulk.moving(queue, "da"), choice, "restore")
+        """Move messages from the subqueue ``;trash`` back to their places in ``queue`` and its subqueues."""
+        return self._bulk(f"{queue};{TRASH}", bulk.restoring(queue), choice)
 
     def move(self, source: str, target: str, **choice: Unpack[Choice]) -> BulkResult:
         """Move available messages between a queue and its subqueues; a subqueue that is not there is created."""

@@ -88,7 +88,7 @@ class Job:
         beside: tuple[str, ...] = ()
         depends_on = self.path, self.action, self.match, chosen.limit, cursor, self.lookup_ids
         extra = actions.token_key(context.keys, chosen.token, *depends_on)
-        if self.action.name == "move":
+        if self.action.name in ("move", "restore"):
             target = keys.decode(self.action.value)
             beside = (target,) if target != self.path.partition(";")[0] else ()
         address = Address(context.keys, self.path, extra=extra, beside=beside)
@@ -127,12 +127,16 @@ def bulk(
     if chosen.scheduled is not None:
         action = Action(action.name, action.value, "d" if chosen.scheduled else "a")
     match = b"" if ids else matching.chosen_by(context, chosen.match, chosen.selector)
+    if action.name == "trash" and keys.own_quota(path):
+        raise UnsupportedAccess(
+            "messages of a journal or of a queue of the system are not kept in the trash: delete them without it"
+        )
     job = Job(path, action, chosen, ids, match)
     if action.name != "count":
         job.entry = _entry(operator, title or action.name, path, action, chosen, ids)
     if action.name == "redrive" and action.value:
         yield from info(context, keys.decode(action.value))
-    if action.name != "move":
+    if action.name not in ("move", "restore"):
         return (yield from job.run(context))
     # A subqueue exists for as long as it is open or holds a message.
     handle = yield from _open_target(context, path, keys.decode(action.value))
@@ -178,9 +182,14 @@ def trash_or_delete(trash: float | None) -> Action:
     return Action("trash", str(codec.milliseconds(checks.seconds(trash, "trash", positive=True))))
 
 
-def moving(target: object, which: str = "a") -> Action:
+def moving(target: object) -> Action:
     """Move to this queue or subqueue. Raises InvalidName."""
-    return Action("move", keys.encode(path_of(target)), which)
+    return Action("move", keys.encode(path_of(target)), "a")
+
+
+def restoring(queue: object) -> Action:
+    """Move from ``;trash`` to where the messages were, in this queue or its subqueues. Raises InvalidName."""
+    return Action("restore", keys.encode(path_of(queue)))
 
 
 def redriving(to: object) -> Action:

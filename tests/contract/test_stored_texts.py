@@ -178,3 +178,12 @@ def test_other_texts_are_told_apart(text: str) -> None:
     if text:
         with pytest.raises(ValueError, match="is not a valid list of pages"):
             PageList.parse_all(text)
+
+
+def test_what_is_kept_in_the_trash_tells_until_when_and_from_where(dice: random.Random) -> None:
+    lua = module("features/trash")
+    for _ in range(200):
+        ends, subqueue = number(dice), dice.choice((None, word(dice)))
+        text = lua.format(ends, subqueue)
+        assert text == f"{ends}" + (f" {subqueue}" if subqueue else "")
+        assert lua.parse(text) == (str(ends), subqueue)

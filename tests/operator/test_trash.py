@@ -1,0 +1,151 @@
+"""What the trash tells of a message, and where restore brings it."""
+
+from __future__ import annotations
+
+import pytest
+
+import mqredis
+from mqredis import Operator, QueueManager
+from tests.operator.test_bulk import bodies, counts, send
+
+
+def failed(qm: QueueManager, *texts: str) -> None:
+    """Send messages that go to ;poison with the report of their failure."""
+    qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=0))
+    send(qm, *texts)
+    with qm.open("orders") as queue:
+        for _ in texts:
+            queue.lock(0).abort()
+
+
+def only(qm: QueueManager, name: str) -> mqredis.Message:
+    with qm.open(name) as queue:
+        (message,) = queue.browse()
+    return message
+
+
+def test_restore_brings_a_poison_message_back_to_poison_with_its_report(
+    qm: QueueManager, operator: Operator
+) -> None:
+    failed(qm, "a")
+    before = only(qm, "orders;poison")
+    assert (before.properties["failure_attempts"], before.attempts) == (1, 1)
+    assert operator.delete("orders;poison", selector="$label = 'a'", trash=600).changed == 1
+    kept = only(qm, "orders;trash")
+    told = ("lookup_id", "properties", "reason", "attempts", "delivery_count", "arrived_at")
+    assert [getattr(kept, name) for name in told] == [getattr(before, name) for name in told]
+    assert operator.restore("orders").changed == 1
+    after = only(qm, "orders;poison")
+    assert [getattr(after, name) for name in told] == [getattr(before, name) for name in told]
+    assert (counts(qm), counts(qm, "orders;trash")) == ((0, 0, 0), (0, 0, 0))
+    qm.advance_clock(601)
+    qm.maintain()
+    assert counts(qm, "orders;poison") == (1, 0, 0)
+
+
+def test_restore_brings_each_message_to_its_place(qm: QueueManager, operator: Operator) -> None:
+    failed(qm, "a", "b")
+    send(qm, "c", "d")
+    send(qm, "later", delay=60)
+    assert operator.move("orders", "orders;a side", selector="$label = 'd'").changed == 1
+    for name in ("orders", "orders;poison", "orders;a side"):
+        operator.delete(name, trash=600)
+    assert counts(qm, "orders;trash") == (4, 1, 0)
+    assert operator.restore("orders", selector="$label <> 'b'", scheduled=False).changed == 3
+    assert operator.restore("orders", scheduled=True).changed == 1
+    assert bodies(qm, "orders;poison") == [b"a"]
+    assert bodies(qm, "orders;a side") == [b"d"]
+    assert bodies(qm, "orders;trash") == [b"b"]
+    assert (bodies(qm), counts(qm)) == ([b"c"], (1, 1, 0))
+
+
+def test_a_poison_message_that_is_moved_out_of_the_trash_begins_anew(
+    qm: QueueManager, operator: Operator
+) -> None:
+    failed(qm, "a")
+    operator.delete("orders;poison", trash=600)
+    assert operator.move("orders;trash", "orders").changed == 1
+    message = only(qm, "orders")
+    assert (message.properties, message.reason, message.attempts) == ({}, None, 0)
+
+
+def test_a_restored_poison_message_goes_after_the_time_for_failed_messages(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.update_queue("orders", failed_time_to_live=100)
+    failed(qm, "a", "b")
+    operator.delete("orders;poison", selector="$label = 'a'", trash=600)
+    operator.restore("orders")
+    qm.advance_clock(50)
+    operator.delete("orders;poison", selector="$label = 'b'", trash=600)
+    qm.advance_clock(50)
+    qm.maintain()
+    assert (counts(qm, "orders;poison"), counts(qm, "orders;trash")) == ((0, 0, 0), (1, 0, 0))
+    operator.restore("orders")
+    qm.advance_clock(99)
+    qm.maintain()
+    assert bodies(qm, "orders;poison") == [b"b"]
+    qm.advance_clock(1)
+    qm.maintain()
+    assert counts(qm, "orders;poison") == (0, 0, 0)
+
+
+@pytest.mark.parametrize("away", [5, 50])
+def test_a_restored_message_that_rested_is_tried_again(
+    qm: QueueManager, operator: Operator, away: int
+) -> None:
+    qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=0, cycles=3, delay=10, isolate=True))
+    send(qm, "a")
+    with qm.open("orders") as queue:
+        queue.lock(0).abort()
+    assert operator.delete("orders;retry", trash=600).changed == 1
+    qm.advance_clock(away)
+    qm.maintain()
+    assert operator.restore("orders").changed == 1
+    qm.advance_clock(5)
+    qm.maintain()
+    message = only(qm, "orders")
+    assert (message.attempts, counts(qm, "orders;retry")) == (1, (0, 0, 0))
+
+
+def test_a_restored_message_whose_lease_lapsed_is_not_kept_for_ever(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=3, delay=10, isolate=True))
+    send(qm, "a")
+    with qm.open("orders") as queue:
+        queue.lock(0, lease=1)
+        for seconds in (2, 10):  # the lease, then a rest
+            qm.advance_clock(seconds)
+            qm.maintain()
+    assert operator.delete("orders;lapsed", trash=6000).changed == 1
+    qm.advance_clock(1000)
+    qm.maintain()
+    assert operator.restore("orders").changed == 1
+    assert bodies(qm, "orders;lapsed") == [b"a"]
+    qm.advance_clock(600)
+    qm.maintain()
+    assert bodies(qm) == [b"a"]
+
+
+def test_a_copy_of_a_message_in_the_trash_does_not_end_with_the_trash(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.create_queue("other")
+    with qm.open("orders") as queue:
+        first = queue.send(b"a").lookup_id
+        queue.send(b"b", journal=mqredis.Journal.DEAD_LETTER, time_to_be_received=30)
+    operator.delete("orders", trash=60)
+    assert operator.redrive("orders;trash", to="other", lookup_ids=[first]).changed == 1
+    for _ in range(3):
+        qm.advance_clock(31)
+        qm.maintain()
+        assert (bodies(qm, "other"), bodies(qm, "system$;deadletter")) == ([b"a"], [b"b"])
+
+
+@pytest.mark.parametrize("name", ["orders;journal", "system$;deadletter"])
+def test_journals_and_queues_of_the_system_have_no_trash(
+    qm: QueueManager, operator: Operator, name: str
+) -> None:
+    with pytest.raises(mqredis.UnsupportedAccess, match="without"):
+        operator.delete(name, trash=60)
