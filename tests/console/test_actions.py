@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from mqredis import LockLost, Outgoing, RetryPolicy, TransactionSequence
+from mqredis import Journal, LockLost, Outgoing, RetryPolicy, TransactionSequence
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app, everyone
 from mqredis.console.actions import REGISTRY
 from mqredis.console.formats import hex_id
+from mqredis.keys import DEAD_LETTER
 from tests.console.browser import Browser
 from tests.console.test_pages import fail, fill
 
@@ -80,6 +81,19 @@ async def test_a_purge_counts_first_and_asks_for_the_name(browser: Browser, mana
     assert "3 messages of orders restored" in page.text
     await browser.post("/m/main/act/purge", {**page.fields, **again.fields, "trash": "", "confirm": "orders"})
     assert await ready(manager) == 0
+
+
+async def test_dead_letters_are_purged_without_a_trash(browser: Browser, manager: QueueManager) -> None:
+    late = Outgoing("late", journal=Journal.DEAD_LETTER, time_to_be_received=0)
+    await fill(manager, [late, late])
+    form = await browser.get("/m/main/act/purge", queue=DEAD_LETTER)
+    assert "This touches 2 messages" in form.text
+    page = await browser.post(
+        "/m/main/act/purge", {**form.fields, "trash": "on", "confirm": DEAD_LETTER}, 400
+    )
+    assert "not kept in the trash" in page.text
+    page = await browser.act("purge", queue=DEAD_LETTER, confirm=DEAD_LETTER)
+    assert "2 messages of system$;deadletter removed" in page.text
 
 
 async def test_delayed_messages_are_run_rescheduled_and_cancelled(

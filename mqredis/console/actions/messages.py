@@ -21,6 +21,7 @@ from mqredis.console.actions.base import (
     whole,
 )
 from mqredis.errors import InvalidArgument
+from mqredis.keys import own_quota
 from mqredis.models.operator import BulkResult, Choice
 
 #: Calls of the broker for one count, and seconds that an action on many messages may take; it can be repeated.
@@ -58,7 +59,10 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     found = await manager.operator("console").count(name, **choice)
     _check_one(values, found)
     count = formats.plural(found.changed, "message")
-    return Preview(f"This touches {'' if found.finished else 'at least '}{count} of {name}.", {"trash": "on"})
+    trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
+    return Preview(
+        f"This touches {'' if found.finished else 'at least '}{count} of {name}.", {"trash": trash}
+    )
 
 
 async def _preview_waiting(manager: QueueManager, values: Values) -> Preview:
