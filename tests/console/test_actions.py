@@ -67,13 +67,13 @@ async def test_a_form_that_is_sent_twice_acts_once(browser: Browser, manager: Qu
 async def test_a_purge_counts_first_and_asks_for_the_name(browser: Browser, manager: QueueManager) -> None:
     await fill(manager, [Outgoing("eu", properties={"region": "EU"})] * 3 + ["other"])
     form = await browser.get("/m/main/act/purge", queue="orders", selector="region = 'EU'")
-    assert "This touches 3 messages of orders" in form.text
+    assert "This affects 3 messages of orders" in form.text
     for typed in ("", "order"):
         page = await browser.post("/m/main/act/purge", {**form.fields, "confirm": typed}, 400)
         assert "type the queue's name" in page.text
     assert await ready(manager) == 4
     again = await browser.post("/m/main/act/purge", {**page.fields, "selector": "", "check": "1"})
-    assert "This touches 4 messages of orders" in again.text
+    assert "This affects 4 messages of orders" in again.text
     page = await browser.post("/m/main/act/purge", {**form.fields, "confirm": "orders"})
     assert "3 messages of orders moved to the trash" in page.text
     assert await ready(manager) == 1
@@ -113,7 +113,7 @@ async def test_delayed_messages_are_run_rescheduled_and_cancelled(
     page = await browser.act("reschedule", queue="orders", id=hex_id(ids[1]), delay="60")
     assert "1 message of orders rescheduled to 1 min from now" in page.text
     form = await browser.get("/m/main/act/cancel", queue="orders", selector="n >= 2")
-    assert "This touches 2 messages of orders" in form.text
+    assert "This affects 2 messages of orders" in form.text
     page = await browser.post("/m/main/act/cancel", {**form.fields, "confirm": "orders"})
     assert "2 messages of orders cancelled" in page.text
     info = await manager.queue_info("orders")

@@ -61,7 +61,7 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     count = formats.plural(found.changed, "message")
     trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
     return Preview(
-        f"This touches {'' if found.finished else 'at least '}{count} of {name}.", {"trash": trash}
+        f"This affects {'' if found.finished else 'at least '}{count} of {name}.", {"trash": trash}
     )
 
 
