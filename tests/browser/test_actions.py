@@ -29,7 +29,7 @@ def test_a_purge_is_undone(console: str, broker: mqredis.QueueManager, open_page
     page.get_by_role("link", name="orders;trash").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("orders;trash")
     page.get_by_role("link", name="Restore from the trash").click()
-    expect(page.locator("#preview")).to_have_text("This touches 3 messages of orders;trash.")
+    expect(page.locator("#preview")).to_have_text("This affects 3 messages of orders;trash.")
     page.get_by_role("button", name="Restore from the trash").click()
     expect(page.locator(".notice")).to_have_text("3 messages of orders restored.")
     with broker.open("orders") as queue:

@@ -104,7 +104,7 @@ def test_a_purge_asks_for_the_name(console: str, broker: mqredis.QueueManager, o
     send(broker, "x", "y")
     page = open_page(f"{console}/m/main/queue?name=orders")
     page.get_by_role("link", name="Purge").click()
-    expect(page.locator("#preview")).to_have_text("This touches 2 messages of orders.")
+    expect(page.locator("#preview")).to_have_text("This affects 2 messages of orders.")
     page.get_by_label("Type orders to confirm").fill("order")
     page.get_by_role("button", name="Purge").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was done")
