@@ -87,7 +87,7 @@ async def test_dead_letters_are_purged_without_a_trash(browser: Browser, manager
     late = Outgoing("late", journal=Journal.DEAD_LETTER, time_to_be_received=0)
     await fill(manager, [late, late])
     form = await browser.get("/m/main/act/purge", queue=DEAD_LETTER)
-    assert "This touches 2 messages" in form.text
+    assert "This affects 2 messages" in form.text
     page = await browser.post(
         "/m/main/act/purge", {**form.fields, "trash": "on", "confirm": DEAD_LETTER}, 400
     )
