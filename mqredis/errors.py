@@ -425,7 +425,8 @@ def complaint(error: Any, fields: Iterable[str] = ()) -> str:
 
 def did_you_mean(name: str, fields: Iterable[str]) -> str:
     """The end of an error about a name that does not exist: the one of ``fields`` that may have been meant."""
-    meant = get_close_matches(name, fields, 1)
+    known = list(fields)
+    meant = get_close_matches(name, known, 1) or [field for field in known if name and field.startswith(name)]
     return f": did you mean {meant[0]!r}?" if meant else ""
 
 

@@ -87,14 +87,16 @@ class Settings(BaseModel):
             try:
                 super().__init__(**renamed.fields("setting", values))
             except ValidationError as error:
-                raise InvalidArgument(f"setting {complaint(error, type(self).model_fields)}") from None
+                wrong = error.errors(include_url=False, include_input=False)[0]["loc"][:1]
+                text = f"setting {complaint(error, type(self).model_fields)}"
+                raise InvalidArgument(text, setting="".join(map(str, wrong))) from None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
         """Settings from ``MQREDIS_URL``, ``MQREDIS_LEASE_SECONDS``, ...; keyword arguments win unless they
         are None.
 
-        Raises InvalidArgument.
+        Raises InvalidArgument, which names the variable that is wrong and, but for the URL, its value.
         """
         source = os.environ if environ is None else environ
         values: dict[str, Any] = {}
@@ -103,4 +105,13 @@ class Settings(BaseModel):
             if text is not None and text != "":
                 values[name] = text
         given = {name: value for name, value in overrides.items() if value is not None}
-        return cls(**(renamed.fields("setting", values) | renamed.fields("setting", given)))
+        given = renamed.fields("setting", given)
+        try:
+            return cls(**(renamed.fields("setting", values) | given))
+        except InvalidArgument as error:
+            setting: str = error.details["setting"]
+            names = [name for name in (setting, *renamed.former("setting", setting)) if name in values]
+            if not names or setting in given or setting == "url":
+                raise
+            variable = f"{ENV_PREFIX}{names[0].upper()}={values[names[0]]!r:.40}"
+            raise InvalidArgument(f"environment variable {variable}: {error}", setting=setting) from None

@@ -14,6 +14,8 @@ from mqredis.errors import InvalidArgument, did_you_mean
 
 #: The default of a field that has none.
 REQUIRED: Any = ...
+#: The fields that hold a lookup id.
+LOOKUP_IDS = ("lookup_id", "original_lookup_id")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -45,8 +47,15 @@ class Fields:
 
     def __repr__(self) -> str:
         pairs = ((name, getattr(self, name), default) for name, default in self.FIELDS.items())
-        shown = ", ".join(f"{name}={value!r}" for name, value, default in pairs if value != default)
+        shown = ", ".join(
+            f"{name}={_shown(name, value)}" for name, value, default in pairs if value != default
+        )
         return f"{type(self).__name__}({shown})"
+
+
+def _shown(name: str, value: object) -> str:
+    """The value of a field as a repr has it: a lookup id in hexadecimal digits, as in logs and errors."""
+    return f"{value:#018x}" if name in LOOKUP_IDS and isinstance(value, int) else repr(value)
 
 
 def _rebuilt(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ class Field(NamedTuple):
     mark: str
     #: The type whose values are written as they are.
     kind: type
-    #: Makes a value of another type one of ``kind``, or None where the field is optional. Raises ValueError.
+    #: Makes a value of another type one of ``kind``. Raises ValueError.
     convert: Callable[[Any], Any]
     #: The text of a value; None if the value is the default. Raises ValueError.
     write: Callable[[Any], str | None]
@@ -95,7 +95,11 @@ def _as_bytes(value: object) -> bytes:
 
 
 def _as_identifier(value: object) -> Identifier:
-    return _as_text(value) if isinstance(value, str) else _as_bytes(value)
+    if isinstance(value, str):
+        return _as_text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise _refused(value, "bytes or str")
 
 
 def _as_properties(value: object) -> dict[str, PropertyValue]:
@@ -146,12 +150,16 @@ def _queue(what: str) -> Callable[[str], str | None]:
     return lambda value: check_name(value, what) if value else None
 
 
-def _acknowledge(value: Any) -> Acknowledge:
-    return Acknowledge(int(value))
+def _as_acknowledge(value: object) -> Acknowledge:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Acknowledge(value)
+    raise _refused(value, "an Acknowledge, such as mqredis.Acknowledge.POSITIVE_RECEIVE")
 
 
-def _journal(value: Any) -> Journal:
-    return Journal(int(value))
+def _as_journal(value: object) -> Journal:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Journal(value)
+    raise _refused(value, "a Journal, such as mqredis.Journal.DEAD_LETTER")
 
 
 def _number(value: int) -> str | None:
@@ -173,52 +181,46 @@ def _join_flags(text: str) -> str:
     return f"{text}\x03z{total}"
 
 
-def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
-
-
-_identifier_or_none, _int_or_none, _seconds_or_none, _text_or_none = map(
-    _optional, (_as_identifier, _as_int, _as_seconds, _as_text)
-)
-
 #: Every field that a sender can set but the body, by name.
 FIELDS: dict[str, Field] = {
     "content_type": Field("\x03y", str, _as_text, _text(DEFAULT_CONTENT_TYPE, most=255), unescape),
     "label": Field("\x03l", str, _as_text, _text(most=249), unescape),
     "priority": Field("\x03p", int, _as_int, _whole(0, 7, default=3), int, PRIORITY),
     "message_id": Field(
-        "\x03m", str, _identifier_or_none, _identifier("message_id"), read_identifier, SPECIAL | NAMED
+        "\x03m", str, _as_identifier, _identifier("message_id"), read_identifier, SPECIAL | NAMED
     ),
-    "correlation_id": Field(
-        "\x03c", str, _identifier_or_none, _identifier("correlation_id"), read_identifier
-    ),
+    "correlation_id": Field("\x03c", str, _as_identifier, _identifier("correlation_id"), read_identifier),
     "group_id": Field(
-        "\x03g", str, _identifier_or_none, _identifier("group_id"), read_identifier, SPECIAL | NAMED
+        "\x03g", str, _as_identifier, _identifier("group_id"), read_identifier, SPECIAL | NAMED
     ),
-    "sequence": Field("\x03n", int, _int_or_none, _whole(1, 999_999_999, default=None), int),
-    "offset": Field("\x03o", int, _int_or_none, _whole(0, 999_999_999, default=None), int),
+    "sequence": Field("\x03n", int, _as_int, _whole(1, 999_999_999, default=None), int),
+    "offset": Field("\x03o", int, _as_int, _whole(0, 999_999_999, default=None), int),
     "last_in_group": _group_flag(1),
     "segment": _group_flag(2),
     "last_segment": _group_flag(4),
     "properties": Field("", dict, _as_properties, write_properties, None),
-    "time_to_be_received": Field("\x03e", float, _seconds_or_none, _seconds(default=None), None, SPECIAL),
-    "time_to_reach_queue": Field("\x03u", float, _seconds_or_none, _seconds(default=None), None, SPECIAL),
+    "time_to_be_received": Field("\x03e", float, _as_seconds, _seconds(default=None), None, SPECIAL),
+    "time_to_reach_queue": Field("\x03u", float, _as_seconds, _seconds(default=None), None, SPECIAL),
     "sent_seconds_ago": Field("\x03S", float, _as_seconds, _seconds(), None),
     "delay": Field("\x03D", float, _as_seconds, _seconds(), None, SPECIAL),
-    "dedup_key": Field("\x03k", str, _text_or_none, _text(default=None), unescape, SPECIAL),
+    "dedup_key": Field("\x03k", str, _as_text, _text(default=None), unescape, SPECIAL),
     "dedup_window": Field("\x03K", float, _as_seconds, _seconds(), None, WINDOW),
     "recoverable": Field(
         "\x03d", bool, _as_bool, lambda value: None if value else "0", lambda text: text != "0", EXPRESS
     ),
-    "acknowledge": Field("\x03a", Acknowledge, _acknowledge, _number, _acknowledge, SPECIAL | TRACED),
+    "acknowledge": Field(
+        "\x03a", Acknowledge, _as_acknowledge, _number, lambda text: Acknowledge(int(text)), SPECIAL | TRACED
+    ),
     "administration_queue": Field(
-        "\x03A", str, _text_or_none, _queue("administration queue"), unescape, SPECIAL | TRACED
+        "\x03A", str, _as_text, _queue("administration queue"), unescape, SPECIAL | TRACED
     ),
-    "response_queue": Field("\x03r", str, _text_or_none, _text(), unescape),
+    "response_queue": Field("\x03r", str, _as_text, _text(), unescape),
     "dead_letter_queue": Field(
-        "\x03Q", str, _text_or_none, _queue("dead-letter queue"), unescape, SPECIAL | TRACED
+        "\x03Q", str, _as_text, _queue("dead-letter queue"), unescape, SPECIAL | TRACED
     ),
-    "journal": Field("\x03j", Journal, _journal, _number, _journal, SPECIAL | TRACED),
+    "journal": Field(
+        "\x03j", Journal, _as_journal, _number, lambda text: Journal(int(text)), SPECIAL | TRACED
+    ),
     "app_tag": Field("\x03t", int, _as_int, _whole(0, 0xFFFFFFFF), int),
     "body_type": Field("\x03b", int, _as_int, _whole(0, 0xFFFFFFFF), int),
     "extension": Field("\x03X", bytes, _as_bytes, lambda value: value.hex() or None, bytes.fromhex),
@@ -251,18 +253,20 @@ _WRITERS = {
 def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
     """The text of these fields, that of the correlation id, and what all of them say about the message.
 
-    A value that was given as another type is replaced in ``given`` by what is kept. Raises InvalidArgument, which
-    names the field that is wrong.
+    A value that was given as another type is replaced in ``given`` by what is kept, and one that is None is removed.
+    Raises InvalidArgument, which names the field that is wrong.
     """
     text = correlation = name = ""
     about = 0
+    absent: list[str] = []
     try:
         for name, value in given.items():
             mark, kind, convert, write, says = _WRITERS[name]
             if type(value) is not kind:
-                value = given[name] = convert(value)
                 if value is None:
+                    absent.append(name)
                     continue
+                value = given[name] = convert(value)
             found = write(value)
             if found is None:
                 continue
@@ -278,6 +282,8 @@ def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
         raise InvalidArgument(f"a message has no field {name!r:.60}{meant}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}", mqrc=PLACE_REASONS.get(name)) from None
+    for name in absent:
+        del given[name]
     if about & GROUPED:
         text = _join_flags(text)
     if about & WINDOW and given.get("dedup_key") is None:

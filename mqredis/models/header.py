@@ -64,27 +64,27 @@ class Header(Fields):
 class MemberFields(TypedDict, total=False):
     """Keyword arguments of ``GroupWriter.send``: the fields of Outgoing but its body and what the group sets."""
 
-    content_type: str
-    label: str
-    priority: int
+    content_type: str | None
+    label: str | None
+    priority: int | None
     message_id: Identifier | None
     correlation_id: Identifier | None
-    properties: Mapping[str, PropertyValue]
+    properties: Mapping[str, PropertyValue] | None
     time_to_be_received: float | None
     time_to_reach_queue: float | None
-    sent_seconds_ago: float
-    delay: float
+    sent_seconds_ago: float | None
+    delay: float | None
     dedup_key: str | None
-    dedup_window: float
-    recoverable: bool
-    acknowledge: Acknowledge
+    dedup_window: float | None
+    recoverable: bool | None
+    acknowledge: Acknowledge | None
     administration_queue: str | None
     response_queue: str | None
     dead_letter_queue: str | None
-    journal: Journal
-    app_tag: int
-    body_type: int
-    extension: bytes
+    journal: Journal | None
+    app_tag: int | None
+    body_type: int | None
+    extension: bytes | None
 
 
 class MessageFields(MemberFields, total=False):
@@ -93,6 +93,6 @@ class MessageFields(MemberFields, total=False):
     group_id: Identifier | None
     sequence: int | None
     offset: int | None
-    last_in_group: bool
-    segment: bool
-    last_segment: bool
+    last_in_group: bool | None
+    segment: bool | None
+    last_segment: bool | None

@@ -31,8 +31,8 @@ _new = object.__new__
 class Outgoing(Header):
     """A message before it is sent. ``Queue.send`` takes the same fields as keyword arguments.
 
-    A body that is text is sent as UTF-8 with the content type text/plain, unless one is given. Raises InvalidArgument,
-    which names the field that is wrong.
+    A body that is text is sent as UTF-8 with the content type text/plain, unless one is given. A field that is None
+    counts as not given. Raises InvalidArgument, which names the field that is wrong.
     """
 
     __slots__ = ("_about", "_body", "_correlation", "_given", "_text")
@@ -118,14 +118,18 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
 def _bytes_of(body: object, given: dict[str, Any]) -> bytes:
     """A body that was not given as bytes. That of a text gets a content type, unless one is given."""
     if isinstance(body, str):
-        given.setdefault("content_type", "text/plain; charset=utf-8")
+        if given.get("content_type") is None:
+            given["content_type"] = "text/plain; charset=utf-8"
         try:
             return body.encode("utf-8")
         except UnicodeEncodeError:
             raise InvalidArgument("body holds a lone surrogate") from None
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}")
+    raise InvalidArgument(
+        f"body must be bytes or str, not {type(body).__name__}: send json.dumps(...) of it, or model.model_dump_json() "
+        "of a pydantic model"
+    )
 
 
 def _given_properties(message: Any) -> dict[str, PropertyValue]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mqredis import renamed
+from mqredis.errors import InvalidArgument, complaint
 from mqredis.keys import RESTING
 
 
@@ -24,6 +25,8 @@ class RetryPolicy(Model):
     Every delivery is an attempt, unless the reader gives the message back in order, as a worker that shuts down does.
     After each ``1 + immediate`` attempts in a row the message rests in the subqueue ``;retry``; after ``cycles`` rests,
     and so after ``(1 + immediate) * (1 + cycles)`` attempts, ``final`` says what becomes of it.
+
+    Raises InvalidArgument, which names the field that is wrong.
     """
 
     immediate: int = Field(default=2, ge=0, le=1000, strict=True)
@@ -47,6 +50,19 @@ class RetryPolicy(Model):
     """A message whose lease lapsed returns to the subqueue ``;lapsed``, from which each worker takes one at a time."""
     dead_letter_queue: str | None = Field(default=None, max_length=124)
     """Queue of the dead letters if ``final`` is "dead_letter"; None: that of the message or of the system."""
+
+    if not TYPE_CHECKING:  # type checkers take the signature from the fields
+
+        def __init__(self, **values: Any) -> None:
+            if "attempts" in values:
+                raise InvalidArgument(
+                    "RetryPolicy: attempts is computed as (1 + immediate) * (1 + cycles): give immediate=2 for 3 "
+                    "attempts without a rest"
+                )
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise InvalidArgument(f"RetryPolicy: {complaint(error, type(self).model_fields)}") from None
 
     @property
     def attempts(self) -> int:

@@ -328,8 +328,12 @@ def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
 
 
 def prepared(url: object, manager: str | None, settings: Settings | None) -> tuple[Settings, object]:
-    """Settings with the manager's name in them, and where to connect to."""
+    """Settings with the manager's name in them, and where to connect to. Raises InvalidArgument."""
     settings = Settings.from_env() if settings is None else settings
+    if not isinstance(settings, Settings):
+        raise InvalidArgument(
+            f"settings must be a mqredis.Settings, not {type(settings).__name__}: give Settings(lease_seconds=...)"
+        )
     if manager is not None:
         settings = settings.model_copy(update={"manager": manager})
     where = url if url is not None else settings.url

@@ -13,7 +13,7 @@ from mqredis.commands.common import ID, OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.models import outgoing as models
-from mqredis.models.fields import GROUPED, TRACED
+from mqredis.models.fields import GROUPED, TRACED, WINDOW
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import QueueCall, complete
@@ -46,8 +46,8 @@ _OCTETS = [bytes((octet,)) for octet in range(256)]
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
     """The message that a caller gave, with a group id if it is part of a group and has none.
 
-    Raises InvalidArgument: with the name of the field that is wrong, or with IBM's reason 2253 for an empty segment
-    that is not the last one, since the segment behind it would have its place.
+    Raises InvalidArgument: with the name of the field that is wrong, for a dedup window without a dedup key, or with
+    IBM's reason 2253 for an empty segment that is not the last one, since the segment behind it would have its place.
     """
     if isinstance(body, Outgoing):
         if fields:
@@ -55,7 +55,10 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
         message = body
     else:
         message = models.outgoing(body, fields)
-    if not message._about & GROUPED:
+    about = message._about
+    if about & WINDOW and message.dedup_key is None:
+        raise InvalidArgument("dedup_window needs a dedup_key: give both, or neither")
+    if not about & GROUPED:
         return message
     if message.segment and not message.body and not message.last_segment:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)

@@ -52,7 +52,7 @@ REFUSED: list[dict[Any, Any]] = [
     {"correlation_id": "é" * 128},
     {"correlation_id": "\ud800"},
     {"correlation_id": 7},
-    {"properties": None},
+    {"properties": 5},
     {"properties": []},
     {"properties": {"": 1}},
     {"properties": {"n" * 256: 1}},

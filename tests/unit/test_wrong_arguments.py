@@ -1,0 +1,123 @@
+"""Errors about wrong arguments are MqErrors that say what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import mqredis
+from mqredis import InvalidArgument, Journal, Outgoing, QueueManager, RetryPolicy, Settings
+from mqredis.models import Message, Sent
+from mqredis.models.fields import FIELDS
+from tests.support.backend import Backend
+
+
+class Order(BaseModel):
+    number: int
+
+
+def wrong(call: Callable[..., object], *arguments: object, **named: object) -> object:
+    """A call that type checkers refuse."""
+    return call(*arguments, **named)
+
+
+CASES: dict[str, tuple[Callable[[], object], str]] = {
+    "dict": (lambda: wrong(Outgoing, {"n": 1}), r"body must be bytes or str, not dict: send json\.dumps"),
+    "model": (lambda: wrong(Outgoing, Order(number=1)), r"not Order: .* model\.model_dump_json\(\)"),
+    "journal": (
+        lambda: wrong(Outgoing, journal="dead_letter"),
+        r"journal: must be a Journal, such as mqredis\.Journal\.DEAD_LETTER, not str",
+    ),
+    "acknowledge": (
+        lambda: wrong(Outgoing, acknowledge="all"),
+        "acknowledge: must be an Acknowledge, such as",
+    ),
+    "group id": (lambda: wrong(Outgoing, group_id=5), "group_id: must be bytes or str, not int"),
+    "attempts": (lambda: wrong(RetryPolicy, attempts=3), "RetryPolicy: attempts is computed .* immediate=2"),
+    "final": (lambda: wrong(RetryPolicy, final="poisn"), "^RetryPolicy: final: Input should be 'poison'"),
+    "policy": (
+        lambda: wrong(RetryPolicy, cycle=3),
+        "^RetryPolicy: 'cycle' does not exist: did you mean 'cycles'",
+    ),
+    "settings": (
+        lambda: wrong(mqredis.connect, "memory://wrong", settings={"lease_seconds": 5}),
+        r"settings must be a mqredis\.Settings, not dict",
+    ),
+    "prefix": (
+        lambda: wrong(Settings, lease=3),
+        "setting 'lease' does not exist: did you mean 'lease_seconds'",
+    ),
+    "variable": (
+        lambda: Settings.from_env({"MQREDIS_LEASE_SECONDS": "abc"}),
+        "^environment variable MQREDIS_LEASE_SECONDS='abc': setting lease_seconds: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_says_what_to_give(name: str) -> None:
+    call, expected = CASES[name]
+    with pytest.raises(InvalidArgument, match=expected) as caught:
+        call()
+    assert "https://" not in str(caught.value)
+
+
+def test_a_value_in_the_code_is_not_blamed_on_the_environment() -> None:
+    with pytest.raises(InvalidArgument, match=r"^setting lease_seconds: "):
+        Settings.from_env({"MQREDIS_LEASE_SECONDS": "abc"}, lease_seconds="def")
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_none_counts_as_not_given(name: str) -> None:
+    given: dict[str, Any] = {name: None}
+    for body in (b"x", "x"):
+        assert Outgoing(body, **given) == Outgoing(body)
+        assert Outgoing(body, **given)._record() == Outgoing(body)._record()
+    assert getattr(Outgoing(b"x").replace(**given), name) == getattr(Outgoing(), name)
+
+
+def test_a_lookup_id_is_shown_in_hexadecimal_digits() -> None:
+    sent = Sent(lookup_id=0x0400000000000001, message_id="m", token="t")
+    assert repr(sent) == str(sent) == "Sent(lookup_id=0x0400000000000001, message_id='m', token='t')"
+    assert "original_lookup_id=0x0000000000000010" in repr(
+        Message(
+            lookup_id=1,
+            queue="q",
+            body=b"",
+            message_id="m",
+            token="t",
+            sent_at=None,  # type: ignore[arg-type]  # not looked at
+            arrived_at=None,  # type: ignore[arg-type]
+            original_lookup_id=16,
+        )
+    )
+
+
+@pytest.fixture
+def qm(backend: Backend) -> Any:
+    with mqredis.connect(backend.client(), settings=Settings(allow_volatile=True)) as qm:
+        yield qm
+
+
+def test_a_dedup_window_needs_a_key(qm: QueueManager) -> None:
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        with pytest.raises(InvalidArgument, match="dedup_window needs a dedup_key"):
+            queue.send(b"x", dedup_window=60)
+        with pytest.raises(InvalidArgument, match="dedup_window needs a dedup_key"):
+            queue.send_many([b"y", Outgoing(b"x", dedup_window=60)])
+        queue.send(b"x", label=None, delay=None, properties=None, priority=None, journal=Journal.NONE)
+        assert [message.label for message in queue.browse()] == [""]
+
+
+def test_a_retry_policy_survives_the_broker(qm: QueueManager) -> None:
+    policy = RetryPolicy(immediate=0, cycles=3, final="reject")
+    assert qm.create_queue("q", retry=policy).retry == policy
+    with pytest.raises(
+        InvalidArgument, match=r"property retry: .*'cycle' does not exist: did you mean 'cycles'"
+    ):
+        wrong(qm.update_queue, "q", retry={"cycle": 3})
+    assert qm.queue_info("q").retry == policy
