@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import IoTimeout
+from mqredis.errors import InvalidArgument, IoTimeout
 from mqredis.models import Message, PropertyValue
 
 _BATCH = 256
@@ -32,8 +32,19 @@ class Clock:
         self._manager.maintain()
 
 
+def _check(queue: object, helper: str) -> None:
+    """Raise InvalidArgument unless this is a queue of a blocking manager."""
+    if not isinstance(queue, Queue):
+        kind = f"{type(queue).__module__}.{type(queue).__qualname__}"
+        raise InvalidArgument(
+            f"{helper} takes an open queue of a blocking manager, not {kind}: open the same queue with the fixture "
+            "mqredis_manager, which shares its broker with mqredis_async_manager"
+        )
+
+
 def drain(queue: Queue) -> list[Message]:
-    """Take all available messages, in delivery order. Locked and delayed ones stay."""
+    """Take all available messages, in delivery order. Locked and delayed ones stay. Raises InvalidArgument."""
+    _check(queue, "drain")
     taken: list[Message] = []
     manager = queue.manager
     while True:
@@ -58,8 +69,9 @@ def assert_sent(
     """Assert that messages like this are available in ``queue``, leaving them there; answers them.
 
     ``body`` and ``fields`` (any field of Message) must be equal, ``properties`` must be among the message's.
-    ``count``: exactly so many; without it, at least one.
+    ``count``: exactly so many; without it, at least one. Raises InvalidArgument for a queue of asyncio.
     """
+    _check(queue, "assert_sent")
     wanted = body.encode() if isinstance(body, str) else body
     unknown = set(fields) - set(Message.FIELDS)
     if unknown:
@@ -83,7 +95,8 @@ def assert_sent(
 
 
 def assert_nothing_sent(queue: Queue) -> None:
-    """Assert that no message is available in ``queue``."""
+    """Assert that no message is available in ``queue``. Raises InvalidArgument for a queue of asyncio."""
+    _check(queue, "assert_nothing_sent")
     present = list(queue.browse())
     if present:
         shown = "".join(f"\n  {_show(message)}" for message in present[:10])

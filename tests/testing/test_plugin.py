@@ -78,6 +78,9 @@ SUITE = """
     async def test_async(mqredis_async_manager, orders):
         async with mqredis_async_manager.open("orders") as queue:
             await queue.send(b"from a coroutine")
+            for helper in (assert_sent, assert_nothing_sent, drain):
+                with pytest.raises(mqredis.InvalidArgument, match="not mqredis.asyncio.*: open the same queue with"):
+                    helper(queue)
         assert_sent(orders, "from a coroutine", count=1)
 """
 
