@@ -127,10 +127,12 @@ class Locked:
     def _lost(self, error: LockLost) -> LockLost:
         """The refusal ``error`` of the broker, with what this lock knows: it was settled before, or its lease ended."""
         handle = self._grant.handle
-        cause = lapsed(handle.context, self.expires_at, "another client has taken it away")
         if self._settled:
-            cause = "commit, abort or reject has settled it before"
-        return lock_lost(handle.path, error.details["lost"], cause)
+            cause, advice = "commit, abort or reject has settled it before", ""
+        else:
+            cause = lapsed(handle.context, self.expires_at, "another client has taken it away")
+            advice = "; call extend() in time, or lock with a longer lease"
+        return lock_lost(handle.path, error.details["lost"], cause, advice)
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

@@ -19,13 +19,14 @@ from mqredis.errors import (
     InvalidName,
     MqError,
     QueueExists,
+    QueueNotAvailable,
     QueueNotFound,
     UnsupportedAccess,
     complaint,
     error_for,
 )
 from mqredis.models import Access, Match, QueueInfo, QueueProperties, Share
-from mqredis.operations import checks
+from mqredis.operations import checks, refusals
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, selection, text_of
@@ -323,4 +324,4 @@ def still_there(handle: Handle) -> Steps[None]:
     handle.need("peek")
     ((found, _),) = yield from perform(commands.info(handle.context.keys, (handle.path,)))
     if found is None:
-        raise error_for(Status.QUEUE_NOT_AVAILABLE)
+        raise QueueNotAvailable(refusals.text(QueueNotAvailable, handle.address))

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mqredis import keys
-from mqredis.commands import queues, transactions
+from mqredis.commands import queues
 from mqredis.commands.common import OK, Address, text
-from mqredis.errors import TransactionSequence, TransactionUsage, error_for
+from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
+from mqredis.operations import refusals
 from mqredis.status import Status
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, understand
 
@@ -31,10 +32,13 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
         yield from perform(queues.ensure(manager, paths))
 
 
-def complete(operation: Operation[Any], address: Address, call: Call[R], reply: Reply) -> Steps[R]:
+def complete(
+    operation: Operation[Any], address: Address, call: Call[R], reply: Reply, key: str | None = None
+) -> Steps[R]:
     """The result of a call of ``operation``, repeated with more queues for as long as its reply asks for them.
 
-    Raises the error that a refusal stands for; one about a transaction names the queue and what to do.
+    Raises the error that a refusal stands for, which names the queue and what to do. ``key``: dedup key of the message
+    that the call sends.
     """
     rounds = 0
     while reply[0] == KEYS_CHANGED:
@@ -49,12 +53,8 @@ def complete(operation: Operation[Any], address: Address, call: Call[R], reply: 
         reply = yield from operation.make(call)
     try:
         return understand(call, reply)
-    except TransactionUsage:
-        raise transactions.usage(call, address.path) from None
-    except TransactionSequence:
-        if transaction := transactions.transaction_of(call):
-            raise transactions.not_open(transaction) from None
-        raise
+    except refusals.TOLD as error:
+        raise refusals.told(error, call, address, key) from None
 
 
 class QueueCall(Operation[R]):

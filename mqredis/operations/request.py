@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqredis import codec
-from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound, QueueExists, QueueNotFound
+from mqredis.errors import (
+    InvalidArgument,
+    IoTimeout,
+    MessageNotFound,
+    QueueExists,
+    QueueNotFound,
+    TransactionUsage,
+)
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.operations import checks, queue
 from mqredis.operations.context import Context, Handle
@@ -38,6 +45,11 @@ def request(
 ) -> Steps[Message]:
     """Send a request and wait for its reply until the deadline, after which nobody needs to serve it either."""
     limit = checks.seconds(timeout, "timeout", positive=True)
+    if target.transactional:
+        raise TransactionUsage(
+            f"queue {target.path!r} is transactional, and a request takes no transaction, since a reply can come only "
+            "after its commit: request needs a queue that is not transactional"
+        )
     message = outgoing(body, fields)
     if message.response_queue is not None:
         raise InvalidArgument("request makes its own response queue")

@@ -17,6 +17,7 @@ from mqredis.models.fields import GROUPED, TRACED, WINDOW
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import QueueCall, complete
+from mqredis.operations.refusals import LARGER
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import (
     MORE,
@@ -93,7 +94,8 @@ def _check_size(handle: Handle, size: int) -> None:
     """Raise MessageTooLarge if the queue does not take a message of ``size`` bytes."""
     if size + _FIXED > handle.max_message_bytes:
         raise MessageTooLarge(
-            f"the message takes {size + _FIXED} bytes; queue {handle.path!r} allows {handle.max_message_bytes}"
+            f"the message takes {size + _FIXED} bytes; queue {handle.path!r} and the settings allow "
+            f"{handle.max_message_bytes}: {LARGER}"
         )
 
 
@@ -207,7 +209,8 @@ class Send(Shareable[Sent]):
                 yield from learn(handle, self.too_large)
             self.prepared = prepare(handle, self.body, self.fields, self.unit)
             reply = yield from self.make(self._request(self.prepared))
-        return self._result(*(yield from complete(self, handle.address, self._call, reply)))
+        key = self.prepared[0].dedup_key if self.prepared else None
+        return self._result(*(yield from complete(self, handle.address, self._call, reply, key)))
 
     def _result(self, lookup_id: str, fence: str) -> Sent:
         handle, message = self.handle, self.prepared[0]  # type: ignore[index]  # it was sent

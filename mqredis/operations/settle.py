@@ -302,7 +302,9 @@ _BECAME = {
 }
 
 
-def lock_lost(path: str, lost: Lost, cause: str = "it was settled before, or its lease is over") -> LockLost:
+def lock_lost(
+    path: str, lost: Lost, cause: str = "it was settled before, or its lease is over", advice: str = ""
+) -> LockLost:
     """The error for a lock that is not held any more, on a message of queue ``path``; ``details["lost"]`` is ``lost``.
 
     Raises InvariantBroken if the letter in ``lost`` is unknown.
@@ -314,5 +316,5 @@ def lock_lost(path: str, lost: Lost, cause: str = "it was settled before, or its
     # MS-MQDMPR has TRANSACTION_SEQUENCE if the message is available or gone (D33 in docs/semantics.md). LOCK_LOST, for
     # a message that another reader may hold, is our own status.
     status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
-    text = f"the lock on message 0x{lookup_id} of queue {path!r} is lost: {cause}, and {became}"
+    text = f"the lock on message 0x{lookup_id} of queue {path!r} is lost: {cause}, and {became}{advice}"
     return LockLost(text, status=status, lost=lost)

@@ -1,0 +1,67 @@
+"""What the error of a call on a queue says: which queue has refused it, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqredis.commands import transactions
+from mqredis.commands.common import Address
+from mqredis.errors import (
+    DuplicateMessage,
+    GetInhibited,
+    ManagerQuotaExceeded,
+    MessageTooLarge,
+    MqError,
+    PutInhibited,
+    QueueNotAvailable,
+    QueueQuotaExceeded,
+    TransactionSequence,
+    TransactionTooLarge,
+    TransactionUsage,
+)
+from mqredis.steps import Call
+
+#: What to do about a message that is too large.
+LARGER = "raise max_message_bytes of the queue and of the settings, or send it in segments (send_group)"
+#: The text of each error.
+TEXTS: dict[type[MqError], str] = {
+    QueueQuotaExceeded: "the message would exceed the quota of {queue}: receive or purge messages, or raise "
+    "quota_messages or quota_bytes with update_queue",
+    ManagerQuotaExceeded: "queue manager {manager!r} takes no message for {queue}: if info() shows that it is "
+    "throttled, call throttle(False); otherwise its quota is used up: receive or purge messages, or raise it with "
+    "set_quota",
+    PutInhibited: "sending to {queue} is switched off: update_queue(name, put_inhibited=False) switches it on",
+    GetInhibited: "reading from {queue} is switched off: update_queue(name, get_inhibited=False) switches it on",
+    DuplicateMessage: "a message with {key} was accepted by {queue} within the window: count this one as sent, or give "
+    "it another dedup_key",
+    MessageTooLarge: "the message is larger than {queue} takes: " + LARGER,
+    TransactionTooLarge: "transaction {transaction!r} holds as many operations as a transaction may have, so the "
+    "call on {queue} did nothing: commit it, and go on in the next one",
+    QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
+    "if it was created anew",
+}
+#: The errors that :func:`told` knows more about.
+TOLD: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
+
+
+def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, key: str | None = None) -> str:
+    """The text of an error of this class about a call on a queue; ``key``: dedup key of the message that is sent."""
+    queue = f"queue {address.path!r}"
+    if call is not None and call.script == "publish":
+        queue = f"topic {address.path!r} or a queue that subscribed to it"
+    return TEXTS[kind].format(
+        queue=queue,
+        manager=address.manager.manager,
+        key="the same dedup key" if key is None else f"the dedup key {key!r:.60}",
+        transaction="" if call is None else transactions.transaction_of(call),
+    )
+
+
+def told(error: MqError, call: Call[Any], address: Address, key: str | None = None) -> MqError:
+    """The error to raise in place of ``error``, which a call on a queue was refused with (one of :data:`TOLD`)."""
+    if isinstance(error, TransactionUsage):
+        return transactions.usage(call, address.path)
+    if isinstance(error, TransactionSequence):
+        transaction = transactions.transaction_of(call)
+        return transactions.not_open(transaction) if transaction else error
+    return type(error)(text(type(error), address, call, key))

@@ -1,0 +1,178 @@
+"""Refusals of a queue name the queue and say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import mqredis
+import mqredis.asyncio
+from mqredis import MqError, Outgoing, Queue, QueueManager, Settings
+from tests.support.backend import Backend
+
+NAME = "refusals"
+
+
+@pytest.fixture
+def qm(backend: Backend) -> Iterator[QueueManager]:
+    settings = Settings(allow_volatile=True)
+    with mqredis.connect(backend.client(), manager=NAME, settings=settings) as qm:
+        qm.create_queue("q")
+        yield qm
+        assert qm.doctor().healthy
+
+
+def put_inhibited(queue: Queue) -> object:
+    queue.manager.update_queue("q", put_inhibited=True)
+    return queue.send(b"x")
+
+
+def get_inhibited(queue: Queue, timeout: float = 0) -> object:
+    queue.manager.update_queue("q", get_inhibited=True)
+    return queue.receive(timeout)
+
+
+def quota(queue: Queue) -> object:
+    queue.manager.update_queue("q", quota_messages=0)
+    return queue.send(b"x")
+
+
+def throttled(queue: Queue) -> object:
+    queue.manager.throttle(True)
+    return queue.send(b"x")
+
+
+def duplicate(queue: Queue) -> object:
+    queue.send(b"x", dedup_key="order-7")
+    return queue.send(b"x", dedup_key="order-7")
+
+
+def duplicates(queue: Queue) -> object:
+    return queue.send_many([Outgoing(b"x", dedup_key="order-7")] * 2)
+
+
+def deleted(queue: Queue, use: Callable[[Queue], object] = lambda queue: queue.send(b"x")) -> object:
+    queue.manager.delete_queue("q")
+    return use(queue)
+
+
+def too_large(queue: Queue) -> object:
+    queue.manager.update_queue("q", max_message_bytes=100)
+    return queue.send(b"x" * 200)
+
+
+def published(queue: Queue) -> object:
+    manager = queue.manager
+    manager.create_queue("news", topic=True)
+    manager.subscribe("news", "q")
+    manager.update_queue("q", quota_messages=0)
+    with manager.open("news") as news:
+        return news.send(b"x")
+
+
+SEGMENTS = "raise max_message_bytes of the queue and of the settings, or send it in segments"
+CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
+    "put inhibited": (
+        put_inhibited,
+        mqredis.PutInhibited,
+        r"sending to queue 'q' is switched off: update_queue\(name, put_inhibited=False\)",
+    ),
+    "get inhibited": (
+        get_inhibited,
+        mqredis.GetInhibited,
+        r"reading from queue 'q' is switched off: update_queue\(name, get_inhibited=False\)",
+    ),
+    "get inhibited while waiting": (
+        lambda queue: get_inhibited(queue, 5),
+        mqredis.GetInhibited,
+        "reading from queue 'q'",
+    ),
+    "quota": (
+        quota,
+        mqredis.QueueQuotaExceeded,
+        "quota of queue 'q': receive or purge messages, or raise quota_messages or quota_bytes with update_queue",
+    ),
+    "throttled": (
+        throttled,
+        mqredis.ManagerQuotaExceeded,
+        r"queue manager 'refusals' takes no message for queue 'q': .* throttle\(False\); .* set_quota",
+    ),
+    "duplicate": (
+        duplicate,
+        mqredis.DuplicateMessage,
+        "a message with the dedup key 'order-7' was accepted by queue 'q' within",
+    ),
+    "duplicates": (duplicates, mqredis.DuplicateMessage, "with the same dedup key was accepted by queue 'q'"),
+    "deleted": (
+        deleted,
+        mqredis.QueueNotAvailable,
+        "queue 'q' of queue manager 'refusals' was deleted after",
+    ),
+    "deleted under a reader": (
+        lambda queue: deleted(queue, lambda queue: queue.receive(0)),
+        mqredis.QueueNotAvailable,
+        "queue 'q' of queue manager 'refusals' was deleted after",
+    ),
+    "too large": (too_large, mqredis.MessageTooLarge, f"queue 'q' .*: {SEGMENTS}"),
+    "too large for the settings": (
+        lambda queue: queue.send(b"x" * 5_000_000),
+        mqredis.MessageTooLarge,
+        f"queue 'q' and the settings allow 4194304: {SEGMENTS}",
+    ),
+    "published": (
+        published,
+        mqredis.QueueQuotaExceeded,
+        "quota of topic 'news' or a queue that subscribed to it: receive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_names_the_queue_and_what_to_do(qm: QueueManager, name: str) -> None:
+    call, kind, expected = CASES[name]
+    with qm.open("q") as queue:
+        with pytest.raises(kind, match=expected) as caught:
+            call(queue)
+        assert type(caught.value) is kind
+
+
+async def test_the_asyncio_interface_says_the_same(backend: Backend) -> None:
+    settings = Settings(allow_volatile=True)
+    async with mqredis.asyncio.connect(backend.async_client(), manager=NAME, settings=settings) as qm:
+        await qm.create_queue("q", put_inhibited=True)
+        async with qm.open("q") as queue:
+            with pytest.raises(mqredis.PutInhibited, match="sending to queue 'q' is switched off"):
+                await queue.send(b"x")
+
+
+def test_a_transaction_that_is_full_is_named(qm: QueueManager) -> None:
+    qm.create_queue("t", transactional=True)
+    with qm.open("t") as queue, qm.transaction(id="big") as tx:
+        for _ in range(4):
+            queue.send_many([b"x"] * 250, transaction=tx)
+        with pytest.raises(
+            mqredis.TransactionTooLarge, match=r"transaction 'big' .* the call on queue 't' did nothing"
+        ):
+            queue.send(b"x", transaction=tx)
+
+
+def test_a_request_needs_a_queue_that_is_not_transactional(qm: QueueManager) -> None:
+    qm.create_queue("t", transactional=True)
+    with qm.open("t") as queue:
+        with pytest.raises(mqredis.TransactionUsage, match="request needs a queue that is not transactional"):
+            qm.request(queue, b"x", timeout=1)
+        assert [info.name for info in qm.queues()] == ["q", "t"]
+
+
+def test_a_lock_whose_lease_ended_says_how_to_keep_it(backend: Backend) -> None:
+    settings = Settings(allow_volatile=True, test_clock=True)
+    with mqredis.connect(backend.client(), manager=NAME, settings=settings) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            queue.send(b"x")
+            lock = queue.lock(0, lease=10)
+            qm.advance_clock(11)
+            advice = r"is available again; call extend\(\) in time, or lock with a longer lease"
+            with pytest.raises(mqredis.LockLost, match=advice):
+                lock.commit()
