@@ -239,7 +239,7 @@ async def test_the_whole_manager_is_limited_and_repaired(browser: Browser, manag
     assert form.fields["throttled"] == "on"
     fields = {name: value for name, value in form.fields.items() if name != "throttled"}
     page = await browser.act("send", 400, queue="orders", body="keep me")
-    assert "exceed the quota of the queue manager, or the manager is throttled" in page.text
+    assert "takes no message for queue 'orders': if info() shows that it is throttled, call" in page.text
     assert "keep me" in page.html
     # The log of actions is a queue, too; it takes entries nevertheless.
     await browser.post("/m/main/act/throttle", fields)
