@@ -94,7 +94,7 @@ def _check_size(handle: Handle, size: int) -> None:
     """Raise MessageTooLarge if the queue does not take a message of ``size`` bytes."""
     if size + _FIXED > handle.max_message_bytes:
         raise MessageTooLarge(
-            f"the message takes {size + _FIXED} bytes; queue {handle.path!r} and the settings allow "
+            f"the message takes {size + _FIXED} bytes; queue {handle.path!r} allows "
             f"{handle.max_message_bytes}: {LARGER}"
         )
 

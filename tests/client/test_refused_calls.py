@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
     "too large for the settings": (
         lambda queue: queue.send(b"x" * 5_000_000),
         mqredis.MessageTooLarge,
-        f"queue 'q' and the settings allow 4194304: {SEGMENTS}",
+        f"queue 'q' allows 4194304: {SEGMENTS}",
     ),
     "published": (
         published,
