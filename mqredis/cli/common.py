@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
+from mqredis import embedded
 from mqredis.cli import terminal
 from mqredis.client import QueueManager, connect
 from mqredis.errors import MqError, OutcomeUnknown
@@ -71,7 +73,15 @@ def command(subparsers: Subparsers, name: str, about: str, run: Any) -> argparse
 def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
     """The queue manager that the options and variables name."""
     where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
-    return connect(settings=Settings.from_env(**where, **settings))
+    wanted = Settings.from_env(**where, **settings)
+    manager = connect(settings=wanted)
+    if wanted.url is None:
+        server = embedded.join()
+        if server.kind != "memory":  # of that a log entry has warned
+            text = f"neither --url nor MQREDIS_URL is given: {server.describe()}"
+            Output(getattr(arguments, "json", False)).notice(text)
+        server.leave()
+    return manager
 
 
 def existing(qm: QueueManager, name: str) -> str:
@@ -138,6 +148,25 @@ def amount(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number") from None
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is less than 0")
+    return value
+
+
+def port(text: str) -> int:
+    """A port from an option: 0 to 65535; 0 is any free one."""
+    value = amount(text)
+    if value > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a port: ports go from 0 to 65535")
+    return value
+
+
+def wait_seconds(text: str) -> float:
+    """The longest time to wait, from an option: 0 or more seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time of 0 or more seconds")
     return value
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import sys
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command
+from mqredis.cli.common import Arguments, Output, Subparsers, command, port
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
@@ -20,7 +20,7 @@ def register(subparsers: Subparsers) -> None:
     console = command(subparsers, "console", "serve the web console", _console)
     console.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     console.add_argument(
-        "--port", type=int, default=8650, help="port to listen on; 0: any free one (default: 8650)"
+        "--port", type=port, default=8650, help="port to listen on; 0: any free one (default: 8650)"
     )
     console.add_argument(
         "--token",

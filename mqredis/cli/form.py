@@ -76,6 +76,8 @@ def from_json(row: Any) -> Outgoing | None:
     """What to send for such a row; None if the message has expired since. Ids given by a broker are not kept."""
     if not isinstance(row, Mapping):
         raise InvalidArgument("each line must be a JSON object")
+    if not row.keys() & {"body", "body_base64"}:
+        raise InvalidArgument("it has neither body nor body_base64, so export did not write it")
     values = {name: _in(row[name]) for name in _SENT if name in row}
     body = _bytes(row["body_base64"]) if "body_base64" in row else row.get("body", "")
     values["body"] = body.encode("utf-8") if isinstance(body, str) else body

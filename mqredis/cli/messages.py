@@ -23,6 +23,7 @@ from mqredis.cli.common import (
     lookup_id,
     match_options,
     open_manager,
+    wait_seconds,
 )
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
@@ -52,7 +53,11 @@ def register(subparsers: Subparsers) -> None:
         read = command(subparsers, name, about, _receive if name == "receive" else _peek)
         read.add_argument("queue")
         read.add_argument(
-            "--timeout", type=float, default=0.0, metavar="SECONDS", help="longest time to wait (default: 0)"
+            "--timeout",
+            type=wait_seconds,
+            default=0.0,
+            metavar="SECONDS",
+            help="longest time to wait (default: 0)",
         )
         read.add_argument("--wait", dest="timeout", action="store_const", const=None, help="wait for ever")
         read.add_argument(

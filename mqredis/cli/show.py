@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from mqredis.cli.form import hex_id, to_json
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
 from mqredis.models.text import identifier_of
+from mqredis.models.worker import WorkerInfo
 
 DEPTHS = (
     "name",
@@ -65,9 +66,13 @@ WORKERS = (
     "version",
     "started_at",
     "last_seen",
+    "consumers",
+    "paused",
     "busy",
+    "running",
     "handled",
     "failed",
+    "rejected",
     "last_error",
 )
 PAUSES = ("kind", "name", "since", "operator", "reason")
@@ -226,15 +231,33 @@ def _trail(arguments: Arguments, output: Output) -> Exit:
 def _workers(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         found = qm.workers()
-    rows = []
-    for worker in found:
-        row = worker.model_dump()
-        for total in ("busy", "handled", "failed"):
-            row[total] = sum(getattr(consumer, total) for consumer in worker.consumers)
-        row["last_error"] = next((c.last_error for c in worker.consumers if c.last_error), "")
-        rows.append(row)
-    output.rows(rows, WORKERS)
+        paused = {(pause.kind, pause.name) for pause in qm.pauses()}
+    output.rows([_worker(worker, paused, output.json_lines) for worker in found], WORKERS)
     return Exit.DONE
+
+
+def _worker(worker: WorkerInfo, paused: Set[tuple[str, str]], full: bool) -> dict[str, Any]:
+    """A worker with the totals of its consumers, and the names of what is paused of its consumers and queues."""
+    row = worker.model_dump()
+    for total in ("busy", "handled", "failed", "rejected"):
+        row[total] = sum(getattr(consumer, total) for consumer in worker.consumers)
+    row["last_error"] = next((c.last_error for c in worker.consumers if c.last_error), "")
+    names = [
+        *(("consumer", consumer.name) for consumer in worker.consumers),
+        *(("queue", queue) for consumer in worker.consumers for queue in consumer.queues),
+    ]
+    row["paused"] = [name for kind, name in dict.fromkeys(names) if (kind, name) in paused]
+    for handler in row["running"]:
+        handler["lookup_ids"] = [hex_id(lookup_id) for lookup_id in handler["lookup_ids"]]
+    if not full:
+        ids = [lookup_id for handler in row["running"] for lookup_id in handler["lookup_ids"]]
+        texts = {
+            "consumers": [consumer.name for consumer in worker.consumers],
+            "paused": row["paused"],
+            "running": ids,
+        }
+        row.update({name: ", ".join(each) or None for name, each in texts.items()})
+    return row
 
 
 def _pauses(arguments: Arguments, output: Output) -> Exit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, wait_seconds
 from mqredis.cli.exits import Exit
 from mqredis.cli.messages import show
 from mqredis.models import Access
@@ -31,7 +31,11 @@ def register(subparsers: Subparsers) -> None:
     request.add_argument("queue")
     request.add_argument("body", nargs="?", help="text of the body; without it, standard input is the body")
     request.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="deadline of the reply (default: 30)"
+        "--timeout",
+        type=wait_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="deadline of the reply (default: 30)",
     )
     request.add_argument("--raw", action="store_true", help="nothing but the bytes of the body")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, port
 from mqredis.cli.exits import Exit
 from mqredis.cli.terminal import Formatter
 
@@ -39,7 +39,7 @@ def register(subparsers: Subparsers) -> None:
     )
     exporter = command(subparsers, "exporter", "serve figures for Prometheus over HTTP", _exporter)
     exporter.add_argument("--host", default="127.0.0.1")
-    exporter.add_argument("--port", type=int, default=9464)
+    exporter.add_argument("--port", type=port, default=9464)
     exporter.add_argument("--pattern", metavar="GLOB", help="only queues that match")
     health = command(
         subparsers, "health", "tell whether the broker answers, or whether a worker consumes", _health

@@ -7,10 +7,11 @@ import importlib
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MissingDependency
 from mqredis.settings import Settings
 from mqredis.worker.app import Worker
 from mqredis.worker.metrics import shifted
@@ -30,14 +31,35 @@ def find(target: str) -> Worker:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module exists, but something that it imports does not
-        raise InvalidArgument(f"module {module_name!r} was not found") from None
+    except MissingDependency:
+        raise  # it says what to install
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name is not None and (module_name + ".").startswith(name + "."):
+            raise InvalidArgument(f"module {module_name!r} was not found") from None
+        raise InvalidArgument(
+            f"module {module_name!r} cannot be imported:\n{_of_application(error)}"
+        ) from None
     worker = getattr(module, attribute, None)
     if not isinstance(worker, Worker):
         raise InvalidArgument(f"{target!r} is not an instance of mqredis.worker.Worker")
     return worker
+
+
+def _of_application(error: Exception) -> str:
+    """The traceback without the frames of the import system and of mqredis."""
+    own = f"{Path(__file__).parents[1]}{os.sep}"
+    told = traceback.TracebackException.from_exception(error)
+    each: traceback.TracebackException | None = told
+    while each is not None:
+        frames = [
+            frame
+            for frame in each.stack
+            if not frame.filename.startswith((own, "<frozen importlib", importlib.__file__))
+        ]
+        each.stack = traceback.StackSummary.from_list(frames)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return "".join(told.format()).rstrip()
 
 
 def run(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
+from time import monotonic
+
 import pytest
 
 import mqredis
-from mqredis import Settings
+from mqredis import Message, Settings
 from mqredis.cli.exits import Exit
+from mqredis.worker import Reject, Worker
 from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
 
 
@@ -179,3 +184,36 @@ def test_a_pause_of_an_unknown_name(orders: Run) -> None:
     assert paused.err == "mqredis: no worker has a consumer of this name now\n"
     assert [row["name"] for row in orders("show", "pauses", "--json").rows] == ["nosuch"]
     assert orders("resume", "--consumer", "nosuch").out == "resumed nosuch\n"
+
+
+def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+    begun, ended = threading.Event(), threading.Event()
+    worker = Worker(heartbeat_seconds=0.05, name="shop")
+
+    @worker.consumer("orders", name="handle")
+    def handle(message: Message) -> None:
+        if message.body == b"bad":
+            raise Reject("it is bad")
+        begun.set()
+        assert ended.wait(30)
+
+    with (
+        mqredis.connect(url, manager=manager, settings=Settings(allow_volatile=True)) as qm,
+        qm.open("orders") as queue,
+        worker.background(qm),
+        ExitStack() as stack,
+    ):
+        stack.callback(ended.set)
+        queue.send("bad")
+        lookup_id = f"{queue.send('good').lookup_id:#018x}"
+        assert begun.wait(30)
+        orders("pause", "orders")
+        deadline = monotonic() + 30
+        while not (qm.workers() and qm.workers()[0].running and qm.workers()[0].consumers[0].rejected):
+            assert monotonic() < deadline, "the worker does not tell what it runs"
+        (row,) = orders("show", "workers", "--json").rows
+        assert row["running"][0]["lookup_ids"] == [lookup_id]
+        assert (row["consumers"][0]["name"], row["paused"], row["rejected"]) == ("handle", ["orders"], 1)
+        head, line = orders("show", "workers").out.splitlines()
+        assert "consumers  paused  busy  running             handled  failed  rejected" in head
+        assert f"handle     orders  1     {lookup_id}  0        0       1" in line

@@ -203,3 +203,34 @@ def test_the_file_of_the_tutorial_starts_again(app, run):
     (target,) = re.findall(r"^mqredis worker (\S+)$", page, re.MULTILINE)
     for _ in range(2):
         assert run("worker", target, "--burst").wait(WAIT) == 0
+
+
+@pytest.mark.parametrize(
+    "source, told",
+    [
+        ("def f(:\n", "SyntaxError: "),
+        ("import nosuchmodule\n", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("from mqredis.worker import Worker\nworker = Worker(heartbeat_seconds=-1)\n", "InvalidArgument: "),
+    ],
+)
+def test_a_module_that_cannot_be_imported_shows_only_its_own_frames(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "outer.py").write_text("import inner\n")
+    (tmp_path / "inner.py").write_text(source)
+    try:
+        assert main(["worker", "outer:worker"]) == 2
+    finally:
+        for name in ("inner", "outer"):
+            sys.modules.pop(name, None)
+    err = capsys.readouterr().err
+    assert err.startswith("mqredis: module 'outer' cannot be imported:\n")
+    assert told in err
+    files = [line.split('"')[1] for line in err.splitlines() if line.startswith("  File ")]
+    assert [Path(name).name for name in files] == ["outer.py", "inner.py"]

@@ -1,0 +1,51 @@
+"""Arguments and lines that the command line refuses before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqredis.cli import main
+from mqredis.cli.exits import Exit
+from tests.cli.conftest import Run
+
+
+def test_a_line_without_a_body_is_not_imported(run: Run) -> None:
+    run("queue", "create", "orders")
+    told = run("import", "orders", stdin='{"a": 1}\n', code=Exit.USAGE).err
+    assert told == "mqredis: line 1: it has neither body nor body_base64, so export did not write it\n"
+    assert run("browse", "orders", "--json").rows == []
+    assert run("import", "orders", stdin='{"body": ""}\n{"body_base64": ""}\n').out == "sent 2 messages\n"
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
+@pytest.mark.parametrize("words", ["receive orders", "peek orders", "request orders x"])
+def test_a_time_to_wait_is_not_negative(run: Run, words: str, seconds: str) -> None:
+    run("queue", "create", "orders")
+    assert "--timeout" in run(*words.split(), "--timeout", seconds, code=Exit.USAGE).err
+    assert run("browse", "orders", "--json").rows == []
+
+
+@pytest.mark.parametrize("name", ["console", "exporter"])
+@pytest.mark.parametrize("port", ["80000", "-1", "http"])
+def test_a_port_that_there_is_not(run: Run, name: str, port: str) -> None:
+    assert "--port" in run(name, "--port", port, code=Exit.USAGE).err
+
+
+def test_the_private_server_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MQREDIS_URL", raising=False)
+    monkeypatch.setenv("MQREDIS_DIR", str(tmp_path / "data"))
+    assert main(["queue", "create", "orders"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "queue orders is there\n"
+    assert err.startswith("mqredis: neither --url nor MQREDIS_URL is given: private ")
+    assert f"{tmp_path / 'data'} at " in err
+    assert err.count("\n") == 1
+    assert main(["queue", "list", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("MQREDIS_URL", f"embedded://{tmp_path / 'data'}")
+    assert main(["queue", "list"]) == 0
+    assert capsys.readouterr().err == ""
