@@ -28,7 +28,7 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 @pytest.fixture
 def worker(manager: QueueManager, url: str) -> Iterator[Worker]:
     """A worker that runs. Its handler fails for the body "bad", and runs until it is cancelled for "long"."""
-    worker = Worker(heartbeat_seconds=0.05, name="shop", shutdown_seconds=5)
+    worker = Worker(heartbeat_seconds=0.25, name="shop", shutdown_seconds=5)
     ended = threading.Event()
 
     @worker.consumer("orders", name="book", retry=Retry(attempts=1))

@@ -188,7 +188,7 @@ def test_a_pause_of_an_unknown_name(orders: Run) -> None:
 
 def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> None:  # noqa: F811
     begun, ended = threading.Event(), threading.Event()
-    worker = Worker(heartbeat_seconds=0.05, name="shop")
+    worker = Worker(heartbeat_seconds=0.25, name="shop")
 
     @worker.consumer("orders", name="handle")
     def handle(message: Message) -> None:

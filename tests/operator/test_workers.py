@@ -30,7 +30,7 @@ def handled() -> list[bytes]:
 
 @pytest.fixture
 def worker(handled: list[bytes]) -> Worker:
-    worker = Worker(heartbeat_seconds=0.05, name="shop", shutdown_seconds=5)
+    worker = Worker(heartbeat_seconds=0.25, name="shop", shutdown_seconds=5)
 
     @worker.consumer("orders", "mails", name="handle", retry=Retry(attempts=2, delay=0), create={})
     def handle(message: Message) -> None:
@@ -135,7 +135,7 @@ def test_a_worker_is_asked_to_stop(qm: QueueManager, operator: Operator, worker:
 
 
 def test_one_running_handler_is_cancelled(qm: QueueManager, operator: Operator) -> None:
-    worker = Worker(heartbeat_seconds=0.05, shutdown_seconds=5)
+    worker = Worker(heartbeat_seconds=0.25, shutdown_seconds=5)
     begun, ended = threading.Event(), threading.Event()
 
     @worker.consumer("orders", retry=Retry(attempts=1))
