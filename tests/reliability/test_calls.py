@@ -271,14 +271,16 @@ def test_a_renewal_raises_the_history_number(reader: Reader) -> None:
 
 def test_a_queue_knows_its_next_timer_when_it_has_served_one(reader: Reader) -> None:
     place = Place("1.1")
-    [one] = sent(reader, place, codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), ""))
+    [one] = sent(reader, place, codec.encode(Outgoing(body=b"x", time_to_be_received=100.0), ""))
     reader.call(read.receive(reader.address("q"), "lock", grant="1000"), place)
     reader.call(manager.update(reader.keys, "clock", "2000"), place)
     look(reader)
     keys = reader.store().queues["q"].keys
-    timers = reader.wire.command("ZRANGE", keys["t"], 0, -1, "WITHSCORES")
-    due = reader.store().queues["q"].fields["due"].encode()
-    assert timers == [b"e" + one.encode(), due]
+    name, ends_at = reader.wire.command("ZRANGE", keys["t"], 0, -1, "WITHSCORES")
+    due = int(reader.store().queues["q"].fields["due"])
+    assert name == b"e" + one.encode()
+    # The period of the statistics may end first (lua/core/statistics.lua).
+    assert due == int(ends_at) or (due < int(ends_at) and due % 300_000 == 0)
 
 
 def test_a_transaction_that_begins_with_a_lookup_has_a_fence_of_its_own(reader: Reader) -> None:
