@@ -33,7 +33,13 @@ def variables(checkout: Path | None) -> dict[str, str]:
         (bench / "bench").symlink_to(ROOT / "bench")
     path = os.pathsep.join([str(bench), str(checkout or ROOT)])
     node = str(PLACE / "node")
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "BENCH_NODE_MODULES": node}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "BENCH_CHECKOUT": str(checkout or ROOT),
+        "BENCH_NODE_MODULES": node,
+    }
 
 
 def ensure(names: Iterable[str]) -> None:

@@ -67,6 +67,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("MQREDIS_BENCH_DEBUG") else subprocess.DEVNULL,
             env=envs.variables(candidate.checkout),
+            cwd="/",  # `python -m` searches the current folder first, which has an mqredis of its own
             text=True,
         )
         pin(self.process.pid, {core})

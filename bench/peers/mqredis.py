@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any, ClassVar
 
 import mqredis
@@ -12,6 +14,9 @@ from bench.peers.base import AsyncPeer, Peer, Tally
 from mqredis.worker import Worker
 
 GROUP_ID = "group-1"
+
+if not Path(mqredis.__file__).is_relative_to(os.environ.get("BENCH_CHECKOUT", "/")):
+    raise ImportError(f"this process measures {mqredis.__file__}, not {os.environ['BENCH_CHECKOUT']}")
 
 
 def settings(shape: Shape) -> mqredis.Settings:
