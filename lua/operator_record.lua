@@ -30,9 +30,8 @@ if context.missing then return context.close(context.missing) end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 operator.log(0, outcome ~= "")
-local sides = context.sides
-for n = 1, #sides do store.save_one(sides[n]) end
+store.save_sides()
 operator.keep({ status.OK, "", 0, "0", outcome })
 reply = context.close({ status.OK, "", 0, "1", outcome })
-for n = 1, #sides do waiters.notify_one(sides[n]) end
+waiters.notify_sides()
 return reply

@@ -27,7 +27,7 @@
 --- require "admin/operator"
 --- require "admin/schedules"
 --- require "waiting/waiters"
-local last = ARGV[3] ~= "" and #KEYS - 1 or #KEYS
+local last = operator.last_key()
 local definitions, messages = KEYS[last - 1], KEYS[last]
 local name, expected, text, message, target, slot = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local reply = context.open()
@@ -64,8 +64,7 @@ else
 end
 if batch then schedules.send(batch) end
 operator.log(1, true)
-local sides = context.sides or {}
-for n = 1, #sides do store.save_one(sides[n]) end
+store.save_sides()
 reply = operator.close({ status.OK, "", 0, "1" })
-for n = 1, #sides do waiters.notify_one(sides[n]) end
+waiters.notify_sides()
 return reply

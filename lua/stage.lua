@@ -24,7 +24,7 @@ local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]),
 local reply = context.open()
 if reply then return reply end
 local s = sink.open(sinks, sink_name)
-local number, existed = tonumber(batch), redis.call("EXISTS", registry) == 1
+local number = tonumber(batch)
 if number <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
 if number <= tonumber(redis.call("HGET", registry, "closed") or -1) then
   return context.close({ status.LOCK_LOST, "", 0, "closed" })
@@ -33,8 +33,9 @@ context.mark_changed()
 local stage = sink.stage(registry, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
 stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
 stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
+local expires = sink.may_expire(registry, s)
 sink.save_stage(registry, name, stage)
-sink.expire(registry, s, ttl, existed)
+if expires then redis.call("PEXPIRE", registry, ttl) end
 redis.call("RPUSH", list, unpack(ARGV, 11))
 redis.call("PEXPIRE", list, ttl)
 return context.close({ status.OK, "", 0, "0" })

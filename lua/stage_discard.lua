@@ -27,8 +27,8 @@ for n = 0, #ARGV - first_name do
   end
 end
 if closed ~= "" then
-  local existed = redis.call("EXISTS", registry) == 1
+  local expires = sink.may_expire(registry, s)
   redis.call("HSET", registry, "closed", closed)
-  sink.expire(registry, s, ttl, existed)
+  if expires then redis.call("PEXPIRE", registry, ttl) end
 end
 return context.close({ status.OK, "", 0, removed })

@@ -15,7 +15,7 @@
 --- require "admin/operator"
 --- require "admin/workers"
 --- require "waiting/waiters"
-local key = KEYS[ARGV[3] ~= "" and #KEYS - 1 or #KEYS]
+local key = KEYS[operator.last_key()]
 local field, text = ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
@@ -44,8 +44,7 @@ else
 end
 context.mark_changed()
 operator.log(1, true)
-local log_queues = context.sides or {}
-for n = 1, #log_queues do store.save_one(log_queues[n]) end
+store.save_sides()
 reply = operator.close({ status.OK, "", 0, "1" })
-for n = 1, #log_queues do waiters.notify_one(log_queues[n]) end
+waiters.notify_sides()
 return reply

@@ -16,6 +16,11 @@
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
 local operator = { remembered = 86400000, most = 10000, name = "system%24%3Bactions" }
 
+-- The place in KEYS of the last key before that of the token.
+function operator.last_key()
+  return ARGV[3] ~= "" and #KEYS - 1 or #KEYS
+end
+
 -- The reply of an earlier call with this token; nothing if there was none.
 function operator.repeated()
   if ARGV[3] == "" then return end

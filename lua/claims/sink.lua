@@ -61,10 +61,10 @@ function sink.save_stage(registry, name, stage)
   redis.call("HSET", registry, name, sink.format_stage(stage))
 end
 
--- Sets the registry's time to live in ms after it was written. Not while a batch is half published: then its lists would
--- expire before the registry, and the rest of the batch would count as published. `existed`: before it was written.
-function sink.expire(registry, s, ttl, existed)
-  if s.publishing == "-" or not existed then redis.call("PEXPIRE", registry, ttl) end
+-- May the registry, which is about to be written, get another time to live? Not while a batch is half published: then its
+-- lists would expire before the registry, and the rest of the batch would count as published.
+function sink.may_expire(registry, s)
+  return s.publishing == "-" or redis.call("EXISTS", registry) == 0
 end
 
 -- The names of the stages of a manifest, one after the other.

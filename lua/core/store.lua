@@ -144,9 +144,12 @@ end
 -- script ends.
 function store.save(q)
   store.save_one(q)
-  if context.sides then
-    for n = 1, #context.sides do store.save_one(context.sides[n]) end
-  end
+  if context.sides then store.save_sides() end
+end
+
+-- As store.save, for a script that has no queue of its own.
+function store.save_sides()
+  for _, side in ipairs(context.sides or {}) do store.save_one(side) end
 end
 
 function store.save_one(q)

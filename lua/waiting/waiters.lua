@@ -93,6 +93,11 @@ end
 -- context.sides.
 function waiters.notify(q)
   waiters.notify_one(q)
+  waiters.notify_sides()
+end
+
+-- As waiters.notify, for a script that has no queue of its own.
+function waiters.notify_sides()
   for _, side in ipairs(context.sides or {}) do waiters.notify_one(side) end
 end
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
-from mqredis.errors import InvalidArgument, complaint
+from mqredis.errors import InvalidArgument
 from mqredis.models import Message, RetryPolicy
 from mqredis.operations import checks
 from mqredis.settings import LONGEST_LEASE
@@ -73,20 +71,17 @@ class Retry:
 
     def policy(self, dead_letter: str | None = None) -> RetryPolicy:
         """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``."""
-        try:
-            return RetryPolicy(
-                immediate=0,
-                cycles=_UNLIMITED if self.attempts is None else self.attempts - 1,
-                delay=self.delay,
-                factor=self.factor,
-                max_delay=self.max_delay,
-                jitter=self.jitter,
-                isolate=True,
-                final=self.final if dead_letter is None else "dead_letter",  # type: ignore[arg-type]
-                dead_letter_queue=dead_letter,
-            )
-        except ValidationError as error:
-            raise InvalidArgument(f"Retry: {complaint(error)}") from None
+        return RetryPolicy(
+            immediate=0,
+            cycles=_UNLIMITED if self.attempts is None else self.attempts - 1,
+            delay=self.delay,
+            factor=self.factor,
+            max_delay=self.max_delay,
+            jitter=self.jitter,
+            isolate=True,
+            final=self.final if dead_letter is None else "dead_letter",  # type: ignore[arg-type]
+            dead_letter_queue=dead_letter,
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from mqredis.asyncio import QueueManager
 from mqredis.asyncio.operator import Operator
 from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, needed, seconds
@@ -56,6 +58,19 @@ async def _schedule(manager: QueueManager, values: Values) -> ScheduleInfo:
     raise ScheduleNotFound(f"there is no schedule {wanted!r:.80}")
 
 
+def _execute(
+    act: Callable[..., Awaitable[object]], done: str
+) -> Callable[[QueueManager, Values], Awaitable[str]]:
+    """What carries out an action of :class:`Operator` on a schedule; ``done`` says so, with ``{}`` for its name."""
+
+    async def execute(manager: QueueManager, values: Values) -> str:
+        name = needed(values, "schedule")
+        await act(_operator(manager, values), name, token=values.get("token"))
+        return done.format(name)
+
+    return execute
+
+
 def _next(schedule: ScheduleInfo) -> str:
     return "never" if schedule.next_at is None else f"at {schedule.next_at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -68,12 +83,6 @@ async def _preview_pause(manager: QueueManager, values: Values) -> Preview:
     )
 
 
-async def _pause(manager: QueueManager, values: Values) -> str:
-    name = needed(values, "schedule")
-    await _operator(manager, values).pause_schedule(name, token=values.get("token"))
-    return f"The schedule {name} is paused."
-
-
 async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
     return Preview(
@@ -82,24 +91,12 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
     )
 
 
-async def _resume(manager: QueueManager, values: Values) -> str:
-    name = needed(values, "schedule")
-    await _operator(manager, values).resume_schedule(name, token=values.get("token"))
-    return f"The schedule {name} is resumed."
-
-
 async def _preview_trigger(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
     return Preview(
         f"One message goes to the queue {schedule.queue} now. The schedule {schedule.name} sends its next message "
         f"{_next(schedule)}, as before."
     )
-
-
-async def _trigger(manager: QueueManager, values: Values) -> str:
-    name = needed(values, "schedule")
-    await _operator(manager, values).trigger_schedule(name, token=values.get("token"))
-    return f"The message of the schedule {name} was sent."
 
 
 async def _preview_remove(manager: QueueManager, values: Values) -> Preview:
@@ -115,12 +112,6 @@ async def _preview_remove(manager: QueueManager, values: Values) -> Preview:
         else f"would send its next message to {schedule.queue} {_next(schedule)}"
     )
     return Preview(f"The schedule {schedule.name}, which {state}, is gone.{declared} What it has sent stays.")
-
-
-async def _remove(manager: QueueManager, values: Values) -> str:
-    name = needed(values, "schedule")
-    await _operator(manager, values).remove_schedule(name, token=values.get("token"))
-    return f"The schedule {name} was removed."
 
 
 _SCHEDULE = (Field("schedule", "Schedule", "hidden"),)
@@ -150,7 +141,7 @@ ACTIONS = (
         "Pause the schedule",
         _SCHEDULE,
         _preview_pause,
-        _pause,
+        _execute(Operator.pause_schedule, "The schedule {} is paused."),
         _to_schedules,
         by_operator=True,
     ),
@@ -159,7 +150,7 @@ ACTIONS = (
         "Resume the schedule",
         _SCHEDULE,
         _preview_resume,
-        _resume,
+        _execute(Operator.resume_schedule, "The schedule {} is resumed."),
         _to_schedules,
         by_operator=True,
     ),
@@ -168,7 +159,7 @@ ACTIONS = (
         "Send the message now",
         _SCHEDULE,
         _preview_trigger,
-        _trigger,
+        _execute(Operator.trigger_schedule, "The message of the schedule {} was sent."),
         _to_schedules,
         by_operator=True,
     ),
@@ -177,7 +168,7 @@ ACTIONS = (
         "Remove the schedule",
         _SCHEDULE,
         _preview_remove,
-        _remove,
+        _execute(Operator.remove_schedule, "The schedule {} was removed."),
         _to_schedules,
         destroys=True,
         names="schedule",
