@@ -3,12 +3,12 @@
 --
 -- KEYS message
 -- QUEUE[1+] the queues
--- RETURNS OK how many of the queues this reply tells of (the others are for the next call), then for each of these
---   "<session>:<readers> ...", "" if nobody waits there. Of a queue the first 1,000 readers count
+-- RETURNS OK number of queues that this reply covers (the next call takes the others), then for each of these
+--   "<session>:<readers> ...", "" if no reader waits. At most 1,000 readers of a queue are counted
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
--- A call ends when it has looked at so many readers and queues.
+-- budget: readers and queues that one call examines; most: readers of one queue that are counted.
 local budget, most = 2000, 1000
 local reply = context.observe()
 if reply then return reply end

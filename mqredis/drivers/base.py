@@ -38,7 +38,7 @@ class BaseDriver:
         self.settings = settings
         self.backend = backend
         self.core = Core(settings, keys, backend.memory, backend.address)
-        # A single address that nobody listens on is probably wrong; a group may be choosing its primary.
+        # A single address that refuses a connection is probably wrong; Sentinel or a cluster may be electing a primary.
         self.core.reached = backend.plan.movable
         self._setup()
         _drivers.add(self)

@@ -183,8 +183,8 @@ class TrailEntry:
     """sent: it became part of the queue. locked: by a reader, a transaction or a pipeline. returned: its reader gave it
     back in order, which is no attempt. aborted: its reader gave it back, or the transaction that held it was aborted.
     lapsed: the lease of its lock was over. resting: it waits for the next attempt in the target. retried: its rest is
-    over. poisoned: the retry policy moved it to ``;poison``. moved: somebody moved it. dead_lettered: it is in a queue
-    of dead letters. redriven: somebody sent it back. committed, received, rejected, expired, dropped, purged, deleted:
+    over. poisoned: the retry policy moved it to ``;poison``. moved: a client moved it. dead_lettered: it is in a queue
+    of dead letters. redriven: a client sent it back. committed, received, rejected, expired, dropped, purged, deleted:
     it left."""
     queue: str
     """Name of the queue that the message was in."""
