@@ -156,7 +156,7 @@ class LockLoop(Loop):
 
     def _settle(self, queue: Queue, settlements: Sequence[read.Settlement]) -> None:
         operation = settle(queue.handle, settlements)
-        self._all_lost(accept_lower_durability(partial(self.manager._run, operation)).lost)
+        self._all_lost(accept_lower_durability(partial(self.manager.run, operation)).lost)
 
     def _all_lost(self, lost: Iterable[Lost]) -> None:
         for lookup_id, _ in lost:
