@@ -344,7 +344,10 @@ class Store:
         return count
 
     def forget_subqueue(self, queue: Queue) -> None:
-        """A subqueue goes when its last handle is closed and it is empty (section 6.5)."""
-        if queue.parent is not None and not (queue.positions or queue.handles or queue.gone):
+        """A subqueue goes when its last handle is closed and it is empty (section 6.5), and no open move goes there."""
+        moves = (operation.target for unit in self.units.values() for operation in unit.operations)
+        if queue.parent is not None and not (
+            queue.positions or queue.handles or queue.gone or queue in moves
+        ):
             queue.gone = True
             self.queues.pop(queue.name, None)

@@ -232,3 +232,15 @@ def test_message_that_was_received_in_a_transaction_goes_with_its_queue(qm):
         with pytest.raises(MessageNotFound):
             tx.reject(q, message)
     assert qm.queue_info("q").messages == 0
+
+
+def test_a_subqueue_to_which_a_move_is_open_stays_when_it_is_closed(qm):
+    queue, target = make(qm, "q", transactional=True), qm.open("q;s")
+    with qm.transaction() as tx:
+        lookup_id = queue.send(b"x", transaction=tx).lookup_id
+    with qm.transaction() as tx:
+        queue.move(lookup_id, target, transaction=tx)
+        target.close()
+        target = qm.open("q;s")
+    assert target.peek(0).lookup_id == lookup_id
+    assert qm.queue_info("q").ready == 0
