@@ -2,60 +2,92 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from mqredis.asyncio import QueueManager
+from mqredis.console.sentences import messages_of, sentence
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models import Access, Message, Seek
+
+#: Entries that one page reads at most. Each takes a call of the broker.
+READ = 400
 
 
 class Entry(NamedTuple):
     """What is known about one action."""
 
     at: datetime
-    operator: str
-    action: str
     queue: str
     #: "started", "done" or "failed"
     state: str
-    #: Messages that it has changed; None: it does not act on messages.
-    changed: int | None
-    #: What came of it, else its arguments.
+    #: Who did what, to how many messages.
     text: str
+    #: Lookup ids of messages that it names.
+    messages: list[int]
 
 
-async def latest(manager: QueueManager, most: int) -> list[Entry]:
-    """The newest entries, newest first; of an action that other calls carry out (``Operator.begin``) the last one."""
+class Latest(NamedTuple):
+    """A page of the log, newest first."""
+
+    entries: list[Entry]
+    #: Lookup id of the last entry that was read, from which on the page with older ones goes; None: there are none.
+    older: int | None
+
+
+async def latest(manager: QueueManager, most: int, before: int | None = None) -> Latest:
+    """The newest entries, or those that are older than the one with the lookup id ``before``.
+
+    An action has several entries if it took several calls of the broker, or if other calls carried it out
+    (``Operator.begin``): the last of them is shown.
+    """
     found: list[Entry] = []
-    seen: set[object] = set()
-    with contextlib.suppress(QueueNotFound, MessageNotFound):
+    seen: dict[object, int] = {}
+    read = 0
+    try:
         await manager.queue_info(ACTIONS)  # opening a subqueue would create it
         async with await manager.open(ACTIONS, Access.PEEK) as queue:
-            message = await queue.peek_by_lookup_id(0, seek=Seek.LAST)
-            while len(found) < most:
-                call = message.properties.get("call")
-                if call is None or call not in seen:
+            while len(found) < most and read < READ:
+                seek = Seek.LAST if before is None else Seek.PREVIOUS
+                message = await queue.peek_by_lookup_id(before or 0, seek=seek)
+                before, read = message.lookup_id, read + 1
+                if _is_new(message, seen):
                     found.append(_entry(message))
-                    seen.add(call)
-                message = await queue.peek_by_lookup_id(message.lookup_id, seek=Seek.PREVIOUS)
-    return found
+    except (QueueNotFound, MessageNotFound):
+        return Latest(found, None)
+    return Latest(found, before)
+
+
+def _is_new(message: Message, seen: dict[object, int]) -> bool:
+    """Whether no later entry of the same action was seen. ``seen``: messages changed, by what identifies an action."""
+    told = message.properties
+    changed = int(str(told.get("changed", 0)))
+    if "call" in told:
+        new = told["call"] not in seen
+        seen[told["call"]] = changed
+        return new
+    # The entries of one action say the same, and count on until one is the last.
+    identity = told.get("operator"), message.label, told.get("queue"), message.body
+    new = bool(told.get("finished")) or changed > seen.get(identity, -1)
+    seen[identity] = changed
+    return new
 
 
 def _entry(message: Message) -> Entry:
     told = message.properties
     details: dict[str, Any] = json.loads(message.body)
-    failed = "error" in details
-    outcome = details.get("error") or details.get("result")
+    name, queue, finished = (
+        str(told.get("operator", "")),
+        str(told.get("queue", "")),
+        bool(told.get("finished")),
+    )
+    changed = int(str(told.get("changed", 0)))
     return Entry(
         at=message.arrived_at,
-        operator=str(told.get("operator", "")),
-        action=message.label,
-        queue=str(told.get("queue", "")),
-        state="failed" if failed else "done" if told.get("finished") else "started",
-        changed=None if "call" in told else int(str(told.get("changed", 0))),
-        text=str(outcome) if outcome else json.dumps(details, ensure_ascii=False) if details else "",
+        queue=queue,
+        state="failed" if "error" in details else "done" if finished else "started",
+        text=sentence(name, message.label, queue, changed, finished, details),
+        messages=messages_of(details),
     )

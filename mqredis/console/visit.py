@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -33,8 +33,16 @@ from mqredis.console.security import (
     set_cookie,
 )
 from mqredis.models import QueueHistory
+from mqredis.models.worker import Pause, WorkerInfo
 
 THEMES = ("light", "dark")
+
+
+class Workers(NamedTuple):
+    """The workers that live, and what operators have paused."""
+
+    workers: list[WorkerInfo]
+    pauses: list[Pause]
 
 
 @dataclass
@@ -55,6 +63,7 @@ class Console:
     attempts: Attempts = field(default_factory=Attempts)
     pollers: dict[str, Poller[Overview]] = field(default_factory=dict)
     histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)
+    worker_pollers: dict[str, Poller[Workers]] = field(default_factory=dict)
 
     def poller(self, name: str) -> Poller[Overview]:
         """The poller of a queue manager."""
@@ -65,6 +74,17 @@ class Console:
         if name not in self.pollers:
             self.pollers[name] = Poller(read, self.interval)
         return self.pollers[name]
+
+    def workers(self, name: str) -> Poller[Workers]:
+        """The poller of the workers of a queue manager."""
+
+        async def read(_: Workers | None) -> Workers:
+            manager = await self.managers.get(name)
+            return Workers(await manager.workers(), await manager.pauses())
+
+        if name not in self.worker_pollers:
+            self.worker_pollers[name] = Poller(read, self.interval)
+        return self.worker_pollers[name]
 
     async def last_hour(self, name: str) -> dict[str, QueueHistory]:
         """The last hour of each queue in the overview, by name, as read at most 5 minutes ago."""

@@ -49,6 +49,20 @@ def test_the_page_of_a_queue_follows_it(console: str, broker: mqredis.QueueManag
     expect(page.locator(".figures")).to_contain_text("Ready2")
 
 
+def test_the_page_of_workers_follows_them(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
+    page = open_page(f"{console}/m/main/workers")
+    expect(page.get_by_text("Nothing is paused")).to_be_visible()
+    broker.operator("ann").pause("orders", reason="stock-taking")
+    expect(page.get_by_text("stock-taking")).to_be_visible()
+    button = page.get_by_role("link", name="Resume")
+    button.focus()
+    broker.operator("ann").pause(consumer="pay", reason="the bank is away")
+    expect(page.get_by_text("the bank is away")).to_be_visible()
+    expect(button.last).to_be_focused()  # an update leaves the keyboard where it is
+
+
 def test_a_restart_of_the_server_is_told_and_survived(
     start_server: Callable[..., RedisServer], open_page: Open
 ) -> None:
@@ -215,7 +229,8 @@ def test_every_page_is_readable(
         for path in (
             "/", "/queue?name=orders", "/messages?queue=orders", "/messages?queue=orders&selector=a+%3D",
             f"/message?queue=orders%3Bpoison&id={first}", "/failures", "/topics", "/doctor?run=1", "/server",
-            "/workers", "/schedules", "/actions", "/act/send?queue=orders", "/act/purge?queue=orders",
+            "/workers", "/schedules", "/actions", "/trail?queue=orders&id=0x0400ffffffffffff",
+            "/act/send?queue=orders", "/act/purge?queue=orders",
             "/queue?name=absent",
         ):  # fmt: skip
             page.goto(f"{console}/m/main{path}")

@@ -214,6 +214,7 @@ async def test_limits_are_shown_and_changed(browser: Browser, manager: QueueMana
     info = await manager.queue_info("orders")
     assert (info.quota_messages, info.quota_bytes, info.failed_time_to_live) == (None, 5000, 86400)
     assert "Failed messages are kept for 1 d" in page.text
+    assert "The limits of orders are now: quota messages no limit, quota bytes 5,000" in page.text
     form = await browser.get("/m/main/act/limits", queue="orders")
     assert form.fields["failed_time_to_live"] == "86400"
 
@@ -245,7 +246,7 @@ async def test_the_whole_manager_is_limited_and_repaired(browser: Browser, manag
     await browser.post("/m/main/act/throttle", fields)
     assert not (await manager.info()).throttled
     assert (
-        "throttle \u2013 \u2013 done Sends to all queues are accepted"
+        "127.0.0.1, throttle: Sends to all queues are accepted. done"
         in (await browser.get("/m/main/actions")).text
     )
     assert "0 findings repaired" in (await browser.act("repair")).text
@@ -256,11 +257,12 @@ async def test_the_log_says_who_did_what(manager: QueueManager) -> None:
     await browser.act("send", queue="orders", body="x")
     await browser.act("purge", queue="orders", confirm="orders")
     page = await browser.get("/m/main/actions")
-    assert "ann trash orders 1 done" in page.text
-    assert "ann send orders \u2013 done Message" in page.text
+    purged = "ann moved 1 available message of orders to the trash, to be kept there for 1 d. done"
+    assert purged in page.text
+    assert "ann, send: Message" in page.text
     await manager.operator("bob").delete("orders;trash")
     page = await browser.get("/m/main/actions")
-    assert page.text.index("bob delete orders;trash 1 done") < page.text.index("ann trash orders 1 done")
+    assert page.text.index("bob deleted 1 message of orders;trash. done") < page.text.index(purged)
     assert "started" not in page.text
     assert [info.name for info in await manager.queues() if "log" in info.name] == []
     await browser.close()
@@ -270,7 +272,7 @@ async def test_an_action_that_has_not_ended_is_told(browser: Browser, manager: Q
     form = await browser.get("/m/main/act/send", queue="orders")
     operator = manager.operator("127.0.0.1")
     await operator.begin("send", "orders", token=form.fields["token"], details={"label": "a"})
-    assert 'send orders \u2013 started {"label": "a"}' in (await browser.get("/m/main/actions")).text
+    assert "127.0.0.1 began send on orders (label a). started" in (await browser.get("/m/main/actions")).text
     page = await browser.post("/m/main/act/send", {**form.fields, "body": "x"})
     assert "The action has begun" in page.text
     assert await ready(manager) == 0

@@ -190,7 +190,7 @@ async def test_a_locked_or_missing_message_is_explained(browser: Browser, manage
         assert f"Message {hex_id(number)} locked" in page.text
         await lock.commit()
     page = await browser.get("/m/main/message", 404, queue="orders", id=hex_id(number))
-    assert "MessageNotFound" in page.text
+    assert "it was received, moved, deleted, or has expired" in page.text
 
 
 async def test_failures_are_grouped_and_each_group_can_be_looked_at(

@@ -88,7 +88,7 @@ async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manag
     assert "nightly paused every 1 h \u2013 \u2013 orders 2 B Send now Resume Remove" in page.text
     form = await browser.get("/m/main/act/trigger-schedule", schedule="nightly")
     assert "One message goes to the queue orders now" in form.text
-    assert "never, as before" in form.text
+    assert "The schedule nightly stays paused: resume it if it is to send" in form.text
     for _ in range(2):
         page = await browser.post("/m/main/act/trigger-schedule", form.fields)
         assert "The message of the schedule nightly was sent." in page.text
@@ -100,6 +100,17 @@ async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manag
     (found,) = await manager.schedules()
     assert not found.paused
     assert found.last_at is not None
+
+
+async def test_forms_say_what_holds_already(browser: Browser) -> None:
+    await create(browser, every="3600")
+    form = await browser.get("/m/main/act/resume-schedule", schedule="nightly")
+    assert "The schedule nightly is not paused: it sends its next message at" in form.text
+    form = await browser.get("/m/main/act/pause-schedule", schedule="nightly")
+    await browser.post("/m/main/act/pause-schedule", form.fields)
+    form = await browser.get("/m/main/act/pause-schedule", schedule="nightly")
+    assert "The schedule nightly is paused already" in form.text
+    assert "never" not in form.text
 
 
 async def test_a_removal_asks_for_the_name(browser: Browser, manager: QueueManager) -> None:
@@ -118,8 +129,11 @@ async def test_a_removal_asks_for_the_name(browser: Browser, manager: QueueManag
         in (await browser.get("/m/main/act/remove-schedule", 400, schedule="nightly")).text
     )
     log = (await browser.get("/m/main/actions")).text
-    for action in ("create_schedule", "remove_schedule"):
-        assert log.count(action) == 1
+    for done in (
+        "created the schedule nightly, which sends to orders every 1 h, and is paused.",
+        "removed the schedule nightly.",
+    ):
+        assert log.count(f"127.0.0.1 {done}") == 1
 
 
 async def test_a_reader_sees_schedules_and_no_buttons(browser: Browser, manager: QueueManager) -> None:

@@ -168,3 +168,12 @@ async def test_a_reader_sees_workers_and_no_buttons(manager: QueueManager, worke
     assert not [address for address in page.addresses if "/act/" in address]
     await browser.get("/m/main/act/pause", 403, queue="orders")
     await browser.close()
+
+
+async def test_a_queue_names_its_consumers(browser: Browser, manager: QueueManager, worker: Worker) -> None:
+    await listed(manager)
+    assert worker.name == "shop"
+    page = await browser.get("/m/main/queue", name="orders", done="x")
+    assert re.search(r"Consumers Consumer Worker Busy Handled Failed book shop \S+ 0 of 1 0 0", page.text)
+    await manager.create_queue("idle")
+    assert "No worker reads this queue." in (await browser.get("/m/main/queue", name="idle")).text

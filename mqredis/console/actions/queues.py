@@ -89,7 +89,12 @@ async def _limits(manager: QueueManager, values: Values) -> str:
     if trail is not None:
         changes["trail"] = trail
     await manager.update_queue(needed(values, "queue"), **changes)
-    return f"The limits of {values['queue']} were changed."
+    told = [f"{name.replace('_', ' ')} {_limit(value)}" for name, value in changes.items()]
+    return f"The limits of {values['queue']} are now: {', '.join(told)}."
+
+
+def _limit(value: float | None) -> str:
+    return "no limit" if value is None else f"{value:,}"
 
 
 # ---- topics --------------------------------------------------------------------------------------

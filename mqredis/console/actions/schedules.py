@@ -77,6 +77,10 @@ def _next(schedule: ScheduleInfo) -> str:
 
 async def _preview_pause(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
+    if schedule.paused:
+        return Preview(
+            f"The schedule {schedule.name} is paused already: it sends nothing until somebody resumes it."
+        )
     return Preview(
         f"The schedule {schedule.name} would send its next message to {schedule.queue} {_next(schedule)}. It sends "
         "nothing until somebody resumes it, also after a restart of the workers."
@@ -85,6 +89,10 @@ async def _preview_pause(manager: QueueManager, values: Values) -> Preview:
 
 async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
+    if not schedule.paused:
+        return Preview(
+            f"The schedule {schedule.name} is not paused: it sends its next message {_next(schedule)}."
+        )
     return Preview(
         f"The schedule {schedule.name} sends messages to {schedule.queue} again from its next time on. Times that have "
         "passed meanwhile are not made up for."
@@ -93,10 +101,12 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
 
 async def _preview_trigger(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
-    return Preview(
-        f"One message goes to the queue {schedule.queue} now. The schedule {schedule.name} sends its next message "
-        f"{_next(schedule)}, as before."
+    then = (
+        f"The schedule {schedule.name} stays paused: resume it if it is to send messages at its times again."
+        if schedule.paused
+        else f"The schedule {schedule.name} sends its next message {_next(schedule)}, as before."
     )
+    return Preview(f"One message goes to the queue {schedule.queue} now. {then}")
 
 
 async def _preview_remove(manager: QueueManager, values: Values) -> Preview:

@@ -16,6 +16,7 @@ from mqredis.console.pages import (
     schedules,
     server,
     topics,
+    trails,
     workers,
 )
 from mqredis.console.visit import Endpoint, Visit
@@ -70,6 +71,7 @@ PAGES: dict[str, Endpoint] = {
     "/messages": messages.messages,
     "/message": messages.message,
     "/body": messages.body,
+    "/trail": trails.trail,
     "/failures": failures.failures,
     "/scheduled": scheduled.scheduled,
     "/in-flight": holders.in_flight,

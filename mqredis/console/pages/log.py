@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from mqredis.console import log
+from mqredis.console.actions.base import lookup_id
 from mqredis.console.visit import Visit
 from mqredis.keys import ACTIONS
 
@@ -14,4 +15,7 @@ ROWS = 50
 
 async def actions(visit: Visit) -> Response:
     """The latest actions of operators, newest first: in this console, by the command line and in programs."""
-    return visit.page("actions.html", entries=await log.latest(await visit.manager(), ROWS), queue=ACTIONS)
+    before = lookup_id(visit.query, "before") if visit.query.get("before") else None
+    found = await log.latest(await visit.manager(), ROWS, before)
+    older = found.older and visit.here(before=f"{found.older:#018x}")
+    return visit.page("actions.html", entries=found.entries, older=older, first=before is None, queue=ACTIONS)

@@ -9,9 +9,10 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies
 from mqredis.console.actions.base import lookup_id, needed
+from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.text import identifier_of
 
@@ -93,7 +94,10 @@ async def _stored(visit: Visit) -> StoredMessage:
 
 async def message(visit: Visit) -> Response:
     """One message in whatever state, with its body, fields and properties."""
-    stored = await _stored(visit)
+    try:
+        stored = await _stored(visit)
+    except MessageNotFound:
+        return await left(visit, needed(visit.query, "queue"), lookup_id(visit.query))
     found = stored.message
     show = not hidden(visit) or (visit.query.get("body") == "show" and visit.may("bodies"))
     failure = {

@@ -8,8 +8,9 @@ from contextlib import aclosing
 from starlette.responses import Response, StreamingResponse
 
 from mqredis.console.charts import SPANS, charts_of, sparkline
-from mqredis.console.overview import COLUMNS, arranged
-from mqredis.console.visit import Visit
+from mqredis.console.overview import COLUMNS, Overview, arranged
+from mqredis.console.poller import Poller
+from mqredis.console.visit import Visit, Workers
 from mqredis.keys import SYSTEM
 
 #: Rows on one page of the overview.
@@ -51,15 +52,17 @@ async def queue(visit: Visit) -> Response:
     live = "hx-request" in visit.request.headers
     history = None if live else await manager.history(name, since=span.since, step=span.step)
     parent = name.partition(";")[0]
+    working = await visit.console.workers(visit.name).state(fresh="done" in visit.query)
     whole = [await manager.queue_info(parent)] if parent != SYSTEM else []
     return visit.page(
         "queue.html",
         info=info,
         statistics=await manager.statistics(name),
         parent=parent,
-        pause=next(
-            (each for each in await manager.pauses() if (each.kind, each.name) == ("queue", name)), None
-        ),
+        pause=next((each for each in working.pauses if (each.kind, each.name) == ("queue", name)), None),
+        consumers=[
+            (worker, each) for worker in working.workers for each in worker.consumers if name in each.queues
+        ],
         family=whole + await manager.queues(f"{parent};*"),
         spans=SPANS,
         span=span,
@@ -70,8 +73,11 @@ async def queue(visit: Visit) -> Response:
 
 
 async def events(visit: Visit) -> Response:
-    """Server-sent events: "tick" after each reading of the state, "down" while the broker cannot be reached."""
-    poller = visit.console.poller(visit.name)
+    """Server-sent events: "tick" after each reading of the queues or the workers, "down" while the broker is away."""
+    of_workers = visit.query.get("of") == "workers"
+    poller: Poller[Workers] | Poller[Overview] = (
+        visit.console.workers(visit.name) if of_workers else visit.console.poller(visit.name)
+    )
 
     async def stream() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"

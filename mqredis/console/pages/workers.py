@@ -9,11 +9,11 @@ from mqredis.console.visit import Visit
 
 async def workers(visit: Visit) -> Response:
     """Every worker with its consumers and the handlers that run, and every pause."""
-    manager = await visit.manager()
-    pauses = await manager.pauses()
+    # What an action has just changed has to be seen.
+    state = await visit.console.workers(visit.name).state(fresh="done" in visit.query)
     return visit.page(
         "workers.html",
-        workers=await manager.workers(),
-        pauses=pauses,
-        paused={(pause.kind, pause.name) for pause in pauses},
+        workers=state.workers,
+        pauses=state.pauses,
+        paused={(pause.kind, pause.name) for pause in state.pauses},
     )

@@ -1,0 +1,69 @@
+"""What happened to a message that is not in its queue any more."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from starlette.responses import Response
+
+from mqredis.asyncio import QueueManager
+from mqredis.console.actions.base import needed
+from mqredis.console.formats import hex_id
+from mqredis.console.visit import Visit
+from mqredis.errors import MessageNotFound, QueueNotFound
+from mqredis.keys import ACTIONS
+from mqredis.models.inspection import TrailEntry
+
+#: A lookup id as the console shows it, or a message id that the broker has made from one.
+_LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
+
+
+async def trail(visit: Visit) -> Response:
+    """The message with an id, or what happened to it if it has left its queue.
+
+    ``id`` is a lookup id or a message id. A message id that the application chose leads to a search.
+    """
+    name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
+    match = _LOOKUP_ID.fullmatch(given)
+    if match is None:
+        return visit.redirect(visit.link("/messages", queue=name, message_id=given))
+    lookup_id = int(match[1], 16)
+    with suppress(MessageNotFound, QueueNotFound):
+        await (await visit.manager()).message(name, lookup_id)
+        return visit.redirect(visit.link("/message", queue=name, id=hex_id(lookup_id)))
+    return await left(visit, name, lookup_id)
+
+
+async def left(visit: Visit, name: str, lookup_id: int) -> Response:
+    """The page of a message that is not in this queue: its trail, and where it is now; 404 without a trail."""
+    manager = await visit.manager()
+    try:
+        share, exists = (await manager.queue_info(name)).trail, True
+    except QueueNotFound:
+        share, exists = 0.0, False
+    # The trail of a message that has left is found through any queue.
+    found = await manager.trail(name if exists else ACTIONS, lookup_id)
+    return visit.page(
+        "trail.html",
+        200 if found else 404,
+        queue=name,
+        exists=exists,
+        id=hex_id(lookup_id),
+        trail=found,
+        place=await _place(manager, found, name, lookup_id),
+        share=share,
+    )
+
+
+async def _place(
+    manager: QueueManager, entries: list[TrailEntry], name: str, lookup_id: int
+) -> tuple[str, str] | None:
+    """The queue that the message is in now, and its lookup id there."""
+    for entry in entries:
+        if entry.target is not None:
+            name, lookup_id = entry.target, entry.lookup_id or lookup_id
+    with suppress(MessageNotFound, QueueNotFound):
+        await manager.message(name, lookup_id)
+        return name, hex_id(lookup_id)
+    return None

@@ -1,0 +1,137 @@
+"""The entries of the log of actions as sentences: who did what, to how many messages, where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from mqredis import keys
+from mqredis.console import formats
+
+#: What an entry says in detail.
+Details = Mapping[str, Any]
+
+#: What operators do to messages, by the name of the action; ``_words`` has the words in braces.
+_ON_MESSAGES = {
+    "delete": "deleted {messages} of {queue}",
+    "trash": "moved {messages} of {queue} to the trash{kept}",
+    "cancel": "cancelled {messages} of {queue}{kept}",
+    "restore": "restored {messages} from {queue}",
+    "move": "moved {messages} of {queue} to {target}",
+    "redrive": "put back {messages} of {queue}{into}",
+    "reschedule": "rescheduled {messages} of {queue} to {due}",
+    "run_now": "made {messages} of {queue} available at once",
+    "priority": "gave {messages} of {queue} the priority {value}",
+    "release": "ended the lock of {messages} of {queue}{rejected}",
+}
+#: What they do to anything else.
+_OTHERS = {
+    "abort": "aborted the transaction {transaction}",
+    "pause": "paused {readers}{reason}",
+    "resume": "resumed {readers}",
+    "stop_worker": "asked the worker {worker} to stop",
+    "cancel_handler": "asked the worker {worker} to cancel the handler of {messages}",
+    "create_schedule": "created the schedule {schedule}, which sends to {queue} {times}",
+    "pause_schedule": "paused the schedule {schedule}",
+    "resume_schedule": "resumed the schedule {schedule}",
+    "trigger_schedule": "had the schedule {schedule} send its message",
+    "remove_schedule": "removed the schedule {schedule}",
+}
+
+
+def sentence(operator: str, action: str, queue: str, changed: int, finished: bool, told: Details) -> str:
+    """An entry as a sentence. ``changed``: messages that the action has changed so far."""
+    pattern = _ON_MESSAGES.get(action) or _OTHERS.get(action)
+    if pattern is None or not told.keys().isdisjoint(("result", "error", "cut")):
+        return _of_other_calls(operator, action, queue, told)
+    said = f"{operator} {pattern.format_map(_words(queue, changed, told))}"
+    if action in _OTHERS:
+        return said + ("." if changed else ", which changed nothing.")
+    return f"{said}{_choice(told)}{'' if finished else ', and has not finished'}."
+
+
+def messages_of(told: Details) -> list[int]:
+    """Lookup ids of the messages that an entry names."""
+    ids = told.get("lookup_ids") or [told.get("lookup_id")]
+    return [int(each, 16) for each in ids if isinstance(each, str) and each]
+
+
+def _of_other_calls(operator: str, action: str, queue: str, told: Details) -> str:
+    """The sentence for an action that other calls carry out (``Operator.begin``)."""
+    what = action.replace("_", " ")
+    if "result" in told:
+        return f"{operator}, {what}: {told['result']}"
+    where = f"{what} on {queue}" if queue else what
+    if "error" in told:
+        return f"{operator}, {where}, failed: {told['error']}"
+    given = [f"{name.replace('_', ' ')} {_value(value)}" for name, value in told.items() if name != "cut"]
+    return f"{operator} began {where}" + (f" ({', '.join(given)})" if given else "") + "."
+
+
+def _words(queue: str, changed: int, told: Details) -> dict[str, str]:
+    """The words that sentences are made of."""
+    value = str(told.get("value") or "")
+    target = keys.decode(value)
+    return {
+        "queue": queue,
+        "messages": _messages(changed, told),
+        "value": value,
+        "target": target,
+        "into": f" into {target}" if target else "",
+        "kept": f", to be kept there for {formats.exact(int(value) / 1000)}" if value.isdigit() else "",
+        "due": _due(value),
+        "rejected": _behind("reject", told),
+        "reason": _behind("reason", told),
+        "readers": f"the consumer {told['consumer']}" if told.get("consumer") else f"{queue} for workers",
+        "times": _times(told),
+        **{name: str(told.get(name, "")) for name in ("transaction", "worker", "schedule")},
+    }
+
+
+def _messages(changed: int, told: Details) -> str:
+    """The messages that an action has changed, by the id of the only one, or by their number."""
+    ids = messages_of(told)
+    if len(ids) == 1:
+        return f"the message {formats.hex_id(ids[0])}"
+    delayed = told.get("scheduled")
+    return formats.plural(
+        changed, "message" if delayed is None else "delayed message" if delayed else "available message"
+    )
+
+
+def _choice(told: Details) -> str:
+    """Which messages were chosen, and how many at most."""
+    terms = [str(told["selector"])] if told.get("selector") else []
+    match = told.get("match")
+    if isinstance(match, Mapping):
+        terms += [f"{name.replace('_', ' ')} = {value}" for name, value in match.items()]
+    most = f", at most {told['limit']:,}" if isinstance(told.get("limit"), int) else ""
+    return (f": those with {' and '.join(terms)}" if terms else "") + most
+
+
+def _due(value: str) -> str:
+    """The time to which messages were rescheduled: a number of ms, behind "+" counted from then."""
+    if value.startswith("+") and value[1:].isdigit():
+        return f"{formats.exact(int(value) / 1000)} later"
+    return (
+        f"{datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if value.isdigit()
+        else value
+    )
+
+
+def _behind(name: str, told: Details) -> str:
+    return f" ({told[name]})" if told.get(name) else ""
+
+
+def _times(told: Details) -> str:
+    when = told.get("when")
+    times = f"at {when} {told.get('timezone', '')}".rstrip()
+    if isinstance(when, int | float):
+        times = f"every {formats.exact(float(when))}"
+    return times + (", and is paused" if told.get("paused") is True else "")
+
+
+def _value(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,0 +1,90 @@
+"""Messages that have left their queue, and what happened to them."""
+
+from __future__ import annotations
+
+from mqredis import Outgoing, RetryPolicy
+from mqredis.asyncio import QueueManager
+from mqredis.console import Visitor, app
+from mqredis.console.formats import hex_id
+from tests.console.browser import Browser
+from tests.console.test_pages import EVIL, fail, fill
+
+TRAIL = "/m/main/trail"
+
+
+async def test_a_message_that_left_shows_its_trail(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=1.0)
+    received, deleted = await fill(manager, ["a", "b"])
+    async with await manager.open("orders") as queue:
+        await queue.receive(timeout=0)
+    await manager.operator("ann").delete("orders", lookup_ids=[deleted])
+    page = await browser.get("/m/main/queue", name="orders")
+    assert "Find a message or its trail" in page.text
+    for lookup_id, event in ((received, "received"), (deleted, "purged")):
+        for given in (hex_id(lookup_id), f"mq-{lookup_id:016x}"):
+            page = await browser.get(TRAIL, queue="orders", id=f" {given} ")
+            assert f"Message {hex_id(lookup_id)} It is not in orders : it was received" in page.text
+            assert "sent orders" in page.text
+            assert f"{event} orders" in page.text
+        # So does the page of the message, to which other pages lead.
+        page = await browser.get("/m/main/message", queue="orders", id=hex_id(lookup_id))
+        assert f"{event} orders" in page.text
+
+
+async def test_a_message_that_is_there_is_shown(browser: Browser, manager: QueueManager) -> None:
+    (lookup_id,) = await fill(manager, [Outgoing("here", message_id="mine")])
+    page = await browser.get(TRAIL, queue="orders", id=hex_id(lookup_id))
+    assert "here" in page.html
+    assert "Body" in page.text
+    page = await browser.get(TRAIL, queue="orders", id="mine")  # a search
+    assert "1 message on this page" in page.text
+
+
+async def test_a_message_that_moved_is_found_where_it_is(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=1.0, retry=RetryPolicy(immediate=0))
+    (lookup_id,) = await fill(manager, ["x"])
+    await fail(manager, "orders")
+    page = await browser.get(TRAIL, queue="orders", id=hex_id(lookup_id))
+    assert "It is in orders;poison now." in page.text
+    page = await browser.get(next(each for each in page.addresses if "/message?" in each))
+    assert "Why it failed" in page.text
+
+
+async def test_a_trail_outlives_its_queue(browser: Browser, manager: QueueManager) -> None:
+    await manager.create_queue("gone", trail=1.0)
+    (lookup_id,) = await fill(manager, ["x"], "gone")
+    await browser.act("delete-queue", queue="gone", confirm="gone")
+    page = await browser.get(TRAIL, queue="gone", id=hex_id(lookup_id))
+    assert "There is no queue gone any more." in page.text
+    assert "deleted gone" in page.text
+
+
+async def test_no_trail_says_how_to_keep_one(browser: Browser, manager: QueueManager) -> None:
+    (lookup_id,) = await fill(manager, ["x"])
+    assert (
+        "keeps no trail of this message"
+        in (await browser.get("/m/main/message", queue="orders", id=hex_id(lookup_id))).text
+    )
+    page = await browser.get(TRAIL, 404, queue="orders", id="0x0400ffffffffffff")
+    assert "or there never was a message with this id" in page.text
+    assert "This queue keeps none. Change limits" in page.text
+    await manager.update_queue("orders", trail=0.5)
+    page = await browser.get(TRAIL, 404, queue="orders", id="0x0400ffffffffffff")
+    assert "keeps none" not in page.text
+    page = await browser.get(TRAIL, 404, queue="absent", id="0x0400ffffffffffff")
+    assert "there is no queue" in page.text
+    assert "queue is missing" in (await browser.get(TRAIL, 400, id="1")).text
+    assert "id is missing" in (await browser.get(TRAIL, 400, queue="orders")).text
+
+
+async def test_a_trail_is_escaped(manager: QueueManager) -> None:
+    reader = Browser(app({"main": manager}, access=lambda _: Visitor("bob")))
+    await manager.update_queue("orders", trail=1.0)
+    (lookup_id,) = await fill(manager, ["x"])
+    async with await manager.open("orders") as queue:
+        lock = await queue.lock(timeout=0)
+        await lock.reject(EVIL.replace("\u202e", ""))
+    page = await reader.get(TRAIL, queue="orders", id=hex_id(lookup_id))
+    assert "<script>alert" not in page.html
+    assert "alert(1)" in page.html
+    await reader.close()
