@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from mqredis import renamed
-from mqredis.errors import InvalidArgument, complaint
+from mqredis.errors import InvalidArgument
 from mqredis.models import Durability
+from mqredis.models.validation import translated
 
 ENV_PREFIX = "MQREDIS_"
 #: Longest lease of a lock or a transaction, in seconds: so the messages of a dead reader return within a week.
@@ -84,12 +85,8 @@ class Settings(BaseModel):
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
         def __init__(self, **values: Any) -> None:
-            try:
+            with translated(type(self), "setting", lambda text, field: InvalidArgument(text, setting=field)):
                 super().__init__(**renamed.fields("setting", values))
-            except ValidationError as error:
-                wrong = error.errors(include_url=False, include_input=False)[0]["loc"][:1]
-                text = f"setting {complaint(error, type(self).model_fields)}"
-                raise InvalidArgument(text, setting="".join(map(str, wrong))) from None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

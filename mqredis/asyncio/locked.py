@@ -66,11 +66,11 @@ class LockedMessage(Locked):
         try:
             await self.queue._run(operation)
         except DurabilityNotReached:
-            self._settled = True
+            self.mark_settled()
             raise
         except LockLost as error:
             raise self._lost(error) from None
-        self._settled = True
+        self.mark_settled()
 
     async def __aenter__(self) -> Self:
         return self

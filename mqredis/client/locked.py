@@ -67,11 +67,11 @@ class LockedMessage(Locked):
         try:
             self.queue._run(operation)
         except DurabilityNotReached:
-            self._settled = True
+            self.mark_settled()
             raise
         except LockLost as error:
             raise self._lost(error) from None
-        self._settled = True
+        self.mark_settled()
 
     def __enter__(self) -> Self:
         return self

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from mqredis.client import Queue, QueueManager, connect
-from mqredis.errors import QueueExists, QueueNotFound, complaint
+from mqredis.errors import QueueExists, QueueNotFound
+from mqredis.models.validation import translated
 from mqredis.settings import LONGEST_LEASE, Settings
 
 
@@ -44,12 +45,8 @@ class Options(BaseModel):
 
 def options_of(given: Mapping[str, Any], alias: str) -> Options:
     """Check the options. Raises ImproperlyConfigured."""
-    try:
+    with translated(Options, f"TASKS[{alias!r}]['OPTIONS']:", lambda text, _: ImproperlyConfigured(text)):
         return Options(**{str(name).lower(): value for name, value in given.items()})
-    except ValidationError as error:
-        raise ImproperlyConfigured(
-            f"TASKS[{alias!r}]['OPTIONS']: {complaint(error, Options.model_fields)}"
-        ) from None
 
 
 class Client:

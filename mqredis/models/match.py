@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from mqredis.errors import MatchOptionsError, complaint
+from mqredis.errors import MatchOptionsError
 from mqredis.models.queue import Model
 from mqredis.models.text import PLACE_REASONS, Identifier
+from mqredis.models.validation import translated
 
 
 class Match(Model):
@@ -32,11 +33,9 @@ class Match(Model):
     """Token of one message on its queue (``Message.token``)."""
 
     def __init__(self, **fields: Any) -> None:
-        try:
+        with translated(type(self), "match option", _refused):
             super().__init__(**fields)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = str(first["loc"][0]) if first["loc"] else ""
-            mqrc = PLACE_REASONS.get(where, 2247)
-            text = complaint(error, type(self).model_fields)
-            raise MatchOptionsError(f"match option {text}", mqrc=mqrc) from None
+
+
+def _refused(text: str, field: str) -> MatchOptionsError:
+    return MatchOptionsError(text, mqrc=PLACE_REASONS.get(field, 2247))

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mqredis import renamed
-from mqredis.errors import InvalidArgument, complaint
+from mqredis.errors import InvalidArgument
 from mqredis.keys import RESTING
+from mqredis.models.validation import translated
 
 
 class Model(BaseModel):
@@ -59,10 +60,8 @@ class RetryPolicy(Model):
                     "RetryPolicy: attempts is computed as (1 + immediate) * (1 + cycles): give immediate=2 for 3 "
                     "attempts without a rest"
                 )
-            try:
+            with translated(type(self), "RetryPolicy:", lambda text, _: InvalidArgument(text)):
                 super().__init__(**values)
-            except ValidationError as error:
-                raise InvalidArgument(f"RetryPolicy: {complaint(error, type(self).model_fields)}") from None
 
     @property
     def attempts(self) -> int:

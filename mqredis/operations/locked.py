@@ -99,6 +99,10 @@ class Locked:
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 
+    def mark_settled(self) -> None:
+        """Note that an operation of the caller has settled the lock: it is not settled again when its block ends."""
+        self._settled = True
+
     @property
     def key(self) -> str:
         """Lookup id of the message, in 16 hex digits."""

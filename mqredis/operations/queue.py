@@ -6,8 +6,6 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from mqredis import keys, renamed
 from mqredis.commands import queues as commands
 from mqredis.commands import read
@@ -22,10 +20,10 @@ from mqredis.errors import (
     QueueNotAvailable,
     QueueNotFound,
     UnsupportedAccess,
-    complaint,
     error_for,
 )
 from mqredis.models import Access, Match, QueueInfo, QueueProperties, Share
+from mqredis.models.validation import translated
 from mqredis.operations import checks, refusals
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
@@ -46,11 +44,9 @@ PAGE = 64
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """All properties of a queue from what was given, the others at their defaults. Raises InvalidArgument."""
-    try:
+    with translated(QueueProperties, "property", lambda text, _: InvalidArgument(text)):
         made = QueueProperties(**values)
-        return {name: getattr(made, name) for name in QueueProperties.model_fields}
-    except ValidationError as error:
-        raise InvalidArgument(f"property {complaint(error, QueueProperties.model_fields)}") from None
+    return {name: getattr(made, name) for name in QueueProperties.model_fields}
 
 
 @procedure

@@ -152,7 +152,7 @@ class LockLoop(Loop):
 
     def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
         self._settle(queue, [(instruction, lock.fence, lock.key)])
-        lock._settled = True
+        lock.mark_settled()
 
     def _settle(self, queue: Queue, settlements: Sequence[read.Settlement]) -> None:
         operation = settle(queue.handle, settlements)

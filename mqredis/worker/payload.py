@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from mqredis.errors import complaint
 from mqredis.models import Message
 from mqredis.worker.outcomes import Reject
 
@@ -50,10 +51,7 @@ def _converter(annotation: Any) -> Callable[[Message], Any]:
         try:
             return adapter.validate_json(message.body)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            reason = f"{where}: {first['msg']}" if where else first["msg"]
-            raise Reject(f"not valid: {reason}") from None
+            raise Reject(f"not valid: {complaint(error)}") from None
 
     return convert
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "mqredis"
 #: Folders whose code stands beside the interface, and not inside of it.
-INTEGRATIONS = ("cli", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker")
+INTEGRATIONS = ("cli", "console", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker")
 
 
 @cache
@@ -28,18 +28,26 @@ def private(tree: ast.AST) -> list[ast.Attribute]:
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and not of_self(node)
     ]
 
 
+def of_self(node: ast.Attribute) -> bool:
+    """Is this an attribute of the object or class whose method accesses it?"""
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
 def own(folder: Path) -> set[str]:
-    """The private attributes and methods that the classes of a folder define."""
+    """The private attributes and methods that the classes of a folder define.
+
+    An assignment to an attribute of another object (``lock._settled = True``) defines nothing.
+    """
     names: set[str] = set()
     for _, tree in trees(folder):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_self(node):
                 names.add(node.attr)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 names.add(node.target.id)
@@ -114,6 +122,14 @@ def test_the_search_finds_private_attributes() -> None:
     tree = ast.parse("self._mine = manager._driver.backend")
     assert [node.attr for node in private(tree)] == ["_driver"]
     assert "_driver" in INTERFACE
+
+
+def test_an_assignment_to_another_object_defines_no_attribute(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(
+        "class Loop:\n    def run(self):\n        self._mine = lock._settled = True\n"
+    )
+    assert own(tmp_path) == {"run", "_mine"}
+    assert "_settled" in INTERFACE
 
 
 def test_the_search_finds_attributes_that_are_not_documented() -> None:
