@@ -168,7 +168,7 @@ end
 function audit.members(base, lid, rec, must)
   if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
   local flags, stored = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
-  local indexed = must and stored == "part" and queue.never or queue.reach[stored or ""] or stored
+  local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
   return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = is_subqueue,
     indexed = indexed }, lid, rec)

@@ -90,8 +90,7 @@ end
 -- The sizes of these messages, where no record has to be read for them: the queue never held a message that asks for
 -- something, and holds no large body. Else nothing.
 function fill.sizes(q, ids)
-  -- Builds before schema 3 left no mark for the broker's own messages, but those are in the index of identifiers.
-  if q.has_special or not (q.indexed == queue.never or redis.call("ZCARD", q.i) == 0) then return end
+  if q.has_special then return end
   if redis.call("HLEN", q.m) ~= q.messages + 0 then return end
   local sizes = { nil }
   for n = 1, #ids do

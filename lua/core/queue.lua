@@ -34,10 +34,10 @@
 -- config says, sets `altered`: then it is of use in this call alone.
 --
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
--- locale of the server says, and only digits are safe. `reach`: what builds before schema 4 wrote there, or nothing.
+-- locale of the server says, and only digits are safe.
 --
 -- bucket: the length of a bucket of the statistics in ms.
-local queue = { never = "0", always = "8", bucket = 300000, reach = { [""] = "8", all = "8", part = "8", none = "0" } }
+local queue = { never = "0", always = "8", bucket = 300000 }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
 -- its header, if that was read already. Each lock of it has its state from here on.
@@ -112,14 +112,20 @@ end
 -- What a config says; nothing if there is no such queue.
 function queue.parse_config(key, text)
   text = text or queue.read_config(key)
-  local stem, generation, flags, most, messages, bytes, reach =
+  local stem, generation, flags, most, messages, bytes, index =
     string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
   if not stem then return end
   local is = {}
   for flag in string.gmatch(flags, ".") do is[flag] = true end
   return cache.keep(cache.queues, text, { generation = generation, flags = flags, is = is, max_bytes = tonumber(most),
-    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.reach[reach] or reach,
+    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.reach(index),
     config = text })
+end
+
+-- Up to which id the index reaches for the scripts, by field "index" of the queue's hash: "part" is the doctor's word for an
+-- index that every arriving message enters until a search has completed it (matching/index_build).
+function queue.reach(index)
+  return index == "part" and queue.always or index
 end
 
 -- From here on the index reaches up to this id. For scripts that save the queue in the end, whatever comes.

@@ -28,9 +28,8 @@ TYPES = {
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,16}")
-#: Field ``index`` of a queue: an id, or that it was never asked; and what builds before schema 4 wrote
-#: (lua/core/queue).
-_REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|none|part|all|")
+_REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
+"""Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
 #: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
 #: Keys that a manager may have beside those of its queues.
@@ -338,10 +337,7 @@ def hints(store: Store) -> Faults:
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
-        # That of a queue from before the index came on demand says nothing of it, and so do its fields.
-        old = "index" not in view.fields and view.fields.get("brief", "").count("|") == len(_QUEUE_BRIEF) - 2
-        parts = _QUEUE_BRIEF[:-1] if old else _QUEUE_BRIEF
-        yield from _brief(view.path, view.keys["q"], view.fields, parts, "|")
+        yield from _brief(view.path, view.keys["q"], view.fields, _QUEUE_BRIEF, "|")
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
         times += view.policies.values()

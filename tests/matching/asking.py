@@ -47,15 +47,13 @@ class Kit:
         assert line(self.raw, self.key(queue, "q")).brief.rpartition(b"|")[2] == upto
         return str((record.partition(b"\3c")[2][1:].partition(b"\0")[0] if record else upto).decode())
 
-    def say(self, index: str | None, upto: str | None = None) -> None:
-        """Queue q says of its index what a build before this one did."""
+    def say(self, index: str, upto: str | None = None) -> None:
+        """Write into fields ``index`` and ``index_at`` of queue q how far its index reaches."""
         properties = self.key("q", "q")
-        set_reach(self.raw, properties, None if index is None else index.encode())
-        for field, value in (("index", index), ("index_at", upto)):
-            if value is None:
-                self.raw.hdel(properties, field)
-            else:
-                self.raw.hset(properties, field, value)
+        set_reach(self.raw, properties, index.encode())
+        self.raw.hset(properties, "index", index)
+        if upto is not None:
+            self.raw.hset(properties, "index_at", upto)
 
     def indexed(self, queue: str = "q") -> list[str]:
         """The correlation ids in the index, one for each message."""

@@ -12,7 +12,7 @@ from mqredis.commands.pipelines import Order
 from mqredis.operations import pipelines
 from tests.matching.asking import SPECIAL, C, Kit, named, numbered
 from tests.matching.kit import drain
-from tests.support.counts import set_count, set_reach
+from tests.support.counts import set_reach
 
 
 def claim(kit: Kit, count: int) -> None:
@@ -147,70 +147,34 @@ def test_a_claim_takes_on_both_sides_of_the_mark(kit: Kit, special: dict[str, An
     assert drain(q) == ["0", "a", "b", "1", "c", "d", "2"]
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_claim_of_what_came_without_a_mark(kit: Kit, asked: bool) -> None:
-    """What builds of schema 2 put into a queue by themselves is in the index, though none counted as special."""
-    kit.qm.open("q").send_many(named("a", "b"))
-    kit.ask()
-    kit.say(None)
-    set_count(kit.raw, kit.key("q", "q"), "marks", 0)
-    if asked:
-        kit.ask()
-        assert kit.reach() == "b"
-    claim(kit, 1)
-    assert kit.indexed() == ["b"]
-
-
-@pytest.mark.parametrize("said", [None, "", "all", "part"])
-def test_an_old_queue_goes_on_as_it_was_until_somebody_asks(kit: Kit, said: str | None) -> None:
-    """Builds before this one put into the index what came, and said that it has all or nothing of that, or a part."""
+def test_every_arriving_message_enters_a_part_of_an_index_until_a_search(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("l", "a", "c"), Outgoing(body=b"b", correlation_id="b", message_id="b")])
     lock = q.lock(0)
-    if said != "part":
-        kit.ask()
-    kit.say(said)
+    kit.say("part")
     q.send(b"d", correlation_id="d")
     q.send_many(named("e", "f"))
     lock.abort()
     for _ in range(2):
         assert q.receive(0).body in (b"l", b"a")
     assert kit.qm.doctor().healthy
-    assert kit.indexed() == (["d", "e", "f"] if said == "part" else ["b", "c", "d", "e", "f"])
+    assert kit.indexed() == ["d", "e", "f"]
     assert drain(q, match=C) == ["c"]
     assert (kit.reach(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
     q.send(b"g", correlation_id="g")
     assert (kit.reach(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
 
 
-def test_an_old_queue_that_has_all_is_not_gone_through(kit: Kit) -> None:
-    kit.qm.open("q").send_many([*numbered(0, 1500), *named("c")])
-    kit.ask()
-    kit.say("all")
-    assert kit.look() == ([b"c"], "")
-    assert kit.reach() == "c"
-
-
-def test_an_old_queue_that_is_empty(kit: Kit) -> None:
-    kit.say("all")
+def test_a_part_of_an_index_in_an_empty_queue(kit: Kit) -> None:
+    kit.say("part")
     kit.ask()
     assert kit.reach() == "0"
     kit.qm.open("q").send_many(named("a"))
     assert (kit.reach(), kit.indexed()) == ("0", [])
 
 
-def test_an_old_queue_that_nobody_asked(kit: Kit) -> None:
-    q = kit.qm.open("q")
-    q.send_many(named("a"))
-    kit.say("none")
-    sent = q.send(b"c", correlation_id="c")
-    assert kit.indexed() == []
-    assert drain(q, match=C) == ["c"]
-    assert (kit.reach(), kit.indexed()) == (f"{sent.lookup_id:016x}", ["a"])
-
-
-def test_an_index_that_an_old_build_has_begun(kit: Kit) -> None:
-    """What came since it was begun is in it, what was there before as far as it says."""
+def test_a_part_of_an_index_that_searches_have_begun_to_complete(kit: Kit) -> None:
+    """The messages that arrived later are in it, and earlier ones up to ``index_at``."""
     q = kit.qm.open("q")
     q.send_many(numbered(0, 2500))
     kit.look()

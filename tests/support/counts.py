@@ -115,10 +115,10 @@ def set_brief(raw: Any, key: str, brief: bytes) -> None:
     set_line(raw, key, changed)
 
 
-def set_reach(raw: Any, key: str, upto: bytes | None) -> None:
-    """Write how far that says its index reaches; of ``None`` it says nothing, as before there were such."""
+def set_reach(raw: Any, key: str, upto: bytes) -> None:
+    """Write into the header of a queue how far its index reaches."""
     stem = line(raw, key).brief.split(b"|")[:5]
-    set_brief(raw, key, b"|".join(stem if upto is None else [*stem, upto]))
+    set_brief(raw, key, b"|".join([*stem, upto]))
 
 
 def counts(raw: Any, key: str) -> list[bytes]:
