@@ -112,20 +112,20 @@ end
 -- What a config says; nothing if there is no such queue.
 function queue.parse_config(key, text)
   text = text or queue.read_config(key)
-  local stem, generation, flags, most, messages, bytes, index =
+  local stem, generation, flags, most, messages, bytes, upto =
     string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
   if not stem then return end
   local is = {}
   for flag in string.gmatch(flags, ".") do is[flag] = true end
   return cache.keep(cache.queues, text, { generation = generation, flags = flags, is = is, max_bytes = tonumber(most),
-    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.reach(index),
+    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.reach(upto),
     config = text })
 end
 
 -- Up to which id the index reaches for the scripts, by field "index" of the queue's hash: "part" is the doctor's word for an
 -- index that every arriving message enters until a search has completed it (matching/index_build).
-function queue.reach(index)
-  return index == "part" and queue.always or index
+function queue.reach(upto)
+  return upto == "part" and queue.always or upto
 end
 
 -- From here on the index reaches up to this id. For scripts that save the queue in the end, whatever comes.
