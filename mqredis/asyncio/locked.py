@@ -66,11 +66,11 @@ class LockedMessage(Locked):
         try:
             await self.queue._run(operation)
         except DurabilityNotReached:
-            self.mark_settled()
+            self._settled = True
             raise
         except LockLost as error:
             raise self._lost(error) from None
-        self.mark_settled()
+        self._settled = True
 
     async def __aenter__(self) -> Self:
         return self

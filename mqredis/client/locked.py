@@ -67,11 +67,11 @@ class LockedMessage(Locked):
         try:
             self.queue._run(operation)
         except DurabilityNotReached:
-            self.mark_settled()
+            self._settled = True
             raise
         except LockLost as error:
             raise self._lost(error) from None
-        self.mark_settled()
+        self._settled = True
 
     def __enter__(self) -> Self:
         return self

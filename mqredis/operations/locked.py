@@ -99,10 +99,6 @@ class Locked:
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 
-    def mark_settled(self) -> None:
-        """Note that an operation of the caller has settled the lock: it is not settled again when its block ends."""
-        self._settled = True
-
     @property
     def key(self) -> str:
         """Lookup id of the message, in 16 hex digits."""
@@ -140,3 +136,8 @@ class Locked:
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"
+
+
+def mark_settled(lock: Locked) -> None:
+    """Note that an operation has settled this lock. Its ``settled`` is true from now on."""
+    lock._settled = True

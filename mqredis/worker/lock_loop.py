@@ -17,6 +17,7 @@ from mqredis.commands.read import Lost
 from mqredis.errors import LockLost, MqError, QueueNotAvailable
 from mqredis.models import Message
 from mqredis.operations import giveback, several
+from mqredis.operations.locked import mark_settled
 from mqredis.operations.settle import Settling, ends, settle, settling
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.handled import HandledLocks
@@ -152,7 +153,7 @@ class LockLoop(Loop):
 
     def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
         self._settle(queue, [(instruction, lock.fence, lock.key)])
-        lock.mark_settled()
+        mark_settled(lock)
 
     def _settle(self, queue: Queue, settlements: Sequence[read.Settlement]) -> None:
         operation = settle(queue.handle, settlements)
