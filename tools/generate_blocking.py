@@ -20,7 +20,7 @@ TARGET = ROOT / "mqredis" / "client"
 ASYNCIO_ONLY = {"pending.py"}
 
 #: Modules of mqredis/drivers, without the ending ``_aio``.
-DRIVERS = ("calls", "durable_calls", "net/owner")
+DRIVERS = ("calls", "durable_calls", "net/owner", "waiting/waits")
 
 DROPPED_LINES = re.compile(r" *@opening|from mqredis\.asyncio\.pending import opening")
 RULES = [
@@ -36,8 +36,8 @@ RULES = [
         (r"\bmqredis\.asyncio\.connect\b", "mqredis.connect"),
         (r"\bmqredis\.asyncio\b", "mqredis.client"),
         (r"\bmqredis\.drivers\.aio\b", "mqredis.drivers.sync"),
-        (r"\bAsync(Driver|Calls|Backend|Connection|Owner|WaiterRegistry)\b", r"\1"),
-        (r"\b(calls|durable_calls|owner|pool|registry)_aio\b", r"\1"),
+        (r"\bAsync(Driver|Calls|Backend|Connection|Owner|WaiterRegistry|Waits)\b", r"\1"),
+        (r"\b(calls|durable_calls|owner|pool|registry|waits)_aio\b", r"\1"),
         (r"\basyncio\.sleep\b", "time.sleep"),
         (r"\bin asyncio\b", "in threads"),
         (r"\brun_alone\b", "run"),

@@ -169,16 +169,16 @@ class Calls(BaseDriver):
 
     def exchange(self, request: bytes) -> Any:
         """Send a packed command that may be repeated. Its reply."""
-        link = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
+        connection = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = link.exchange((request,))
+            reply = connection.exchange((request,))
         except BaseException as error:
             if fault_of(error) is Fault.LOST:
-                self.backend.discard(link)
+                self.backend.discard(connection)
             else:
-                self.backend.release(link)
+                self.backend.release(connection)
             raise
-        self.backend.release(link)
+        self.backend.release(connection)
         return reply
 
     def _command(self, step: Command) -> Any:
@@ -211,33 +211,35 @@ class Calls(BaseDriver):
             while True:
                 attempt.sent = False
                 request = attempt.packed()
-                link: Connection | None = None
+                connection: Connection | None = None
                 try:
                     if attempt.detour is not None:
-                        link = self._detour(attempt.detour, attempt)
+                        connection = self._detour(attempt.detour, attempt)
                     elif attempt.wait is None:
-                        link = backend.take() or backend.acquire(attempt.deadline)
+                        connection = backend.take() or backend.acquire(attempt.deadline)
                     else:  # the wait of one call must not hold up others on its connection
-                        link = backend.acquire(attempt.deadline, alone=True)
+                        connection = backend.acquire(attempt.deadline, alone=True)
                     reply = None
-                    step = attempt.ready(link.run_id if link.run_id is not None else self._greet(link))
+                    step = attempt.ready(
+                        connection.run_id if connection.run_id is not None else self._greet(connection)
+                    )
                     if step is DONE:
                         request = request or attempt.bare()
                         attempt.sent = True
-                        reply = link.exchange(request)
+                        reply = connection.exchange(request)
                         if attempt.wait is not None:
-                            durable_calls.follow(link, attempt, attempt.wait, reply)
+                            durable_calls.follow(connection, attempt, attempt.wait, reply)
                 except REDIS_ERRORS as error:
-                    if link is not None:
-                        self._put_away(link, error, attempt.wait is not None)
+                    if connection is not None:
+                        self._put_away(connection, error, attempt.wait is not None)
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
-                    if link is not None:
-                        backend.abandon(link)
+                    if connection is not None:
+                        backend.abandon(connection)
                     raise
                 else:
-                    if not backend.give(link):
-                        backend.discard(link)
+                    if not backend.give(connection):
+                        backend.discard(connection)
                     if step is DONE and (step := attempt.answered(reply)) is DONE:
                         return attempt.result
                 if not patient and step is not Next.LOAD:
@@ -253,22 +255,22 @@ class Calls(BaseDriver):
 
     def _detour(self, node: tuple[str, int], attempt: Attempt) -> Connection:
         """A connection to the node to which a slot of the cluster is just moving, for one request."""
-        link = self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
+        connection = self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
-            link.run_id = self.core.run_id
+            connection.run_id = self.core.run_id
             with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
-                link.command(*self.core.script(attempt.call.script).load)
-            link.command("ASKING")
+                connection.command(*self.core.script(attempt.call.script).load)
+            connection.command("ASKING")
         except BaseException:
-            self.backend.discard(link)
+            self.backend.discard(connection)
             raise
-        return link
+        return connection
 
-    def _put_away(self, link: Connection, error: BaseException, waiting: bool = False) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
-            self.backend.discard(link)
+    def _put_away(self, connection: Connection, error: BaseException, waiting: bool = False) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+            self.backend.discard(connection)
         else:
-            self.backend.release(link)
+            self.backend.release(connection)
 
     def _prepare(self, attempt: Attempt, step: Next) -> None:
         """Do what has to be done before the next try."""
@@ -305,18 +307,18 @@ class Calls(BaseDriver):
 
     # ---- session ---------------------------------------------------------------------------------
 
-    def _greet(self, link: Connection) -> str:
+    def _greet(self, connection: Connection) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
         questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:
             while True:
                 step: Any = questions.send(reply)
                 try:
-                    reply = link.command(*step.args)
+                    reply = connection.command(*step.args)
                 except rx.ResponseError as error:
                     reply = refusal(error)
         except StopIteration as stop:
-            link.run_id = run_id = str(stop.value)
+            connection.run_id = run_id = str(stop.value)
         return run_id
 
     def _session_open(self, deadline: float) -> None:

@@ -170,16 +170,16 @@ class AsyncCalls(BaseDriver):
 
     async def exchange(self, request: bytes) -> Any:
         """Send a packed command that may be repeated. Its reply."""
-        link = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
+        connection = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = await link.exchange((request,))
+            reply = await connection.exchange((request,))
         except BaseException as error:
             if fault_of(error) is Fault.LOST:
-                await self.backend.discard(link)
+                await self.backend.discard(connection)
             else:
-                await self.backend.release(link)
+                await self.backend.release(connection)
             raise
-        await self.backend.release(link)
+        await self.backend.release(connection)
         return reply
 
     async def _command(self, step: Command) -> Any:
@@ -214,33 +214,35 @@ class AsyncCalls(BaseDriver):
             while True:
                 attempt.sent = False
                 request = attempt.packed()
-                link: AsyncConnection | None = None
+                connection: AsyncConnection | None = None
                 try:
                     if attempt.detour is not None:
-                        link = await self._detour(attempt.detour, attempt)
+                        connection = await self._detour(attempt.detour, attempt)
                     elif attempt.wait is None:
-                        link = backend.take() or await backend.acquire(attempt.deadline)
+                        connection = backend.take() or await backend.acquire(attempt.deadline)
                     else:  # the wait of one call must not hold up others on its connection
-                        link = await backend.acquire(attempt.deadline, alone=True)
+                        connection = await backend.acquire(attempt.deadline, alone=True)
                     reply = None
-                    step = attempt.ready(link.run_id if link.run_id is not None else await self._greet(link))
+                    step = attempt.ready(
+                        connection.run_id if connection.run_id is not None else await self._greet(connection)
+                    )
                     if step is DONE:
                         request = request or attempt.bare()
                         attempt.sent = True
-                        reply = await link.exchange(request)
+                        reply = await connection.exchange(request)
                         if attempt.wait is not None:
-                            await durable_calls_aio.follow(link, attempt, attempt.wait, reply)
+                            await durable_calls_aio.follow(connection, attempt, attempt.wait, reply)
                 except REDIS_ERRORS as error:
-                    if link is not None:
-                        await self._put_away(link, error, attempt.wait is not None)
+                    if connection is not None:
+                        await self._put_away(connection, error, attempt.wait is not None)
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
-                    if link is not None:
-                        await backend.abandon(link)
+                    if connection is not None:
+                        await backend.abandon(connection)
                     raise
                 else:
-                    if not backend.give(link):
-                        await backend.discard(link)
+                    if not backend.give(connection):
+                        await backend.discard(connection)
                     if step is DONE and (step := attempt.answered(reply)) is DONE:
                         return attempt.result
                 if not patient and step is not Next.LOAD:
@@ -256,22 +258,24 @@ class AsyncCalls(BaseDriver):
 
     async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncConnection:
         """A connection to the node to which a slot of the cluster is just moving, for one request."""
-        link = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
+        connection = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
-            link.run_id = self.core.run_id
+            connection.run_id = self.core.run_id
             with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
-                await link.command(*self.core.script(attempt.call.script).load)
-            await link.command("ASKING")
+                await connection.command(*self.core.script(attempt.call.script).load)
+            await connection.command("ASKING")
         except BaseException:
-            await self.backend.discard(link)
+            await self.backend.discard(connection)
             raise
-        return link
+        return connection
 
-    async def _put_away(self, link: AsyncConnection, error: BaseException, waiting: bool = False) -> None:
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not link.connected or waiting:
-            await self.backend.discard(link)
+    async def _put_away(
+        self, connection: AsyncConnection, error: BaseException, waiting: bool = False
+    ) -> None:
+        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+            await self.backend.discard(connection)
         else:
-            await self.backend.release(link)
+            await self.backend.release(connection)
 
     async def _prepare(self, attempt: Attempt, step: Next) -> None:
         """Do what has to be done before the next try."""
@@ -308,18 +312,18 @@ class AsyncCalls(BaseDriver):
 
     # ---- session ---------------------------------------------------------------------------------
 
-    async def _greet(self, link: AsyncConnection) -> str:
+    async def _greet(self, connection: AsyncConnection) -> str:
         """A new connection: learn about the server behind it. Its run_id."""
         questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:
             while True:
                 step: Any = questions.send(reply)
                 try:
-                    reply = await link.command(*step.args)
+                    reply = await connection.command(*step.args)
                 except rx.ResponseError as error:
                     reply = refusal(error)
         except StopIteration as stop:
-            link.run_id = run_id = str(stop.value)
+            connection.run_id = run_id = str(stop.value)
         return run_id
 
     async def _session_open(self, deadline: float) -> None:

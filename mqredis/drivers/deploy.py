@@ -51,11 +51,11 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
         BrokerUnavailable, BrokerRefused, BrokerFull: some scripts may have been loaded; doing it again is safe.
     """
 
-    def work(link: Connection, address: str) -> Server:
-        forms = _forms(link, functions)
+    def work(connection: Connection, address: str) -> Server:
+        forms = _forms(connection, functions)
         # Several functions are loaded with one library.
         for load in dict.fromkeys(form.load for form in forms):
-            link.command(*load)
+            connection.command(*load)
         return Server(address, _kind(forms), len(scripts.names()))
 
     return _each(where, settings, work)
@@ -64,13 +64,13 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
 def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
     """Which scripts of this release does each server have? Errors as in :func:`load`."""
 
-    def work(link: Connection, address: str) -> Server:
-        forms = _forms(link, functions)
+    def work(connection: Connection, address: str) -> Server:
+        forms = _forms(connection, functions)
         if _kind(forms) == "functions":
-            there = set(_libraries(link))
+            there = set(_libraries(connection))
             missing = [name for name in scripts.names() if scripts.get(name).library.title not in there]
         else:
-            found = link.command("SCRIPT", "EXISTS", *[form.name for form in forms])
+            found = connection.command("SCRIPT", "EXISTS", *[form.name for form in forms])
             lacking = {form.name for form, known in zip(forms, found, strict=True) if not known}
             missing = [name for name in scripts.names() if _hashes(scripts.get(name)) & lacking]
         return Server(address, _kind(forms), len(scripts.names()) - len(missing), tuple(missing))
@@ -82,19 +82,19 @@ def clean(where: Any, settings: Settings) -> list[Server]:
     """Delete the functions that other releases have loaded. Clients of those releases stop working, unless they may
     load scripts. Errors as in :func:`load`."""
 
-    def work(link: Connection, address: str) -> Server:
+    def work(connection: Connection, address: str) -> Server:
         current = {library.title for library in scripts.libraries()}
-        old = [name for name in _libraries(link) if name not in current]
+        old = [name for name in _libraries(connection) if name not in current]
         for name in old:
-            link.command("FUNCTION", "DELETE", name)
+            connection.command("FUNCTION", "DELETE", name)
         return Server(address, "functions", len(old))
 
     return _each(where, settings, work)
 
 
-def _forms(link: Connection, functions: bool) -> list[Form]:
+def _forms(connection: Connection, functions: bool) -> list[Form]:
     """Everything that clients of this server call: functions, or scripts with and without the flags line."""
-    known = _knows_functions(link)
+    known = _knows_functions(connection)
     if known and functions:
         return [scripts.get(name).function() for name in scripts.names()]
     found = [scripts.get(name).form(known) for name in scripts.names()]
@@ -112,18 +112,18 @@ def _hashes(script: Script) -> set[str]:
     return {script.variant(False)[1], script.variant(True)[1], *([draining.name] if draining else [])}
 
 
-def _knows_functions(link: Connection) -> bool:
+def _knows_functions(connection: Connection) -> bool:
     try:
-        link.command(*FUNCTION_PROBE)
+        connection.command(*FUNCTION_PROBE)
     except rx.ResponseError as error:
         return "unknown command" not in str(error).lower()
     return False
 
 
-def _libraries(link: Connection) -> list[str]:
+def _libraries(connection: Connection) -> list[str]:
     """Names of the libraries that releases of mqredis have loaded."""
     try:
-        reply = link.command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*")
+        reply = connection.command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*")
     except rx.ResponseError as error:
         if "unknown command" in str(error).lower():
             return []  # a server before Redis 7
@@ -137,14 +137,14 @@ def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T]) 
     try:
         with _typed(backend):
             if backend.plan.target.kind != "cluster":
-                with _connection(backend) as link:
-                    return [work(link, backend.address)]
-            with _connection(backend) as link:
-                nodes = _primaries(link.command("CLUSTER", "SLOTS"))
+                with _connection(backend) as connection:
+                    return [work(connection, backend.address)]
+            with _connection(backend) as connection:
+                nodes = _primaries(connection.command("CLUSTER", "SLOTS"))
             found = []
             for node in nodes:
-                with _connection(backend, node) as link:
-                    found.append(work(link, f"{node[0]}:{node[1]}"))
+                with _connection(backend, node) as connection:
+                    found.append(work(connection, f"{node[0]}:{node[1]}"))
             return found
     finally:
         backend.close()
@@ -153,11 +153,11 @@ def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T]) 
 @contextmanager
 def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterator[Connection]:
     """A connection to the manager's server, or to this one, that is closed at the end."""
-    link = backend.acquire(time.monotonic() + backend.plan.settings.connect_timeout_seconds, node)
+    connection = backend.acquire(time.monotonic() + backend.plan.settings.connect_timeout_seconds, node)
     try:
-        yield link
+        yield connection
     finally:
-        backend.discard(link)
+        backend.discard(connection)
 
 
 def _primaries(slots: Any) -> list[tuple[str, int]]:

@@ -46,10 +46,10 @@ def change_server(driver: Calls, attempt: Attempt, wait: DurabilityWait) -> None
         wait.command = ""
 
 
-def follow(link: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
+def follow(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
     """Wait behind a script on its connection. The script has run: if the wait fails, a repeated call finds that."""
     attempt.maybe = attempt.maybe or wait.changed(reply)
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):
         while True:
-            answer = link.exchange(rounds.send(answer))
+            answer = connection.exchange(rounds.send(answer))

@@ -47,10 +47,10 @@ async def change_server(driver: AsyncCalls, attempt: Attempt, wait: DurabilityWa
         wait.command = ""
 
 
-async def follow(link: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
+async def follow(connection: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
     """Wait behind a script on its connection. The script has run: if the wait fails, a repeated call finds that."""
     attempt.maybe = attempt.maybe or wait.changed(reply)
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):
         while True:
-            answer = await link.exchange(rounds.send(answer))
+            answer = await connection.exchange(rounds.send(answer))

@@ -24,6 +24,7 @@ LAZY = (
     "mqredis.drivers.net.aio",
     "mqredis.drivers.net.pool_aio",
     "mqredis.drivers.waiting.registry_aio",
+    "mqredis.drivers.waiting.waits_aio",
     "mqredis.embedded",
     "mqredis.operations.browser",
     "mqredis.operations.cursor",

@@ -120,6 +120,11 @@ class Plan:
         """Is the server a fakeredis in this process?"""
         return self.connection.__module__.startswith("fakeredis")
 
+    def without_secrets(self, error: Exception) -> Exception | None:
+        """The error without passwords in its text; None if it repeats none."""
+        text = redact(error, *self.secrets)
+        return type(error)(text) if self.secrets and text != str(error) else None
+
     def patience(self, left: float) -> float:
         """How long a connection may take, in seconds, when the call that needs it has ``left``.
 
@@ -144,7 +149,7 @@ class Plan:
         return kwargs | {"host": node[0], "port": node[1]}
 
     def candidates(self) -> list[tuple[str, int]]:
-        """Nodes to ask for the way."""
+        """The nodes to ask which node owns the manager, in order."""
         return [*self.known, *(node for node in self.target.nodes if node not in self.known)]
 
     def query(self) -> tuple[str, ...]:
@@ -166,7 +171,7 @@ class Plan:
         return node
 
     def lost(self, errors: list[str]) -> BrokerUnavailable:
-        """Nobody knows the way."""
+        """The error when no node names the owner; ``errors``: why, for each node that was asked."""
         what = f"primary {self.target.name!r}" if self.supervised else "node of this manager"
         why = "; ".join(errors) or "no node knows it"
         return BrokerUnavailable(

@@ -1,11 +1,14 @@
 # Generated from mqredis/drivers/net/owner_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""Finding the node that owns a manager: the primary that Sentinel names, or the node of a cluster with its slot."""
+"""What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
+
+The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
 
@@ -13,14 +16,45 @@ from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.errors import BrokerUnavailable
 
+if TYPE_CHECKING:
+    from mqredis.drivers.net.pool import Connection
+
 
 class Owner:
-    """The part of :class:`~mqredis.drivers.net.pool.Backend` that finds the node."""
+    """The part of :class:`~mqredis.drivers.net.pool.Backend` that does not depend on how connections are
+    pooled."""
 
-    plan: Plan
-    #: Called when the manager has moved to another node: who keeps a connection of its own makes it anew.
-    on_move: Callable[[], object]
+    on_move: Callable[[], object] | None = None
+    """Called when the manager has moved to another node, to replace a connection that is not in the pool."""
     _closed: bool
+
+    def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
+        self.plan = plan
+        self.database = plan.target.database
+        self.address = plan.target.describe()  # without secrets
+        self._limit = plan.settings.max_connections
+        self._on_close = on_close
+        self.after_fork()
+
+    @property
+    def memory(self) -> bool:
+        """Is this a fakeredis in the process?"""
+        return self.plan.memory
+
+    def close(self) -> None:
+        """Close the idle connections now, and those in use when they come back. No new ones are made."""
+        self._closed = True
+        self.drop_idle()
+        if self._on_close is not None:
+            self._on_close()
+            self._on_close = None
+
+    def release(self, connection: Connection) -> None:
+        """Give a healthy connection back, or close it."""
+        if not self.give(connection):
+            self.discard(connection)
+
+    # ---- the owner -------------------------------------------------------------------------------
 
     def moved(self) -> None:
         """A node of a cluster may have failed: the next connection asks which one owns the manager."""
@@ -28,7 +62,7 @@ class Owner:
             self.plan.node = None
 
     def rediscover(self) -> None:
-        """Look up again who owns the manager, before the next connection is made."""
+        """Look up the owner again, before the next connection is made."""
         self.drop_idle()
         if self.plan.movable:
             self._locate()
@@ -74,13 +108,28 @@ class Owner:
         before, plan.node = plan.node, search.found
         if before not in (None, search.found):
             self.drop_idle()
-            self.on_move()
+            if self.on_move is not None:
+                self.on_move()
         return search.found
 
+    # ---- the pool --------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
+        raise NotImplementedError
+
     def drop_idle(self) -> None:
-        """Close the idle connections: one was lost, so none is trusted."""
+        """Close the idle connections, and those in use when they come back: one was lost, so none is trusted."""
+        raise NotImplementedError
+
+    def give(self, connection: Connection) -> bool:
+        """Give a healthy connection back: its reply was read to the end. False: it has to be discarded."""
+        raise NotImplementedError
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection whose state is unknown."""
         raise NotImplementedError
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:
-        """Ask this node who owns the manager, for the search."""
+        """Ask this node which node owns the manager, for the search."""
         raise NotImplementedError

@@ -1,4 +1,8 @@
-"""Sync connections: a small pool over redis-py's connection classes, without its retries and its locks."""
+"""Blocking connections, and a pool in which each call has one to itself.
+
+The pool of asyncio (``pool_aio``) shares connections between calls and has no locks, so it is written by hand, too.
+What both do is in ``owner``.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,9 @@ from typing import Any
 from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SocketConnection, connect
-from mqredis.drivers.net.discovery import Plan, Search
+from mqredis.drivers.net.discovery import Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner import Owner
-from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
@@ -24,7 +27,7 @@ PROBE_AFTER_SECONDS = 1.0
 
 
 class Connection:
-    """One connection."""
+    """A connection: our own, or one of redis-py. One call at a time uses it."""
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
@@ -73,18 +76,8 @@ class Connection:
 class Backend(Owner):
     """Connections to the node that owns the manager's slot."""
 
-    def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
-        self.plan = plan
-        self.database = plan.target.database
-        #: Without secrets.
-        self.address = plan.target.describe()
-        self._limit = plan.settings.max_connections
-        self._on_close = on_close
-        self.on_move = lambda: None
-        self.after_fork()
-
     def after_fork(self) -> None:
-        """Start anew, also in a child: the parent's sockets are never written to."""
+        """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
         self._idle: deque[Connection] = deque()
         self._cond = threading.Condition()
         self._count = 0
@@ -92,31 +85,26 @@ class Backend(Owner):
         self._epoch = 0
         self._closed = False
 
-    @property
-    def memory(self) -> bool:
-        """Is this a fakeredis in the process?"""
-        return self.plan.memory
-
     def acquire(
         self,
         deadline: float,
         node: tuple[str, int] | None = None,
         alone: bool = True,  # noqa: ARG002 - as of AsyncBackend
     ) -> Connection:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one; ``alone``: one that
-        is not shared, as none is here."""
+        """An open connection, at the latest at ``deadline`` (monotonic seconds). ``node``: a new one to this node.
+        ``alone``: one that is not shared, as none is here."""
         while True:
-            if node is None and (link := self.take()) is not None:
-                return link
+            if node is None and (connection := self.take()) is not None:
+                return connection
             if self._reserve(deadline):
                 return self._open(deadline, node)
-            if node is not None and (link := self.take()) is not None:
-                self.discard(link)  # makes room
+            if node is not None and (connection := self.take()) is not None:
+                self.discard(connection)  # makes room
 
     def _reserve(self, deadline: float) -> bool:
         """Reserve a place for a new connection, and wait until there is one. False: an open connection came free."""
         with self._cond:
-            self._waiting += 1  # before the look, so that whoever gives one back after it says so
+            self._waiting += 1  # before the pool is looked at: from then on ``give`` notifies
             try:
                 while self._count >= self._limit:
                     if self._idle:
@@ -131,51 +119,46 @@ class Backend(Owner):
             return True
 
     def take(self) -> Connection | None:
-        """A connected link that nobody uses now, if there is one."""
+        """An open connection that no call uses now, if there is one."""
         while True:
             try:
-                link = self._idle.pop()
+                connection = self._idle.pop()
             except IndexError:
                 return None
             now = monotonic()
-            rest = now - link.used
-            if link.epoch == self._epoch and (rest < PROBE_AFTER_SECONDS or self._usable(link)):
-                link.used = now
-                return link
-            self.discard(link)
+            rest = now - connection.used
+            if connection.epoch == self._epoch and (rest < PROBE_AFTER_SECONDS or self._usable(connection)):
+                connection.used = now
+                return connection
+            self.discard(connection)
 
-    def _usable(self, link: Connection) -> bool:
+    def _usable(self, connection: Connection) -> bool:
         try:
             # Readable while idle means closed by the server, or a reply that is not ours.
-            return not link.conn.can_read(0)
+            return not connection.conn.can_read(0)
         except REDIS_ERRORS:
             return False
 
-    def give(self, link: Connection) -> bool:
-        """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
-        if link.epoch != self._epoch or self._closed:
+    def give(self, connection: Connection) -> bool:
+        """Give a healthy connection back: its reply was read to the end. False: it has to be discarded."""
+        if connection.epoch != self._epoch or self._closed:
             return False
-        self._idle.append(link)
-        # If another thread dropped the idle ones in between, it may have looked before this one was there.
-        if link.epoch != self._epoch:
+        self._idle.append(connection)
+        # If another thread has dropped the idle connections in between, this one may have come too late for it.
+        if connection.epoch != self._epoch:
             self._close_idle()
         if self._waiting:
             with self._cond:
                 self._cond.notify()
         return True
 
-    def release(self, link: Connection) -> None:
-        """Give a healthy link back, or close it."""
-        if not self.give(link):
-            self.discard(link)
+    def abandon(self, connection: Connection) -> None:
+        """The call that used a connection was interrupted: its reply may still arrive."""
+        self.discard(connection)
 
-    def abandon(self, link: Connection) -> None:
-        """The user of a link was interrupted: a reply may still arrive on it."""
-        self.discard(link)
-
-    def discard(self, link: Connection) -> None:
-        """Close a link whose state is unknown."""
-        link.close()
+    def discard(self, connection: Connection) -> None:
+        """Close a connection whose state is unknown."""
+        connection.close()
         with self._cond:
             self._count -= 1
             self._cond.notify()
@@ -189,29 +172,21 @@ class Backend(Owner):
     def _close_idle(self) -> None:
         while True:
             try:
-                link = self._idle.pop()
+                connection = self._idle.pop()
             except IndexError:
                 return
-            self.discard(link)
+            self.discard(connection)
 
     def pubsub_connection(self) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled."""
         deadline = monotonic() + self.plan.settings.connect_timeout_seconds
         return self._make(self._current(), deadline)
 
-    def close(self) -> None:
-        """Close the idle connections now, and those in use when they come back. No new ones are made."""
-        self._closed = True
-        self.drop_idle()
-        if self._on_close is not None:
-            self._on_close()
-            self._on_close = None
-
     def _open(self, deadline: float, node: tuple[str, int] | None) -> Connection:
         try:
             self._require_open()
             if node is not None:
-                return Connection(self._make(self.plan.at(node), deadline), -1)  # for once: never pooled
+                return Connection(self._make(self.plan.at(node), deadline), -1)  # for one call: never pooled
             kwargs = self._current()
             epoch = self._epoch
             return Connection(self._make(kwargs, deadline), epoch)
@@ -235,8 +210,9 @@ class Backend(Owner):
         except REDIS_ERRORS as error:
             if conn is not None:
                 conn.disconnect()
-            if self.plan.secrets and redact(error, *self.plan.secrets) != str(error):
-                raise type(error)(redact(error, *self.plan.secrets)) from None
+            hidden = self.plan.without_secrets(error)
+            if hidden is not None:
+                raise hidden from None
             raise
         except BaseException:
             if conn is not None:

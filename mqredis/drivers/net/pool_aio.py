@@ -1,6 +1,7 @@
-"""Asyncio connections; :mod:`mqredis.drivers.net.pool` has those of threads.
+"""Asyncio connections, and a pool that shares each of them between calls.
 
-Time limits are kept here: redis-py makes a task for each.
+The pool of threads (``pool``) needs locks and shares nothing, so it is written by hand, too; what both do is in
+``owner_aio``. Time limits are kept here, since redis-py makes a task for each.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ from redis import exceptions as rx
 
 from mqredis.drivers.net import aio as net
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
-from mqredis.drivers.net.discovery import Plan, Search
+from mqredis.drivers.net.discovery import Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner_aio import AsyncOwner
 from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
-from mqredis.drivers.net.urls import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
 from mqredis.errors import BrokerUnavailable
 
-#: So many calls at once share a connection: their requests are written together, and their replies come in order.
+#: So many calls share a connection at most: their requests are written together, and their replies come in order.
 DEPTH = 32
 
 
 class AsyncConnection:
-    """One connection, shared by several calls where it is our own."""
+    """A connection: our own, which several calls may share, or one of redis-py."""
 
     __slots__ = (
         "_lost",
@@ -96,49 +96,34 @@ class AsyncConnection:
 class AsyncBackend(AsyncOwner):
     """Connections to the node that owns the manager's slot, for one event loop."""
 
-    def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
-        self.plan = plan
-        self.database = plan.target.database
-        #: Without secrets.
-        self.address = plan.target.describe()
-        self._limit = plan.settings.max_connections
-        self._on_close = on_close
-        self.on_move = _nothing
-        self.after_fork()
-
     def after_fork(self) -> None:
-        """Start anew, also in a child or another event loop."""
-        #: Those that take another call.
+        """Begin with an empty pool, also in a child process or another event loop."""
+        #: Connections that take another call.
         self._free: list[AsyncConnection] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
         self._epoch = 0
         self._closed = False
 
-    @property
-    def memory(self) -> bool:
-        """Is this a fakeredis in the process?"""
-        return self.plan.memory
-
     async def acquire(
         self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False
     ) -> AsyncConnection:
-        """A connected link, at the latest at ``deadline`` (monotonic seconds); ``node``: a new one; ``alone``: one that
-        is not shared."""
+        """An open connection, at the latest at ``deadline`` (monotonic seconds). ``node``: a new one to this node.
+        ``alone``: one that is not shared."""
         if node is not None:
             return await self._open(deadline, node, alone)
         while True:
-            while link := self._idle(alone):
-                self._share(link)
+            while connection := self._idle(alone):
+                self._share(connection)
                 try:
-                    if link.epoch == self._epoch and await self._usable(link):
-                        return link
+                    if connection.epoch == self._epoch and await self._usable(connection):
+                        return connection
                 except BaseException:
-                    await self.discard(link)
+                    await self.discard(connection)
                     raise
-                await self.discard(link)
-            if alone and self._count >= self._limit and (link := self.take()) is not None:
-                await (self.discard if link.users == 1 else self.release)(link)  # make room
+                await self.discard(connection)
+            if alone and self._count >= self._limit and (connection := self.take()) is not None:
+                await (self.discard if connection.users == 1 else self.release)(connection)  # make room
             if self._count < self._limit:
                 return await self._open(deadline, None, alone)
             waiter = asyncio.get_running_loop().create_future()
@@ -152,57 +137,52 @@ class AsyncBackend(AsyncOwner):
                 ) from None
             except BaseException:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake()  # the turn was ours; hand it on
+                    self._wake()  # the free place goes to the next one that waits
                 raise
 
     def take(self) -> AsyncConnection | None:
-        """A connected link that is shared, if there is one now; as ``acquire``, without its detours."""
-        for link in reversed(self._free):
-            if link.depth > 1 and link.connected and link.epoch == self._epoch:
-                self._share(link)
-                return link
+        """An open connection that calls share, if there is one now. Unlike ``acquire`` it never waits."""
+        for connection in reversed(self._free):
+            if connection.depth > 1 and connection.connected and connection.epoch == self._epoch:
+                self._share(connection)
+                return connection
         return None
 
-    def _share(self, link: AsyncConnection) -> None:
-        link.users += 1
-        if link.users >= link.depth:
-            self._free.remove(link)
-            link.free = False
+    def _share(self, connection: AsyncConnection) -> None:
+        connection.users += 1
+        if connection.users >= connection.depth:
+            self._free.remove(connection)
+            connection.free = False
 
-    async def _usable(self, link: AsyncConnection) -> bool:
-        if link.own:
-            return link.connected
-        if time.monotonic() - link.used < PROBE_AFTER_SECONDS:
+    async def _usable(self, connection: AsyncConnection) -> bool:
+        if connection.own:
+            return connection.connected
+        if time.monotonic() - connection.used < PROBE_AFTER_SECONDS:
             return True
         try:
-            return not await _dirty(link.conn)()
+            return not await _dirty(connection.conn)()
         except REDIS_ERRORS:
             return False
 
-    def give(self, link: AsyncConnection) -> bool:
-        """Give a healthy link back: its reply has been read to the end. False: it has to be discarded."""
-        if link.epoch != self._epoch or self._closed or not link.connected:
+    def give(self, connection: AsyncConnection) -> bool:
+        """Give a healthy connection back: its reply was read to the end. False: it has to be discarded."""
+        if connection.epoch != self._epoch or self._closed or not connection.connected:
             return False
-        link.users -= 1
-        if not link.free:
-            link.used = time.monotonic()
-            link.free = True
-            self._free.append(link)
+        connection.users -= 1
+        if not connection.free:
+            connection.used = time.monotonic()
+            connection.free = True
+            self._free.append(connection)
         if self._waiters:
             self._wake()
         return True
 
-    async def release(self, link: AsyncConnection) -> None:
-        """Give a healthy link back, or close it."""
-        if not self.give(link):
-            await self.discard(link)
-
-    async def abandon(self, link: AsyncConnection) -> None:
-        """The user of a link was cancelled. On a shared one the reply that nobody awaits any more is dropped."""
-        if link.depth == 1:
-            await self.discard(link)
+    async def abandon(self, connection: AsyncConnection) -> None:
+        """The call that used a connection was cancelled. On a shared connection its reply is dropped when it comes."""
+        if connection.depth == 1:
+            await self.discard(connection)
         else:
-            await self.release(link)
+            await self.release(connection)
 
     def _wake(self) -> None:
         while self._waiters:
@@ -211,27 +191,27 @@ class AsyncBackend(AsyncOwner):
                 waiter.set_result(None)
                 return
 
-    async def discard(self, link: AsyncConnection) -> None:
-        """Close a link whose state is unknown, once its last user has done so."""
-        link.users -= 1
-        link.epoch = -1
-        if link.free:
-            self._free.remove(link)
-            link.free = False
-        if not link.users:
+    async def discard(self, connection: AsyncConnection) -> None:
+        """Close a connection whose state is unknown, once its last call has discarded it."""
+        connection.users -= 1
+        connection.epoch = -1
+        if connection.free:
+            self._free.remove(connection)
+            connection.free = False
+        if not connection.users:
             self._count -= 1
             self._wake()
-            await link.close()
+            await connection.close()
 
     async def drop_idle(self) -> None:
         """Close the idle connections, and those in use when they come back: one was lost, so none is trusted."""
         self._epoch += 1
         free, self._free = self._free, []
-        for link in free:
-            link.free = False
-            if not link.users:
-                link.users = 1
-                await self.discard(link)
+        for connection in free:
+            connection.free = False
+            if not connection.users:
+                connection.users = 1
+                await self.discard(connection)
 
     async def subscription(self, heard: Callable[[Any], None]) -> Any:
         """A connection for subscriptions, to the same node; not counted, not pooled.
@@ -242,16 +222,10 @@ class AsyncBackend(AsyncOwner):
         conn = await self._make(await self._current(), deadline)
         return conn.become(heard) if isinstance(conn, PipelinedConnection) else conn
 
-    async def close(self) -> None:
-        """Close the idle connections now, and those in use when they come back. No new ones are made."""
-        self._closed = True
-        await self.drop_idle()
-        if self._on_close is not None:
-            self._on_close()
-            self._on_close = None
-
     def _idle(self, alone: bool) -> AsyncConnection | None:
-        return next((link for link in reversed(self._free) if not alone or link.depth == 1), None)
+        return next(
+            (connection for connection in reversed(self._free) if not alone or connection.depth == 1), None
+        )
 
     async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncConnection:
         self._count += 1
@@ -283,8 +257,9 @@ class AsyncBackend(AsyncOwner):
             raise rx.TimeoutError("Timeout connecting to server") from None
         except REDIS_ERRORS as error:
             await hang_up(conn)
-            if self.plan.secrets and redact(error, *self.plan.secrets) != str(error):
-                raise type(error)(redact(error, *self.plan.secrets)) from None
+            hidden = self.plan.without_secrets(error)
+            if hidden is not None:
+                raise hidden from None
             raise
         except BaseException:
             await hang_up(conn)
@@ -300,18 +275,14 @@ class AsyncBackend(AsyncOwner):
         conn = await self._make(plan.at(node, sentinel=plan.supervised), deadline)
         try:
             async with asyncio.timeout(patience):
-                link = AsyncConnection(conn, -1, patience)
-                reply, master = await link.command(*plan.query()), None
+                connection = AsyncConnection(conn, -1, patience)
+                reply, master = await connection.command(*plan.query()), None
                 if plan.supervised:
                     with suppress(rx.ResponseError):  # a user that may not ask
-                        master = await link.command(*plan.epoch_query())
+                        master = await connection.command(*plan.epoch_query())
                 search.take(node, reply, master)
         finally:
             await hang_up(conn)
-
-
-async def _nothing() -> None:
-    """Nobody has to be told."""
 
 
 async def _refuse_reconnect(*_: Any, **__: Any) -> None:

@@ -33,6 +33,7 @@ class BaseRegistry(Generic[F]):
         self._probe_again_at = 0.0
         #: When the last poll for all waits succeeded, on the clock of ``time.monotonic()``; 0.0 before the first one.
         self.last_poll = 0.0
+        self._reset_pause()
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""
@@ -43,6 +44,18 @@ class BaseRegistry(Generic[F]):
         """Let every waiting operation fetch again."""
         with self._lock:
             self.table.notify_all()
+
+    # ---- the subscription ------------------------------------------------------------------------
+
+    def _reset_pause(self) -> None:
+        """A subscription works: the next one that is lost is replaced after the shortest pause."""
+        self._pause = self._settings.retry_pause_seconds
+
+    def _next_pause(self) -> float:
+        """Seconds until a lost subscription is replaced; the next pause is twice as long."""
+        pause: float = self._pause
+        self._pause = min(pause * 2, self._settings.retry_pause_max_seconds)
+        return pause
 
     # ---- listening -------------------------------------------------------------------------------
 

@@ -1,0 +1,202 @@
+# Generated from mqredis/drivers/waiting/waits_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
+"""The steps of waiting operations in threads: listen, wait, find out how the server notifies, poll for all waits.
+
+The registry, which is a subclass, makes the subscription that notifies the operations and keeps it alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from typing import Any
+
+from redis import exceptions as rx
+
+from mqredis.drivers.net.wire import REDIS_ERRORS
+from mqredis.drivers.session import Run, Slot
+from mqredis.drivers.waiting.base import BaseRegistry
+from mqredis.drivers.waiting.mode import NotifyMode, choose_wake_mode
+from mqredis.drivers.waiting.table import PROBE_SECONDS, F, WakeChannel, poll_all
+from mqredis.errors import MqError
+from mqredis.steps import Reply, Wait, Woken
+
+log = logging.getLogger("mqredis")
+
+
+class Waits(BaseRegistry[F]):
+    """The part of :class:`~mqredis.drivers.waiting.registry.WaiterRegistry` that does not depend on how its
+    subscription is read."""
+
+    _probing: Any
+    """Lock under which one operation finds out the mode."""
+    _closed: Any
+    """Event that is set when the driver closes."""
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def listen(self, run: Run) -> NotifyMode:
+        """Subscribe to the wake channel of the run's slot, unless that has happened."""
+        self._start_listening(run)
+        mode = self._mode()
+        if mode != "poll":
+            wake = self._wake_channel(run.slot)
+            wake.notified.clear()
+            wake.handoff = None
+            self._use(run, wake)
+            if not wake.confirmed.is_set() and not self._sleep(
+                wake.confirmed, self._settings.reply_timeout_seconds
+            ):
+                wake.used_early = True
+        return self._notify_mode(run, mode)
+
+    def redirect(self, run: Run, old: Slot) -> None:
+        """The operation goes on in another slot than ``old``."""
+        if self._mode() == "poll":
+            return
+        wake = self._wake_channel(run.slot)
+        wake.used_early = True
+        with self._lock:
+            self.table.redirect(old, run.slot)
+        self._use(run, wake)
+
+    def wait(self, run: Run, step: Wait) -> Woken | Reply:
+        """Sleep until the operation is notified or cancelled, or its time is over."""
+        began = time.monotonic()
+        flag = self._flag_of(run)
+        limit, silent = self.table.sleep_limit(step, run.polling)
+        with self._lock:
+            self.table.waits[run] = (step, flag)
+        try:
+            notified = self._over(run, step) or self._sleep(flag, limit)
+        finally:
+            with self._lock:
+                self.table.waits.pop(run, None)
+        flag.clear()
+        return self._answer(run, step, began, Woken.NOTIFIED if notified else silent)
+
+    # ---- the mode --------------------------------------------------------------------------------
+
+    def _mode(self) -> str:
+        known = self._known_mode()
+        if known:
+            return known
+        with self._probing:
+            if not self._known_mode():
+                self._probe()
+        return self.mode_name or "poll"
+
+    def _probe(self) -> None:
+        run_id = self._driver.core.run_id
+        self.table.denied = ""
+        questions = choose_wake_mode(self._settings)
+        answer: Any = None
+        while True:
+            try:
+                question = questions.send(answer)
+            except StopIteration as stop:
+                self._note_mode(stop.value, run_id)
+                return
+            answer = self._try(question[1]) if question[0] == "trial" else self._ask(question)
+
+    def _ask(self, command: tuple[str, ...]) -> Any:
+        try:
+            return self._driver.command(*command)
+        except (*REDIS_ERRORS, MqError):
+            return None
+
+    def _try(self, mode: str) -> bool | None:
+        """Does a notification in this mode arrive? None: the connection failed."""
+        keys, slot = self._driver.core.keys, f"probe-{secrets.token_hex(8)}"
+        channel = self._channel_name(slot)
+        with self._lock:
+            wake, _ = self.table.wake_channel(slot, channel)
+        self._subscribe(channel)
+        try:
+            if not self._sleep(wake.confirmed, self._settings.reply_timeout_seconds):
+                return None
+            if self.table.denied:
+                return False
+            if mode == "publish":
+                self._driver.command("PUBLISH", channel, "sadd")
+            else:
+                self._driver.command("SADD", keys.wake_key(slot), "1")
+                self._driver.command("DEL", keys.wake_key(slot))
+            return self._sleep(wake.notified, PROBE_SECONDS)
+        except rx.ResponseError:
+            return False
+        except (*REDIS_ERRORS, MqError):
+            return None
+        finally:
+            with self._lock:
+                self.table.remove(slot)
+            self._send("UNSUBSCRIBE", channel)
+
+    # ---- the subscription ------------------------------------------------------------------------
+
+    def _wake_channel(self, slot: Slot) -> WakeChannel[F]:
+        found = self.table.by_slot.get(slot.name)
+        if found is not None:
+            return found
+        session, channel = slot.session.number, self._channel_name(slot.name)
+        with self._lock:
+            wake, new = self.table.wake_channel(slot.name, channel, session)
+            stale = self.table.remove_stale(session) if new else []
+        if stale:
+            self._send("UNSUBSCRIBE", *stale)
+        if new:
+            self._subscribe(channel)
+        return wake
+
+    def _keep_forever(self) -> None:
+        """Keep a subscription until the driver closes: a lost one is replaced after a pause."""
+        while not self._closed.is_set():
+            try:
+                self._keep()
+            # Whatever the error is: without this loop the client would get no notifications any more.
+            except Exception as error:  # noqa: BLE001
+                if isinstance(error, (rx.AuthenticationError, rx.NoPermissionError)):
+                    self.table.deny(str(error))
+                log.debug("the subscription was lost: %s", type(error).__name__)
+            if self._closes_within(self._next_pause()):
+                return
+            self._driver.backend.moved()
+
+    def _sleep(self, flag: F, seconds: float) -> bool:
+        """Sleep until the flag is set, at most so many seconds. Returns whether it is set."""
+        raise NotImplementedError
+
+    def _closes_within(self, seconds: float) -> bool:
+        """Sleep until the driver closes, at most so many seconds. Returns whether it closes."""
+        raise NotImplementedError
+
+    def _keep(self) -> None:
+        """Make a subscription to all channels of the table, and serve it until it is lost. Raises why it was lost."""
+        raise NotImplementedError
+
+    def _subscribe(self, channel: str) -> None:
+        """Subscribe to a channel that was added to the table."""
+        raise NotImplementedError
+
+    def _send(self, *command: str) -> None:
+        """Send a command over the subscription. If it is lost, the next one subscribes to all channels of the table."""
+        raise NotImplementedError
+
+    # ---- polling for all waits -------------------------------------------------------------------
+
+    def _recheck_forever(self) -> None:
+        while not self._closes_within(self.table.recheck_period()):
+            try:
+                self.recheck()
+            except (*REDIS_ERRORS, MqError):
+                self.notify_all()  # each operation gets the error from a call of its own
+
+    def recheck(self) -> None:
+        """Poll once for all waits, since a notification may be lost."""
+        with self._lock:
+            queues, runs = self.table.queues(), self.table.handoff_candidates()
+        if not queues:
+            return
+        self._driver.backend.confirm()
+        self._driver.run(poll_all(self._driver.core.keys, queues, runs))
+        self.last_poll = time.monotonic()
