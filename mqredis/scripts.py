@@ -40,8 +40,9 @@ class Header:
         tuple[str, str], ...
     ]  # name, description: from ARGV[3] on; "+": any number, "?": may end before it
     returns: tuple[str, ...]  # status names
-    #: "allow-oom": it also runs on a server at its memory limit. "no-writes": it does too, and writes nothing. Else "".
     flag: str
+    """"allow-oom": it also runs on a server at its memory limit. "no-writes": it does too, and writes nothing. Else
+    ""."""
 
     @property
     def no_writes(self) -> bool:

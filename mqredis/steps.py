@@ -46,8 +46,8 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
-    #: The first ``fixed`` arguments are equal in most calls of this script on these keys: their packed form is kept.
     fixed: int = 0
+    """The first ``fixed`` arguments are equal in most calls of this script on these keys: their packed form is kept."""
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class Durable:
 
     call: Call[Any]
     level: Durability
-    #: The change did not reach the level in time: the level that is certain, the replicas that have it, the token.
     reached: Durability | None = None
+    """The change did not reach the level in time: the level that is certain, the replicas that have it, the token."""
     replicas: int = 0
     token: str = ""
 

@@ -20,12 +20,12 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
 class Batch:
     """Many messages as the scripts take them."""
 
-    #: A digit for each.
     priorities: list[bytes] = field(default_factory=list)
-    #: What stands behind it.
+    """A digit for each."""
     texts: list[bytes] = field(default_factory=list)
-    #: Large bodies, by the place of their message.
+    """What stands behind it."""
     large: dict[int, bytes] = field(default_factory=dict)
+    """Large bodies, by the place of their message."""
 
     def size(self, at: int) -> int:
         """How many bytes a message takes."""

@@ -12,16 +12,16 @@ from mqredis.errors import InvariantBroken
 class Definition:
     """A schedule without its name and its message. Scripts read the time alone."""
 
-    #: The next time in ms since 1970; 0: the schedule is paused.
     next_ms: int
+    """The next time in ms since 1970; 0: the schedule is paused."""
     queue: str
-    #: A cron expression, or seconds between two times.
     when: str | float
+    """A cron expression, or seconds between two times."""
     timezone: str
-    #: Does the code of a worker declare it?
     declared: bool
-    #: When its message was last sent, in ms since 1970; 0: never.
+    """Does the code of a worker declare it?"""
     last_ms: int = 0
+    """When its message was last sent, in ms since 1970; 0: never."""
 
     @property
     def text(self) -> str:

@@ -42,14 +42,14 @@ class Address:
     path: str
     generation: str = ""
     call: KeySet = field(init=False)
-    #: The queue itself, then the parent whose quota it counts in.
     family: tuple[str, ...] = field(init=False)
-    #: Queues beside it that a script has asked for: journals, dead letters, administration queues, subscribers.
+    """The queue itself, then the parent whose quota it counts in."""
     beside: tuple[str, ...] = ()
-    #: The queues named first, where it is not the family.
+    """Queues beside it that a script has asked for: journals, dead letters, administration queues, subscribers."""
     first: tuple[str, ...] = ()
-    #: Keys that the script takes behind those of the queues.
+    """The queues named first, where it is not the family."""
     extra: tuple[str, ...] = ()
+    """Keys that the script takes behind those of the queues."""
 
     def __post_init__(self) -> None:
         self.family = self.first or _family(self.path)

@@ -36,21 +36,22 @@ class Filter:
     """Everything that a reader may ask for."""
 
     match: Match | None = None
-    #: Compiled selectors; all must select.
     programs: Sequence[bytes] = ()
-    #: Identifiers one of which every selected message has.
+    """Compiled selectors; all must select."""
     hints: Sequence[tuple[str, Identifier]] = ()
+    """Identifiers one of which every selected message has."""
     incarnation: str = ""
     grouping: Grouping = Grouping.NONE
-    #: Letters of matching/filter.lua beyond those of ``grouping``.
     letters: str = ""
+    """Letters of matching/filter.lua beyond those of ``grouping``."""
     member: Member | None = None
-    #: This very message.
     lookup_id: str = ""
-    #: Lookup id behind which the search begins.
+    """This very message."""
     after: str = ""
-    #: The browser whose marks count, and the interval of co-operative ones in ms ("-": for ever, None: not in the set).
+    """Lookup id behind which the search begins."""
     browser: str = ""
+    """The browser whose marks count, and the interval of co-operative ones in ms ("-": for ever, None: not in the
+    set)."""
     interval: str | None = None
 
     def text(self) -> bytes:

@@ -296,8 +296,8 @@ def _entry(record: EntryRecord, lead: int, omitted: int) -> TrailEntry:
 class Overview:
     """What one call of the overview tells."""
 
-    #: How many of the queues that the call names it tells of.
     done: int
+    """How many of the queues that the call names it tells of."""
     queues: list[QueueDepth]
 
 

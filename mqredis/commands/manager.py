@@ -31,14 +31,14 @@ class Resolution:
     """
 
     outcome: str
-    #: Status of the call, of MSMQ's numbers.
     status: int = 0
-    #: Lookup ids of the messages that it sent, took or locked, as 16 hex digits each.
+    """Status of the call, of MSMQ's numbers."""
     lookup_ids: tuple[str, ...] = ()
-    #: What it answered besides, as the script spells it; empty where ``messages`` says it.
+    """Lookup ids of the messages that it sent, took or locked, as 16 hex digits each."""
     payload: tuple[bytes, ...] = ()
-    #: The messages that it took, outside of a transaction, if the client that asks has made the call.
+    """What it answered besides, as the script spells it; empty where ``messages`` says it."""
     messages: tuple[Message, ...] = ()
+    """The messages that it took, outside of a transaction, if the client that asks has made the call."""
 
 
 def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:

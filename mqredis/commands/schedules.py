@@ -20,24 +20,24 @@ class Listed:
     """Schedules as they are stored, at a time. All times are in ms since 1970."""
 
     now_ms: int
-    #: The first time to come of all schedules; 0: there is none.
     first_ms: int
-    #: Name, text and message of each.
+    """The first time to come of all schedules; 0: there is none."""
     rows: Sequence[tuple[str, str, bytes]]
+    """Name, text and message of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """What becomes of a schedule."""
 
-    #: Its new text; "" removes it.
     text: str = ""
-    #: Its new message, as it is stored; nothing leaves the one that it has.
+    """Its new text; "" removes it."""
     message: bytes = b""
-    #: The queue to which its message is sent now; "" sends none.
+    """Its new message, as it is stored; nothing leaves the one that it has."""
     queue: str = ""
-    #: The time for which it is sent, in ms since 1970.
+    """The queue to which its message is sent now; "" sends none."""
     slot_ms: int = 0
+    """The time for which it is sent, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Written:
     """Was the schedule changed? If not: how it is now; or what stands in the way."""
 
     done: bool = False
-    #: Now in ms, and the text and the message of the schedule, "" if there is none.
     now_ms: int = 0
+    """Now in ms, and the text and the message of the schedule, "" if there is none."""
     text: str = ""
     message: bytes = b""
-    #: The manager has as many schedules as it may have.
     full: bool = False
-    #: Queues that have to be named as well.
+    """The manager has as many schedules as it may have."""
     missing: Sequence[str] = ()
+    """Queues that have to be named as well."""
 
 
 def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:

@@ -23,10 +23,10 @@ class Doubt:
 
     token: str
     transaction: str
-    #: Where the reply has the fence of the transaction.
     fence_at: int
-    #: The application has not asked for the outcome.
+    """Where the reply has the fence of the transaction."""
     unseen: bool = True
+    """The application has not asked for the outcome."""
 
 
 def transaction_of(call: Call[Any]) -> str:

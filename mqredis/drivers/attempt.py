@@ -57,28 +57,28 @@ class Attempt:
 
     # Most calls need one try only, and none of these.
     renewals = 0
-    #: How often the server did not have the script: the first time is no failure that patience must cover.
     loads = 0
-    #: Why the script could not be loaded the last time.
+    """How often the server did not have the script: the first time is no failure that patience must cover."""
     unloaded: BaseException | None = None
-    #: How long to wait before the next try; 0.0: as the settings say.
+    """Why the script could not be loaded the last time."""
     pause = 0.0
-    #: The request of the present try may have left this process.
+    """How long to wait before the next try; 0.0: as the settings say."""
     sent = False
-    #: An earlier try may have been carried out.
+    """The request of the present try may have left this process."""
     maybe = False
-    #: The last try lost its connection: other idle connections are suspect.
+    """An earlier try may have been carried out."""
     lost = False
-    #: The node must be looked up again before the next try.
+    """The last try lost its connection: other idle connections are suspect."""
     rediscover = False
-    #: The node that holds the keys of a slot that is just moving there: the next try asks it.
+    """The node must be looked up again before the next try."""
     detour: tuple[str, int] | None = None
-    #: run_id of the server that took the call; only for opening a session.
+    """The node that holds the keys of a slot that is just moving there: the next try asks it."""
     server = ""
-    #: What its change has to wait for behind the script, on the same connection.
+    """run_id of the server that took the call; only for opening a session."""
     wait: DurabilityWait | None = None
-    #: The least history number that the reply may have.
+    """What its change has to wait for behind the script, on the same connection."""
     floor = 0
+    """The least history number that the reply may have."""
     result: Reply = (0, [])
 
     def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float) -> None:

@@ -32,14 +32,14 @@ T = TypeVar("T")
 class Server:
     """What was done, or found, on one server."""
 
-    #: The server's address, without secrets.
     server: str
-    #: "functions" (Redis 7, Valkey) or "scripts".
+    """The server's address, without secrets."""
     kind: str
-    #: How many of the scripts of this release were loaded, are there, or how many libraries were deleted.
+    """"functions" (Redis 7, Valkey) or "scripts"."""
     count: int
-    #: Names of the scripts that are missing.
+    """How many of the scripts of this release were loaded, are there, or how many libraries were deleted."""
     missing: tuple[str, ...] = ()
+    """Names of the scripts that are missing."""
 
 
 def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:

@@ -103,22 +103,22 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
-    #: The flag that a notification raises; KEYS of the last call since it listens.
     flag: Any = None
+    """The flag that a notification raises; KEYS of the last call since it listens."""
     keys: KeySet | None = None
-    #: It cannot be notified, so it polls.
     polling = True
-    #: Token of the last call whose outcome is unknown.
+    """It cannot be notified, so it polls."""
     unknown = ""
-    #: The slot of that call.
+    """Token of the last call whose outcome is unknown."""
     lost: Slot | None = None
-    #: The wake channel of its slot, unless it polls.
+    """The slot of that call."""
     wake: Any = None
-    #: The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
-    #: look is answered with the history of that time, which is less than what others of this process know.
+    """The wake channel of its slot, unless it polls."""
     floor = 0
-    #: Position in the journal of cancellations when the present look began.
+    """The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
+    look is answered with the history of that time, which is less than what others of this process know."""
     mark = 0
+    """Position in the journal of cancellations when the present look began."""
 
     def __init__(self, slot: Slot, deadline: float | None = None) -> None:
         self.slot = slot

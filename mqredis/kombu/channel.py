@@ -64,8 +64,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     supports_fanout = True
     do_restore = True
     body_encoding = None  # bodies are bytes already
-    #: Let the broker hold tasks with an ETA or countdown back, instead of the worker.
     native_delay = True
+    """Let the broker hold tasks with an ETA or countdown back, instead of the worker."""
     from_transport_options = (*virtual.Channel.from_transport_options, "native_delay")
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:

@@ -23,8 +23,8 @@ class Fields:
     """What the three classes have in common. Each field is a property without a setter."""
 
     __slots__ = ()
-    #: Name and default of each field, in order; REQUIRED where there is no default.
     FIELDS: ClassVar[dict[str, Any]]
+    """Name and default of each field, in order; REQUIRED where there is no default."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields by name."""

@@ -48,18 +48,18 @@ WINDOW = 64
 class Field(NamedTuple):
     """A field that a sender can set."""
 
-    #: What stands before the value in a record: the mark and the letter of the field.
     mark: str
-    #: The type whose values are written as they are.
+    """What stands before the value in a record: the mark and the letter of the field."""
     kind: type
-    #: Makes a value of another type one of ``kind``. Raises ValueError.
+    """The type whose values are written as they are."""
     convert: Callable[[Any], Any]
-    #: The text of a value; None if the value is the default. Raises ValueError.
+    """Makes a value of another type one of ``kind``. Raises ValueError."""
     write: Callable[[Any], str | None]
-    #: Makes the value of its text; None where no attribute of Message shows it.
+    """The text of a value; None if the value is the default. Raises ValueError."""
     read: Callable[[str], Any] | None
-    #: What the field says about its message.
+    """Makes the value of its text; None where no attribute of Message shows it."""
     about: int = 0
+    """What the field says about its message."""
 
 
 def _refused(value: object, wanted: str) -> ValueError:

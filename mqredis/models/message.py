@@ -24,11 +24,11 @@ class Origin(NamedTuple):
 
     queue: str
     incarnation: str
-    #: Deliveries, aborts, moves, the time of the last move in milliseconds (0: none), and how many of the deliveries
-    #: are not attempts, as in the message's state.
     counts: tuple[int, ...]
-    #: The reading removed the message, which counts as a delivery on top of those.
+    """Deliveries, aborts, moves, the time of the last move in milliseconds (0: none), and how many of the deliveries
+    are not attempts, as in the message's state."""
     taken: bool
+    """The reading removed the message, which counts as a delivery on top of those."""
 
 
 class Message(Header):

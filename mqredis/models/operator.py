@@ -12,14 +12,14 @@ from mqredis.models.queue import Model
 class BulkResult(Model):
     """How far an action of an operator has got."""
 
-    #: Messages that were changed, or counted, by all calls of the action together.
     changed: int
-    #: Of the ``lookup_ids``: messages that a reader or a transaction holds.
+    """Messages that were changed, or counted, by all calls of the action together."""
     locked: int = 0
-    #: Of the ``lookup_ids``: messages that are not in the queue, or not among those that the action takes.
+    """Of the ``lookup_ids``: messages that a reader or a transaction holds."""
     missing: int = 0
-    #: Where the action goes on; None: it is finished.
+    """Of the ``lookup_ids``: messages that are not in the queue, or not among those that the action takes."""
     cursor: str | None = None
+    """Where the action goes on; None: it is finished."""
 
     @property
     def finished(self) -> bool:
@@ -30,19 +30,19 @@ class BulkResult(Model):
 class Choice(TypedDict, total=False):
     """Keyword arguments of the actions of an operator: which messages, and how far one call goes."""
 
-    #: These messages, at most 256. None: all that agree with ``match`` and ``selector``.
     lookup_ids: Sequence[int] | None
+    """These messages, at most 256. None: all that agree with ``match`` and ``selector``."""
     match: Match | None
     selector: str | None
-    #: True: only delayed messages; False: only available ones; None: both.
     scheduled: bool | None
-    #: How many messages at most. None: no limit.
+    """True: only delayed messages; False: only available ones; None: both."""
     limit: int | None
-    #: ``BulkResult.cursor`` of an action that was not finished: it goes on from there.
+    """How many messages at most. None: no limit."""
     cursor: str | None
-    #: How many calls of the broker at most, of some hundred messages each. None: until the action is finished.
+    """``BulkResult.cursor`` of an action that was not finished: it goes on from there."""
     steps: int | None
-    #: Called after each call of the broker.
+    """How many calls of the broker at most, of some hundred messages each. None: until the action is finished."""
     progress: Callable[[BulkResult], None] | None
-    #: An action that is repeated with this text within a day changes nothing and reports what the first one did.
+    """Called after each call of the broker."""
     token: str | None
+    """An action that is repeated with this text within a day changes nothing and reports what the first one did."""

@@ -56,15 +56,15 @@ class Outgoing(Header):
     dedup_window: float = 0.0
     """Seconds during which the same ``dedup_key`` is refused. 0: as long as this message is in the queue."""
 
-    #: What the fields say about the message: bits of mqredis.models.fields.
     _about: int
+    """What the fields say about the message: bits of mqredis.models.fields."""
     _body: bytes
-    #: The text of the correlation id in a record.
     _correlation: str
-    #: The fields that were given, but the body.
+    """The text of the correlation id in a record."""
     _given: dict[str, Any]
-    #: The text of the other fields in a record; None once the caller may have changed the properties.
+    """The fields that were given, but the body."""
     _text: str | None
+    """The text of the other fields in a record; None once the caller may have changed the properties."""
 
     def __init__(self, body: bytes | str = b"", **fields: Unpack[MessageFields]) -> None:
         given: dict[str, Any] = fields  # type: ignore[assignment]

@@ -13,10 +13,10 @@ class RunningHandler(Model):
 
     consumer: str
     queue: str
-    #: Lookup ids of its messages, the first 100.
     lookup_ids: tuple[int, ...]
-    #: For how long it has run, in seconds, when the worker said so.
+    """Lookup ids of its messages, the first 100."""
     seconds: float
+    """For how long it has run, in seconds, when the worker said so."""
 
 
 class WorkerConsumer(Model):
@@ -24,37 +24,37 @@ class WorkerConsumer(Model):
 
     name: str
     queues: tuple[str, ...]
-    #: Handlers that may run at a time, and that run now.
     concurrency: int
+    """Handlers that may run at a time, and that run now."""
     busy: int
-    #: Messages since the worker started.
     handled: int
+    """Messages since the worker started."""
     failed: int
     rejected: int
-    #: The last failure, as text; "" if there was none. With sealed bodies it is the type of the exception alone.
     last_error: str = ""
+    """The last failure, as text; "" if there was none. With sealed bodies it is the type of the exception alone."""
 
 
 class WorkerInfo(Model):
     """A worker that lives (``QueueManager.workers``)."""
 
-    #: Of this run of the worker; operators name it by this.
     id: str
+    """Of this run of the worker; operators name it by this."""
     name: str
     host: str
     pid: int
-    #: Of mqredis.
     version: str
+    """Of mqredis."""
     started_at: datetime
     consumers: tuple[WorkerConsumer, ...]
-    #: Names of its schedules.
     schedules: tuple[str, ...]
-    #: The first 100.
+    """Names of its schedules."""
     running: tuple[RunningHandler, ...]
-    #: When its last heartbeat came.
+    """The first 100."""
     last_seen: datetime
-    #: Seconds until the worker counts as gone, unless it says again that it lives.
+    """When its last heartbeat came."""
     expires_in: float
+    """Seconds until the worker counts as gone, unless it says again that it lives."""
 
 
 class Pause(Model):

@@ -42,8 +42,8 @@ class Browsing:
     grouping: Grouping = Grouping.NONE
     interval: str | None = None  # of co-operative marks; None: not in the set
     place: str = ""  # the search goes on behind this id
-    #: The id under the cursor; of a message that was joined, those of all segments.
     under: tuple[str, ...] = ()
+    """The id under the cursor; of a message that was joined, those of all segments."""
     member: Member | None = None  # the next one of the group that is browsed in logical order
     fence: str = ""  # of the lock on what is under the cursor
     marked: bool = False

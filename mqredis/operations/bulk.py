@@ -79,8 +79,8 @@ class Job:
     chosen: Chosen
     lookup_ids: Sequence[str]
     match: bytes
-    #: What is written to the log.
     entry: bytes = b""
+    """What is written to the log."""
 
     def call(self, context: Context, cursor: str) -> QueueCall[BulkResult]:
         """One call of the broker, which goes on at ``cursor``."""

@@ -38,8 +38,8 @@ MAX_DROPPED = 10_000
 class ServerState:
     """What is known of the server process that a client talks to; a driver asks each new one."""
 
-    #: It keeps nothing on disk, and nobody said that this is all right: it takes only what may be lost.
     volatile: bool = False
+    """It keeps nothing on disk, and nobody said that this is all right: it takes only what may be lost."""
 
 
 @dataclass(slots=True)
@@ -51,25 +51,25 @@ class Context:
     database: int = 0
     incarnation: str = ""
     server_state: ServerState = field(default_factory=ServerState)
-    #: Seals what is sent and opens what is read.
     sealer: Sealer | None = None
-    #: A clock in seconds of which only differences mean anything.
+    """Seals what is sent and opens what is read."""
     clock: Callable[[], float] = monotonic
+    """A clock in seconds of which only differences mean anything."""
     handles: int = 0
     browsers: int = 0
     transactions: int = 0
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
-    #: Of the settings, which take longer to ask: the lease of a lock.
     lease_ms: int = field(init=False)
-    #: The same as the scripts take it.
+    """Of the settings, which take longer to ask: the lease of a lock."""
     lease: str = field(init=False)
-    #: What the client still has open, for its close.
+    """The same as the scripts take it."""
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
-    #: By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction.
+    """What the client still has open, for its close."""
     units: set[ref[UnitOfWork]] = field(default_factory=set)
-    #: Handles that held locks, and units of work that had begun, when the application dropped its last reference.
+    """By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction."""
     dropped: deque[Handle | UnitOfWork] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))
+    """Handles that held locks, and units of work that had begun, when the application dropped its last reference."""
 
     def __post_init__(self) -> None:
         self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
@@ -132,8 +132,8 @@ class Logical:
 
     member: Member | None = None
     in_unit: bool = False
-    #: Reads whose messages may come back, oldest first: the lock or unit of work, and the place before it.
     log: list[tuple[object, Member | None, bool]] = field(default_factory=list)
+    """Reads whose messages may come back, oldest first: the lock or unit of work, and the place before it."""
 
     def advance(self, reader: object, member: Member | None, in_unit: bool) -> None:
         """A read succeeded. ``reader`` None: what it had is gone already."""
@@ -175,21 +175,21 @@ class Handle:
     access: Access
     share: Share
     flags: str
-    #: The most that a message sent through it may take: what queue and settings allow.
     max_message_bytes: int
+    """The most that a message sent through it may take: what queue and settings allow."""
     closed: bool = False
-    #: The last read had to wait: the next one registers its waiter at once.
     waited: bool = False
+    """The last read had to wait: the next one registers its waiter at once."""
     locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
-    #: Selectors given when the handle was opened; every read of it must be selected by them.
     selector: Selector | None = None
-    #: The group that reads in logical order are in.
+    """Selectors given when the handle was opened; every read of it must be selected by them."""
     getting: Logical = field(default_factory=Logical)
-    #: Of locked messages that were joined from segments: the ids of all, by the first one.
+    """The group that reads in logical order are in."""
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of locked messages that were joined from segments: the ids of all, by the first one."""
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
-    #: Operations of several tasks that share their calls, by class of operation (``drivers/coalescing``).
     batchers: dict[type, Any] = field(default_factory=dict)
+    """Operations of several tasks that share their calls, by class of operation (``drivers/coalescing``)."""
 
     @property
     def path(self) -> str:
@@ -240,14 +240,14 @@ class UnitOfWork:
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
-    #: When its lease ends at the latest, on ``context.clock``.
     lapses: float = math.inf
-    #: Its calls whose outcome was unknown; set when it is to end.
+    """When its lease ends at the latest, on ``context.clock``."""
     doubts: Sequence[Doubt] = ()
-    #: What an abort restores besides the messages: the state of groups that are written in logical order,
+    """Its calls whose outcome was unknown; set when it is to end."""
     undo: tuple[Callable[[], None], ...] = ()
-    #: and of handles that read in it.
+    """What an abort restores besides the messages: the state of groups that are written in logical order,"""
     readers: tuple[Logical, ...] = ()
+    """and of handles that read in it."""
 
     def __del__(self) -> None:
         """Keep a unit of work that has begun until its client is closed, which aborts it."""

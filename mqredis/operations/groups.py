@@ -189,8 +189,8 @@ class Writing:
     segmenting: bool = False
     complete: bool = False
     in_unit: bool | None = None
-    #: Of the messages that were sent outside of a transaction.
     recoverable: bool | None = None
+    """Of the messages that were sent outside of a transaction."""
 
     def state(self) -> tuple[int, int, bool, bool, bool | None]:
         """What an abort brings back."""

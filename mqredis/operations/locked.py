@@ -35,12 +35,12 @@ class _Made:
 class Locked:
     """A message, its grant, and how it ends; the faces add what runs that."""
 
-    #: Lookup id of the message.
     lookup_id: int
-    #: Body of the message.
+    """Lookup id of the message."""
     body: bytes
-    #: The message itself.
+    """Body of the message."""
     message: Message = _Made()  # type: ignore[assignment]
+    """The message itself."""
 
     _grant: Locks
     _key: str

@@ -24,23 +24,25 @@ STEP = 100_000
 class Publication:
     """A write of several steps of which some are done: its first messages are in the queues, the others are not."""
 
-    #: ``app-<txnAppId>``, ``query-<id of the streaming query>``, or ``job-...`` for a write without a name.
     name: str
-    #: ``txnVersion``, or the id of the micro-batch.
+    """``app-<txnAppId>``, ``query-<id of the streaming query>``, or ``job-...`` for a write without a name."""
     version: int
+    """``txnVersion``, or the id of the micro-batch."""
     queues: tuple[str, ...]
-    #: All messages of the publication, and how many of them are not in the queues yet; about as many, where bodies
-    #: of more than 4 KiB are among them.
     messages: int
+    """All messages of the publication, and how many of them are not in the queues yet; about as many, where bodies of
+    more than 4 KiB are among them."""
     left: int
-    #: When the last step was done.
     since: datetime
-    #: Has its driver stopped, as far as can be told? No step was done for ten seconds.
+    """When the last step was done."""
     abandoned: bool
-    #: When the messages that are left expire. None: never, as those of a streaming query, which finishes them itself.
+    """Has its driver stopped, as far as can be told? No step was done for ten seconds."""
     expires: datetime | None
-    #: They have expired. The publication is listed until it is withdrawn, since its version must not be written again.
+    """When the messages that are left expire. None: never, as those of a streaming query, which finishes them
+    itself."""
     expired: bool
+    """They have expired. The publication is listed until it is withdrawn, since its version must not be written
+    again."""
 
 
 @procedure

@@ -49,14 +49,14 @@ class QueueView:
     fields: dict[str, str] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
-    #: (part, member) -> value, of entries without a matching message
     strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
-    #: (part, member) -> score, where it must be 0
+    """(part, member) -> value, of entries without a matching message"""
     misplaced: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    """(part, member) -> score, where it must be 0"""
     waiters: dict[str, float] = field(default_factory=dict)
     missing_index: set[bytes] = field(default_factory=set)  # elements missing from the index
-    #: Timers of policies: ``b``, ``s``, ``w`` or ``p`` and an id (lua/features/retry), ``k`` and a dedup key.
     policies: dict[bytes, float] = field(default_factory=dict)
+    """Timers of policies: ``b``, ``s``, ``w`` or ``p`` and an id (lua/features/retry), ``k`` and a dedup key."""
 
 
 @dataclass(slots=True)
@@ -66,15 +66,15 @@ class Store:
     manager: ManagerKeys
     now_ms: int = 0
     history: int = -1
-    #: False: the store changed during the snapshot.
     consistent: bool = True
+    """False: the store changed during the snapshot."""
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
-    #: Hashes by name: meta, queues, txs. Fields of meta are split further: "sessions" with their slots, "lines" (the
-    #: headers of queues), "locks" (texts of packed locks), "trails" (those of messages, and their places).
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: Fences of the lock texts that headers of queues refer to.
+    """Hashes by name: meta, queues, txs. Fields of meta are split further: "sessions" with their slots, "lines" (the
+    headers of queues), "locks" (texts of packed locks), "trails" (those of messages, and their places)."""
     fences: set[str] = field(default_factory=set)
+    """Fences of the lock texts that headers of queues refer to."""
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
 

@@ -22,8 +22,8 @@ class Metric:
     kind: str
     about: str
     samples: InitVar[Iterable[Sample]] = ()
-    #: What is behind the name, such as "_bucket" of a histogram; labels; value.
     series: list[tuple[str, Labels, float]] = field(init=False)
+    """What is behind the name, such as "_bucket" of a histogram; labels; value."""
 
     def __post_init__(self, samples: Iterable[Sample]) -> None:
         self.series = [("", labels, value) for labels, value in samples]

@@ -19,13 +19,13 @@ class Selector:
 
     text: str
     root: Condition = field(compare=False, repr=False)
-    #: How many characters each LIKE that searches may look at, see ``mqredis/selector/like.py``.
     like_budget: int = field(init=False, compare=False, repr=False)
-    #: The compiled form: ``selector.compile`` of ``lua/selector/selector.lua`` reads it as one argument.
+    """How many characters each LIKE that searches may look at, see ``mqredis/selector/like.py``."""
     program: bytes = field(init=False, compare=False, repr=False)
-    #: Identifiers one of which every matching message has: (``message_id``, ``correlation_id`` or
-    #: ``group_id``, value). Empty: the selector names none, so a scan is needed.
+    """The compiled form: ``selector.compile`` of ``lua/selector/selector.lua`` reads it as one argument."""
     index_hints: tuple[tuple[str, str | bytes], ...] = field(init=False, compare=False, repr=False)
+    """Identifiers one of which every matching message has: (``message_id``, ``correlation_id`` or ``group_id``, value).
+    Empty: the selector names none, so a scan is needed."""
 
     def __post_init__(self) -> None:
         budget = share(sum(isinstance(node, Like) and node.searches for node in walk(self.root)))

@@ -40,18 +40,18 @@ class Retry:
     ``attempts``.
     """
 
-    #: How often a message is tried in all: 1 is once, None is without a limit. An attempt that killed its process
-    #: counts, too; one that ended because the worker shut down does not.
     attempts: int | None = 5
-    #: Pause before the second attempt, growing by ``factor`` up to ``max_delay``.
+    """How often a message is tried in all: 1 is once, None is without a limit. An attempt that killed its process
+    counts, too; one that ended because the worker shut down does not."""
     delay: float = 1.0
+    """Pause before the second attempt, growing by ``factor`` up to ``max_delay``."""
     factor: float = 2.0
     max_delay: float = 300.0
-    #: Each pause is longer by up to this part of it, so that messages that fail together do not come back together.
     jitter: float = 0.1
-    #: What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
-    #: "reject" or "drop", which deletes it.
+    """Each pause is longer by up to this part of it, so that messages that fail together do not come back together."""
     final: str = "poison"
+    """What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
+    "reject" or "drop", which deletes it."""
     deliveries: InitVar[int | None] = None
 
     def __post_init__(self, deliveries: int | None) -> None:
@@ -92,8 +92,8 @@ class Consumer:
     queues: tuple[str, ...]
     concurrency: int
     lease: float | None
-    #: The queue's policy counts if None.
     chosen_retry: Retry | None
+    """The queue's policy counts if None."""
     batch: int
     time_limit: float | None
     max_hold: float
@@ -108,14 +108,14 @@ class Consumer:
     handled: int = 0
     failed: int = 0
     rejected: int = 0
-    #: The last failure as operators see it, "" if there was none.
     last_error: str = ""
-    #: time.monotonic() of the last read of the queues that worked; 0.0: none yet.
+    """The last failure as operators see it, "" if there was none."""
     last_read: float = 0.0
+    """time.monotonic() of the last read of the queues that worked; 0.0: none yet."""
     extra: dict[str, Any] = field(default_factory=dict)
-    #: The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
-    #: has been taken away since.
     policies: dict[str, RetryPolicy | None] = field(default_factory=dict)
+    """The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
+    has been taken away since."""
 
     @property
     def retry(self) -> Retry:

@@ -73,8 +73,8 @@ class Failure:
     attempts: int
     time: float
     why: str
-    #: Its reason, if it went to ``;poison`` and had none.
     reason: str = ""
+    """Its reason, if it went to ``;poison`` and had none."""
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -108,8 +108,8 @@ class Stored:
     arrived: float
     due: float = 0.0
     expires: float | None = None
-    #: Requests that are shown and not acted upon.
     asleep: frozenset[str] = frozenset()
+    """Requests that are shown and not acted upon."""
     transaction_id: str | None = None
     deliveries: int = 0
     aborts: int = 0
@@ -118,10 +118,10 @@ class Stored:
     first: bool = False
     last: bool = False
     message_class: int = MessageClass.NORMAL
-    #: On copies: original queue, lookup id and arrival, and the reason.
     origin: dict[str, Any] = field(default_factory=dict)
-    #: Deliveries that are not attempts.
+    """On copies: original queue, lookup id and arrival, and the reason."""
     uncounted: int = 0
+    """Deliveries that are not attempts."""
     failure: Failure | None = None
 
     def forgive(self) -> None:

@@ -26,12 +26,12 @@ NONE: Id = ("", b"")
 class Particular:
     """What a queue remembers for readers of particular messages."""
 
-    #: Which group of a priority class had its turn last.
     turns: dict[int, Id] = field(default_factory=dict)
-    #: Browser and lookup id.
+    """Which group of a priority class had its turn last."""
     handle_marks: set[tuple[int, int]] = field(default_factory=set)
-    #: Until when a co-operative mark lasts; None: for ever.
+    """Browser and lookup id."""
     shared_marks: dict[int, float | None] = field(default_factory=dict)
+    """Until when a co-operative mark lasts; None: for ever."""
 
 
 @dataclass
@@ -269,8 +269,8 @@ class Logical:
 
     member: Member | None = None
     in_unit: bool = False
-    #: Reads whose messages may still come back, oldest first: who read, and the place before.
     log: list[tuple[object, Member | None, bool]] = field(default_factory=list)
+    """Reads whose messages may still come back, oldest first: who read, and the place before."""
 
     def enter(self, wanted: Wanted, unit: Any) -> None:
         if Grouping.LOGICAL_ORDER not in wanted.grouping:

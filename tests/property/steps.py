@@ -97,12 +97,12 @@ def tidy(name: str, value: Any) -> Any:
 class Runner(FeatureSteps):
     """Carries out steps on one broker and remembers what they made."""
 
-    #: What there is to work on; other lists of steps have other queues.
     queue_properties: ClassVar[dict[str, dict[str, Any]]] = QUEUES
+    """What there is to work on; other lists of steps have other queues."""
     subqueues: ClassVar[tuple[str, ...]] = SUBQUEUES
     subscriptions: ClassVar[tuple[tuple[str, str, str | None], ...]] = SUBSCRIPTIONS
-    #: Seconds that a step takes, and that a lock by id or with a cursor holds.
     tick: ClassVar[float] = 1.0
+    """Seconds that a step takes, and that a lock by id or with a cursor holds."""
     hold: ClassVar[float] = 50_000.0
 
     def __init__(self, qm: Any) -> None:

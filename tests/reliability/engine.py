@@ -36,16 +36,16 @@ class Scenario:
     clients: dict[str, tuple[Step, ...]]
     check: Callable[[World, Store], None] | None = None
     expires: bool = False
-    #: Looked at when the clients are through, before the clock moves on.
     middle: Callable[[World, Store], None] | None = None
-    #: Queues that messages may have gone to by a policy; copies there are for ``check`` to count.
+    """Looked at when the clients are through, before the clock moves on."""
     apart: tuple[str, ...] = ()
-    #: Its policy may end in nothing.
+    """Queues that messages may have gone to by a policy; copies there are for ``check`` to count."""
     drops: bool = False
-    #: Calls that end what does not end by time.
+    """Its policy may end in nothing."""
     closing: tuple[Step, ...] = ()
-    #: How much of an equal share of the schedules it gets: less where each takes long.
+    """Calls that end what does not end by time."""
     weight: float = 1.0
+    """How much of an equal share of the schedules it gets: less where each takes long."""
 
 
 class Failed(AssertionError):

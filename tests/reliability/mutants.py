@@ -46,8 +46,8 @@ class Mutant:
     number: int
     before: str
     after: str
-    #: Which one of those that change such a line of the file in this way.
     which: int = 1
+    """Which one of those that change such a line of the file in this way."""
 
     @property
     def name(self) -> str:

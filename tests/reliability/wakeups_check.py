@@ -81,10 +81,10 @@ class Arrivals:
 
     queue: queues.SimpleQueue[tuple[int, int, float]] = field(default_factory=queues.SimpleQueue)
     looks: list[deque[float]] = field(default_factory=lambda: [deque(maxlen=100) for _ in range(2 * READERS)])
-    #: Who has a message waits for the next round, or one reader would take them all.
     gates: list[threading.Semaphore] = field(
         default_factory=lambda: [threading.Semaphore(0) for _ in range(2 * READERS)]
     )
+    """Who has a message waits for the next round, or one reader would take them all."""
 
     def count(self, number: int, qm: Any) -> None:
         """Note the re-checks of this client."""

@@ -13,8 +13,8 @@ class Request:
     """One request on its way to the server."""
 
     connection: int
-    #: Which request of its connection, and of the whole proxy, counted from 1.
     index: int
+    """Which request of its connection, and of the whole proxy, counted from 1."""
     number: int
     args: tuple[bytes, ...]
     frame: bytes
@@ -111,8 +111,8 @@ class Rule:
     times: int | None = 1
     chance: float = 1.0
     hits: int = 0
-    #: The requests that were hit.
     seen: list[Request] = field(default_factory=list)
+    """The requests that were hit."""
     _struck: threading.Event = field(default_factory=threading.Event)
     _released: threading.Event = field(default_factory=threading.Event)
     _on_release: list[Callable[[], None]] = field(default_factory=list)

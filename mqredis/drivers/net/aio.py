@@ -24,8 +24,8 @@ P = TypeVar("P", bound=asyncio.Protocol)
 class Reply(asyncio.Future[Any]):
     """What one task awaits. It goes on from where the reply was read, not in a later turn of the loop."""
 
-    #: What makes the task go on, and the context that it runs in.
     wake: Callable[[Any], object] | None = None
+    """What makes the task go on, and the context that it runs in."""
     context: Context | None = None
 
     def add_done_callback(

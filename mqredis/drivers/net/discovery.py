@@ -96,13 +96,13 @@ class Plan:
     settings: Settings
     connection: type[Any]
     kwargs: dict[str, Any] = field(repr=False)
-    #: A key of the manager: its slot decides the node of a cluster.
     key: str = ""
-    #: The node found last, for Sentinel and cluster.
+    """A key of the manager: its slot decides the node of a cluster."""
     node: tuple[str, int] | None = None
-    #: The nodes to ask first: the Sentinel that answered last, or the owners found so far in a cluster, which may
-    #: still answer when the seeds are gone.
+    """The node found last, for Sentinel and cluster."""
     known: list[tuple[str, int]] = field(default_factory=list)
+    """The nodes to ask first: the Sentinel that answered last, or the owners found so far in a cluster, which may still
+    answer when the seeds are gone."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property

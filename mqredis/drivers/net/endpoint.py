@@ -45,14 +45,14 @@ class Endpoint:
 
     host: str = ""
     port: int = 0
-    #: Of a unix socket, instead of host and port.
     path: str = ""
+    """Of a unix socket, instead of host and port."""
     tls: ssl.SSLContext | None = None
     keepalive: bool = False
-    #: Seconds that a reply may take; None: the caller keeps the time.
     reply_timeout: float | None = None
-    #: Packed commands before the first request: AUTH, CLIENT SETNAME, SELECT.
+    """Seconds that a reply may take; None: the caller keeps the time."""
     greeting: list[bytes] = field(default_factory=list, repr=False)  # the password is in them
+    """Packed commands before the first request: AUTH, CLIENT SETNAME, SELECT."""
 
 
 def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | None:

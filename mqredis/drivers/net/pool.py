@@ -31,8 +31,8 @@ class Connection:
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
-    #: Send a packed request and read its reply; an empty one: read the reply of what was sent before.
     exchange: Callable[[Sequence[bytes | memoryview]], Any]
+    """Send a packed request and read its reply; an empty one: read the reply of what was sent before."""
 
     def __init__(self, conn: Any, epoch: int) -> None:
         self.conn = conn

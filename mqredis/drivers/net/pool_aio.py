@@ -45,8 +45,8 @@ class AsyncConnection:
         "users",
     )
 
-    #: Send a packed request; its reply is to be awaited.
     exchange: Callable[[Sequence[bytes | memoryview]], Awaitable[Any]]
+    """Send a packed request; its reply is to be awaited."""
 
     def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
         self.conn = conn

@@ -52,15 +52,15 @@ def redact(text: object, *secrets: str | None) -> str:
 class Target:
     """A parsed address."""
 
-    #: "tcp", "tls", "unix", "sentinel", "cluster", "embedded" or "memory".
     kind: str
+    """"tcp", "tls", "unix", "sentinel", "cluster", "embedded" or "memory"."""
     database: int = 0
-    #: Keyword arguments of a connection: host, port, path, username, password, ssl_*.
     options: dict[str, Any] = field(default_factory=dict, repr=False)  # the password is among them
-    #: Sentinels, or seeds of a cluster.
+    """Keyword arguments of a connection: host, port, path, username, password, ssl_*."""
     nodes: list[tuple[str, int]] = field(default_factory=list)
-    #: Name of the primary (sentinel), of the store (memory), or the directory (embedded).
+    """Sentinels, or seeds of a cluster."""
     name: str = ""
+    """Name of the primary (sentinel), of the store (memory), or the directory (embedded)."""
     tls: bool = False
     sentinel_options: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -68,8 +68,8 @@ class WakeFlag:
 class SubscriptionReader:
     """Lets threads sleep on flags, and gives one of them at a time the subscription to read."""
 
-    #: Called with each message that is read.
     received: Callable[[Any], None]
+    """Called with each message that is read."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost
