@@ -1,4 +1,4 @@
-"""What a client tells of itself when it opens a session: the field ``client:<session>`` of ``meta``, as JSON.
+"""The description of itself that a client gives when it opens a session: field ``client:<session>`` of ``meta``, JSON.
 
 ``mqredis/commands/inspection.py`` reads it.
 """
@@ -16,7 +16,7 @@ MAX_NAME = 64
 
 
 def describe(name: str) -> str:
-    """The text of this process. ``name``: "" for the name of the program."""
+    """The description of this process. ``name``: "" for the name of the program."""
     program = PurePath(sys.argv[0] if sys.argv else "")
     program = program.parent if program.name == "__main__.py" else program
     known = {

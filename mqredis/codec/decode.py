@@ -1,4 +1,4 @@
-"""What the scripts answer as messages: damage shows at once, the fields are taken apart when they are asked for."""
+"""Decodes messages in replies of scripts. Records are checked at once; their fields are parsed at first access."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import overload
 from mqredis.errors import InvariantBroken
 from mqredis.models.message import Message, Origin, read_message
 
-#: Here and below what may be missing is not given back either: looking for that takes a seventh of the whole.
+#: Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since the engine never tracks back.
 _N = rb"-?+\d{1,400}+"
 _ANY = rb"[\2\4-\xff]*+"
 _HEX = rb"(?:[\da-f]{2})*+"
-#: Bits 1 to 8, 64 and 128; longer ones first, since what was matched is not given back.
+#: Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not track back.
 _ACKNOWLEDGE = rb"12[89]|13\d|14[0-3]|19[2-9]|20[0-7]|6[4-9]|7\d|1[0-5]|\d"
 _SYSTEM = (
     rb"[mcg]s" + _ANY + rb"|[mcg]x" + _HEX + rb"|[lyrAkQTORd]" + _ANY,
@@ -30,8 +30,8 @@ _PROPERTIES = (
     + _HEX
     + rb"))*+"
 )
-#: A whole record up to its body. What passes is read without an error, whichever field is asked for. Texts are sets of
-#: what they may hold: what they may not takes a tenth longer.
+#: A whole record up to its body. Every field of a record that matches can be parsed without an error. Texts are matched
+#: by the bytes that they may hold; excluding the others takes a tenth longer.
 _RECORD = (
     rb"\d{13}[0-9a-v]"
     + _PROPERTIES
@@ -47,16 +47,16 @@ _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
 Counts = tuple[int, ...]
 _NO_COUNTS: Counts = (0, 0, 0, 0, 0)
-#: States that were read before: a batch has mostly the same.
+#: States that were parsed before; most messages of a batch have the same.
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 
 
-#: What a script answers of a message: its lookup id, state and record.
+#: A message in a script's reply: lookup id, state and record.
 Raw = tuple[bytes, bytes, bytes]
 
 
 class Rows(Sequence[Raw]):
-    """Several of them by column, as they came: the ids one behind the other, each of 16 digits."""
+    """Messages of a reply by column: all lookup ids joined, each of 16 hex digits, the states, and the records."""
 
     __slots__ = ("ids", "records", "states")
 
@@ -87,7 +87,7 @@ class Rows(Sequence[Raw]):
     __hash__ = None  # type: ignore[assignment]
 
 
-#: What came of a message, and is sound: its lookup id, its state, and the head and the body of its record.
+#: A checked message: lookup id, state, and head and body of its record.
 Sound = tuple[int, bytes, bytes | str, bytes]
 
 
@@ -102,20 +102,20 @@ def decode(
 
 
 def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
-    """As :func:`decode` makes each of them."""
-    if len(raw) == 1:  # as mostly
+    """Decode several messages; arguments and errors as for :func:`decode`."""
+    if len(raw) == 1:  # the most frequent case
         return [made(queue, incarnation, alone(queue, *raw[0]), taken)]
     return made_each(queue, incarnation, sound(queue, raw), taken)
 
 
 def sound(queue: str, raw: Sequence[Raw]) -> Sequence[Sound]:
-    """What a script answers of messages, looked at together: no message that is made of it can fail.
+    """Check messages of a reply together, so that parsing their fields cannot fail later.
 
-    Raises InvariantBroken if any of it is damaged in any way.
+    Raises InvariantBroken if one is damaged in any way.
     """
     if len(raw) == 1:
         return (alone(queue, *raw[0]),)
-    with suppress(*_REFUSED):  # which of them is damaged shows where each is looked at by itself
+    with suppress(*_REFUSED):  # then each message is checked separately, which finds the damaged one
         return _together(rows(raw))
     return [alone(queue, *one) for one in raw]
 
@@ -124,7 +124,7 @@ _REFUSED = (AttributeError, TypeError, ValueError, struct.error)
 
 
 def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
-    """The same of one message."""
+    """Check one message. Raises InvariantBroken if it is damaged."""
     try:
         found = _SOUND(record)
         if found is None or (state not in _counts and _read(state) is None):
@@ -138,12 +138,12 @@ def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
 
 @cache
 def _all_sound() -> Callable[[bytes], re.Match[bytes] | None]:
-    """Matches many records, one after the other without their bodies. Compiled for the first batch."""
+    """A function that matches the joined heads of many records. It is compiled for the first batch."""
     return re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 
 
 def rows(raw: Sequence[Raw]) -> Rows:
-    """The same by column. Raises ValueError if they do not fit."""
+    """Messages of a reply by column. Raises ValueError if their ids have other lengths than 16 digits."""
     if type(raw) is Rows:
         return raw
     ids, states, records = zip(*raw, strict=True)
@@ -151,13 +151,13 @@ def rows(raw: Sequence[Raw]) -> Rows:
 
 
 def _together(raw: Rows) -> Sequence[Sound]:
-    """Raises one of :data:`_REFUSED` where :func:`alone` would refuse any of them."""
+    """Check messages together. Raises one of :data:`_REFUSED` if :func:`alone` would refuse one of them."""
     heads, marks, bodies = zip(*[record.partition(_MARK) for record in raw.records], strict=True)
-    # No head has a NUL in it, so each is matched as it would be alone.
+    # No head contains a NUL, so each is matched as if it stood alone.
     joint = _MARK.join(heads) + _MARK
     if _all_sound()(joint) is None or marks.count(_MARK) != len(marks):
         raise ValueError("a record")
-    joint.decode()  # as sound as each of them, since no character goes on behind a NUL
+    joint.decode()  # valid UTF-8 if each head is, since no character spans a NUL
     if None in map(_read, {*raw.states}.difference(_counts)):
         raise ValueError("a state")
     ids = struct.unpack(f">{len(heads)}Q", unhexlify(raw.ids))
@@ -165,14 +165,14 @@ def _together(raw: Rows) -> Sequence[Sound]:
 
 
 def made(queue: str, incarnation: str, found: Sound, taken: bool = False) -> Message:
-    """The message that was read as ``found``."""
+    """Build a message from a checked one."""
     lookup_id, state, head, body = found
     counts = _counts.get(state) or _read(state) or _NO_COUNTS
     return read_message(lookup_id, head, body, Origin(queue, incarnation, counts, taken))
 
 
 def made_each(queue: str, incarnation: str, found: Sequence[Sound], taken: bool = False) -> list[Message]:
-    """The messages that were read as ``found``; those with the same state share what says so."""
+    """Build messages from checked ones. Neighbours with the same state share one ``Origin``."""
     messages: list[Message] = []
     last: bytes | None = None
     for lookup_id, state, head, body in found:

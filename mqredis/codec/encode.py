@@ -1,4 +1,4 @@
-"""Messages as the scripts take them."""
+"""Encodes messages as arguments of scripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mqredis.models.outgoing import Outgoing
 
 
 def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | None]:
-    """What ``send.lua`` takes for one message: a digit for its priority and its record, and a large body apart.
+    """Encode one message for ``send.lua``: a digit for its priority and its record, and a large body separately.
 
     Raises InvalidArgument for a lone surrogate.
     """
@@ -18,21 +18,21 @@ def encode(message: Outgoing, transaction: str = "") -> tuple[bytes, bytes | Non
 
 @dataclass(slots=True)
 class Batch:
-    """Many messages as the scripts take them."""
+    """Many messages, encoded as arguments of ``send.lua``."""
 
     priorities: list[bytes] = field(default_factory=list)
-    """A digit for each."""
+    """The priority of each message, as a digit."""
     texts: list[bytes] = field(default_factory=list)
-    """What stands behind it."""
+    """The record of each message, without a large body."""
     large: dict[int, bytes] = field(default_factory=dict)
-    """Large bodies, by the place of their message."""
+    """Large bodies, by the index of their message."""
 
     def size(self, at: int) -> int:
         """How many bytes a message takes."""
         return 1 + len(self.texts[at]) + len(self.large.get(at, b""))
 
     def sizes(self) -> list[int]:
-        """How many bytes each takes but for the digit of its priority."""
+        """How many bytes each message takes, without the digit of its priority."""
         sizes = [*map(len, self.texts)]
         for at, body in self.large.items():
             sizes[at] += len(body)
@@ -48,7 +48,7 @@ class Batch:
 
 
 def encode_each(messages: Iterable[Outgoing], transaction: str, max_bytes: int) -> Batch:
-    """Encode messages until one takes more than ``max_bytes``, that one included."""
+    """Encode messages until one takes more than ``max_bytes``; include that one and stop."""
     batch = Batch()
     texts, priorities, large = batch.texts, batch.priorities, batch.large
     for message in messages:

@@ -25,13 +25,13 @@ class Definition:
 
     @property
     def text(self) -> str:
-        """The text that is kept."""
+        """The text as it is stored."""
         fields = asdict(self)
         return f"{fields.pop('next_ms')} {json.dumps(fields)}"
 
     @classmethod
     def parse(cls, text: str) -> Definition:
-        """The schedule of this text. Raises InvariantBroken if it cannot be read."""
+        """Parse the stored text. Raises InvariantBroken if it is malformed."""
         next_ms, _, rest = text.partition(" ")
         try:
             return cls(next_ms=int(next_ms), **json.loads(rest))

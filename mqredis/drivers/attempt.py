@@ -38,7 +38,7 @@ _NO_TOKEN = bulk(b"") + bulk(b"")
 
 
 class Next(Enum):
-    """What a driver does after one try."""
+    """What a driver does after one try of a call."""
 
     DONE = auto()  # attempt.result holds status and payload
     AGAIN = auto()  # try again at once
@@ -48,37 +48,37 @@ class Next(Enum):
     TOUCH = auto()  # the server was restarted or replaced: show it the session, then try again
 
 
-#: By itself, since each look into an enumeration costs as much as a call.
+#: A name of its own, since reading a member of an enumeration costs as much as a function call.
 DONE = Next.DONE
 
 
 class Attempt:
     """All tries of one call, from the first to a known outcome."""
 
-    # Most calls need one try only, and none of these.
+    # Most calls need one try only, and set none of these.
     renewals = 0
     loads = 0
-    """How often the server did not have the script: the first time is no failure that patience must cover."""
+    """How often the server did not have the script. The first time is not a failure, so it takes no retry time."""
     unloaded: BaseException | None = None
-    """Why the script could not be loaded the last time."""
+    """The error of the last attempt to load the script."""
     pause = 0.0
     """How long to wait before the next try; 0.0: as the settings say."""
     sent = False
-    """The request of the present try may have left this process."""
+    """Has the request of the present try perhaps left this process?"""
     maybe = False
-    """An earlier try may have been carried out."""
+    """Has an earlier try perhaps been carried out?"""
     lost = False
-    """The last try lost its connection: other idle connections are suspect."""
+    """Did the last try lose its connection? Then other idle connections are suspect."""
     rediscover = False
-    """The node must be looked up again before the next try."""
+    """Must the node be looked up again before the next try?"""
     detour: tuple[str, int] | None = None
-    """The node that holds the keys of a slot that is just moving there: the next try asks it."""
+    """The node to which the slot is moving now (ASK); the next try goes there."""
     server = ""
-    """run_id of the server that took the call; only for opening a session."""
+    """run_id of the server that took the call. Only calls that open a session use it."""
     wait: DurabilityWait | None = None
-    """What its change has to wait for behind the script, on the same connection."""
+    """The wait for durability that follows the script on the same connection."""
     floor = 0
-    """The least history number that the reply may have."""
+    """The least history number that the reply may have; a smaller one shows that the server forgot changes."""
     result: Reply = (0, [])
 
     def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float) -> None:
@@ -88,15 +88,15 @@ class Attempt:
         self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
 
     def packed(self) -> list[bytes | memoryview]:
-        """The request with the next token of the run's slot; empty for a call without a session (:meth:`bare`).
+        """Pack the request with the next token of the run's slot. Empty for a call without a session (:meth:`bare`).
 
-        To be called for each try. A request that cannot be packed was not sent.
+        Called for each try. If the request cannot be packed, nothing was sent.
         """
         core, call, run = self.core, self.call, self.run
         if run is None:
             return []
         if not self.maybe:
-            # A repeated call may get its first answer, with the history number of then.
+            # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script) or core.script(call.script)
         packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args, call.fixed)
@@ -105,14 +105,15 @@ class Attempt:
         return packed
 
     def bare(self) -> list[bytes | memoryview]:
-        """The request of a call without a session, for the server that :meth:`ready` was told of."""
+        """Pack the request of a call without a session, for the server that :meth:`ready` was given."""
         call = self.call
         if call.script == "session_open":
             call.args = self.core.open_args(self.server)
         return pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)
 
     def ready(self, run_id: str) -> Next:
-        """Before sending over a connection to the server ``run_id``: DONE, or what must be done first."""
+        """Called before sending over a connection to the server ``run_id``. Returns DONE, or what must be done
+        first."""
         core, run = self.core, self.run
         if run is None:
             self.server = run_id
@@ -129,7 +130,7 @@ class Attempt:
             raise self.unavailable("the session does not last: do two servers answer under this address?")
 
     def renew(self) -> Slot | None:
-        """Go on with a slot of the present session. Returns the old slot if the operation listens to its channel."""
+        """Continue with a slot of the present session. Returns the old slot if the operation listens to its channel."""
         run, session = self.run, self.core.session
         if run is None or session is None or run.slot.session is session:
             return None
@@ -139,7 +140,7 @@ class Attempt:
         return old if run.listening else None
 
     def answered(self, reply: Any) -> Next:
-        """A reply came."""
+        """Handle a reply."""
         call, run = self.call, self.run
         if run is None:
             self.result = (0, reply)
@@ -159,7 +160,7 @@ class Attempt:
         return Next.RENEW
 
     def failed(self, error: BaseException, now: float) -> Next:
-        """The try failed."""
+        """Handle a failed try. Returns how to go on. Raises the error of the call if no further try is made."""
         fault = fault_of(error)
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)
@@ -177,7 +178,7 @@ class Attempt:
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
         if fault is Fault.FULL and self.core.no_room(self.call.script):
-            self.loads = 0  # that it is not there in the other form either is no failure yet
+            self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN
         if fault is Fault.ASK:
             self._in_time(error, now)
@@ -205,11 +206,11 @@ class Attempt:
         raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
 
     def failed_load(self, error: BaseException, now: float) -> Next:
-        """The script could not be loaded: nothing ran in this try."""
+        """Handle a script that could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
         if fault not in RETRIED and self._no_function():
-            self.loads = 0  # that it is not there in the other form either is no failure yet
-            return Next.AGAIN  # no room, no permission: the other way needs neither
+            self.loads = 0  # the other form of the script has to be loaded once, too
+            return Next.AGAIN  # EVALSHA needs no room for functions and no permission to call them
         if fault is Fault.BUG and self.core.shebang:
             self.core.use_shebang(False)  # this server is older than the one that was probed
             return Next.AGAIN
@@ -246,7 +247,7 @@ class Attempt:
         return pause
 
     def unavailable(self, error: object) -> BrokerUnavailable:
-        """Certainly not carried out."""
+        """The error of a call that was certainly not carried out."""
         text = redact(error).rstrip(".")
         if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
             return BrokerUnavailable(f"{self.core.where} refused the call until its time was over: {text}")
@@ -255,7 +256,7 @@ class Attempt:
         )
 
     def final(self, error: BrokerUnavailable) -> MqError:
-        """What to raise when no further try could be made."""
+        """The error to raise when no further try could be made."""
         return self._unknown(str(error)) if self.maybe and self.call.changes else error
 
     def _unknown(self, why: str) -> MqError:
@@ -265,7 +266,7 @@ class Attempt:
         )
 
     def quarantine(self) -> str:
-        """Take the slot out of use; its token."""
+        """Take the slot out of use, since the outcome of its call is unknown. Returns the token of the call."""
         run = self.run
         if run is None:
             return ""
@@ -276,16 +277,16 @@ class Attempt:
         return token
 
     def abandon(self) -> None:
-        """The caller was cancelled or interrupted in the middle of a try."""
+        """Called when the caller was cancelled or interrupted during a try."""
         if self.call.changes and (self.sent or self.maybe):
             self.quarantine()
             self.sent = self.maybe = False
 
 
 def arrival(core: Core, now: float, deadline: float) -> Attempt:
-    """The call that opens a session, or shows the present one to a restarted server.
+    """The call that opens a session, or renews the present one at a restarted server.
 
-    A read-only client has no session, and asks for the manager instead.
+    A read-only client has no session; it calls ``manager_info`` instead.
     """
     script = "manager_info" if core.settings.read_only else "session_open"
     call: Call[Payload] = Call(script, core.admin, (), raw, False)
@@ -295,7 +296,7 @@ def arrival(core: Core, now: float, deadline: float) -> Attempt:
 
 
 def parting(core: Core, now: float) -> Attempt | None:
-    """The call that closes the session, which is forgotten here.
+    """Forget the session. Returns the call that closes it at the server.
 
     None if there is no session, or if the server did not answer the last call: then the session expires by itself.
     """
@@ -304,5 +305,5 @@ def parting(core: Core, now: float) -> Attempt | None:
         return None
     call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
     attempt = Attempt(core, call, None, now)
-    attempt.deadline = now + 1.0  # worth a try, not a wait
+    attempt.deadline = now + 1.0  # the session expires anyway, so one second is enough
     return attempt

@@ -29,7 +29,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class BaseDriver:
-    """The part of a driver that is equal for threads and tasks."""
+    """The part of a driver that threads and tasks share."""
 
     backend: Any
     _waiters: Any
@@ -48,13 +48,13 @@ class BaseDriver:
         raise NotImplementedError
 
     def after_fork(self) -> None:
-        """A child opens its own session and connections; the parent's are left alone."""
+        """In a child process: leave the parent's session and connections alone, and open new ones when needed."""
         self.backend.after_fork()
         self.core.after_fork()
         self._setup()
 
     def wrapped(self, operation: Operation[R]) -> Operation[R]:
-        """The operation as it is run: its lasting changes wait for the level of the settings."""
+        """The operation as it is run: its permanent changes wait for the durability level of the settings."""
         level = self.settings.durability
         return operation if level == Durability.MEMORY else durably(operation, level)
 
@@ -86,7 +86,7 @@ class BaseDriver:
 
     @property
     def last_poll(self) -> float:
-        """When a look for all who wait last worked, on the clock of ``time.monotonic()``; 0.0: none yet."""
+        """When a poll for all waits last succeeded, on the clock of ``time.monotonic()``; 0.0 before the first one."""
         when: float = self._waiters.last_poll
         return when
 
@@ -101,7 +101,7 @@ class BaseDriver:
         self._waiters.cancel(scope)
 
     def notify_all(self) -> None:
-        """Let every wait look again."""
+        """Let every waiting operation fetch again."""
         self._waiters.notify_all()
 
     def unfinished(self, token: object) -> Call[Any] | None:

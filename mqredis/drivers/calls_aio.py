@@ -1,4 +1,4 @@
-"""What a driver does in asyncio: the steps of operations, the tries of calls, plain commands and the session."""
+"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AsyncCalls(BaseDriver):
             self.end(run)
 
     async def begin(self, deadline: float | None = None) -> Run:
-        """Take a slot for an operation. ``deadline``: when its calls are to be through, on the monotonic clock."""
+        """Take a slot for an operation. ``deadline``: of its calls, on the monotonic clock (see :class:`Run`)."""
         while (session := self.core.session) is None:
             await self.open(deadline)
         return Run(session.take(), deadline)
@@ -118,8 +118,8 @@ class AsyncCalls(BaseDriver):
         raise TypeError(f"an operation yielded {step!r}")
 
     async def ask(self, operation: Operation[R]) -> R:
-        """Run an operation that needs no session, before one is opened: plain commands, and calls whose reply it reads
-        as it is."""
+        """Run an operation that needs no session. Its steps are plain commands, and calls whose raw reply it reads
+        itself."""
         steps, answer = iter(operation), None
         try:
             while True:
@@ -169,7 +169,7 @@ class AsyncCalls(BaseDriver):
         return await self.exchange(packed_command(digits(args)))
 
     async def exchange(self, request: bytes) -> Any:
-        """Send a packed command that may be repeated. Its reply."""
+        """Send a packed command that may be repeated. Returns its reply."""
         connection = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
             reply = await connection.exchange((request,))
@@ -183,7 +183,8 @@ class AsyncCalls(BaseDriver):
         return reply
 
     async def _command(self, step: Command) -> Any:
-        """A command's reply, or why it was refused. A connection that died idle is no reason to give up."""
+        """Run a command. Returns its reply, or why it was refused. Tries again once, since an idle connection may be
+        lost."""
         tries = 2
         while True:
             try:
@@ -200,7 +201,8 @@ class AsyncCalls(BaseDriver):
     def call(
         self, call: Call[Any], run: Run, wait: DurabilityWait | None = None
     ) -> Coroutine[Any, Any, Reply]:
-        """Make a call in the slot of this run, in as many tries as it takes; ``wait``: for the level of its change."""
+        """Make a call in the slot of this run, with as many tries as it takes. ``wait``: the wait for its
+        durability."""
         attempt = Attempt(self.core, call, run, time.monotonic())
         attempt.wait = wait
         if run.listening:
@@ -208,7 +210,7 @@ class AsyncCalls(BaseDriver):
         return self._attempts(attempt)
 
     async def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
-        """All tries of a call. ``patient``: unless the script has only to be loaded, one try is enough."""
+        """Make all tries of a call. ``patient`` False: one try, and a second one if the script had to be loaded."""
         backend = self.backend
         try:
             while True:
@@ -257,11 +259,13 @@ class AsyncCalls(BaseDriver):
             raise
 
     async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncConnection:
-        """A connection to the node to which a slot of the cluster is just moving, for one request."""
+        """A connection, for one request, to the node to which the slot is moving now."""
         connection = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
             connection.run_id = self.core.run_id
-            with suppress(rx.NoPermissionError):  # then a deploy step has loaded it
+            with suppress(
+                rx.NoPermissionError
+            ):  # the user may not load scripts, so the deploy step has loaded it
                 await connection.command(*self.core.script(attempt.call.script).load)
             await connection.command("ASKING")
         except BaseException:
@@ -304,7 +308,7 @@ class AsyncCalls(BaseDriver):
                     return  # the next try says what is wrong
 
     async def _load(self, attempt: Attempt) -> None:
-        """Load the script. A failure shows again as NOSCRIPT, until the deadline."""
+        """Load the script. After a failure the next try gets NOSCRIPT again, until the deadline."""
         try:
             await self.command(*self.core.script(attempt.call.script).load)
         except REDIS_ERRORS as error:
@@ -313,7 +317,7 @@ class AsyncCalls(BaseDriver):
     # ---- session ---------------------------------------------------------------------------------
 
     async def _greet(self, connection: AsyncConnection) -> str:
-        """A new connection: learn about the server behind it. Its run_id."""
+        """Learn about the server behind a new connection. Returns its run_id."""
         questions, reply = iter(greet(self.core, self.backend.memory)), None
         try:
             while True:
@@ -327,7 +331,7 @@ class AsyncCalls(BaseDriver):
         return run_id
 
     async def _session_open(self, deadline: float) -> None:
-        """Open a session, or show the present one to a restarted server."""
+        """Open a session, or renew the present one at a restarted server."""
         attempt = arrival(self.core, time.monotonic(), deadline)
         while True:
             _, reply = await self._attempts(attempt)

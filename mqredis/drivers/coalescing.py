@@ -42,16 +42,17 @@ class PendingCall(Generic[R]):
         self.operation = operation
         self.future = future
         self.since = time.monotonic()
-        #: A call with it was refused: it goes by itself now.
+        #: Must the operation go in a call of its own, since a joint call with it was refused?
         self.alone = False
-        #: Its caller was cancelled.
+        #: Was the caller cancelled?
         self.left = False
 
 
 class Batcher(Generic[R]):
-    """Operations of one kind on one handle: one call at a time. Those that come meanwhile go in the next call.
+    """Makes one call at a time for the operations of one kind on one handle. Operations that come during a call go
+    together in the next one.
 
-    Each caller gets the result, the refusal or the cancellation that it would get by itself.
+    Each caller gets the result, the refusal or the cancellation that a call of its own would bring.
     """
 
     def __init__(self, driver: AsyncDriver, kind: type[Shareable[R]]) -> None:
@@ -64,7 +65,7 @@ class Batcher(Generic[R]):
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, operation: Shareable[R]) -> R:
-        """Run an operation: at once if none is under way, else with the next call."""
+        """Run an operation: at once if no call is under way, else in the next call."""
         if self.under_way:
             return await self._join(operation)
         self.under_way = True
@@ -89,7 +90,7 @@ class Batcher(Generic[R]):
             waiting.popleft()
         if not waiting or self.loop.is_closed():
             return False
-        # A task of its own, which the cancellation of a caller does not end, and with the context of no caller.
+        # A separate task, so that the cancellation of a caller does not end it, with an empty context of its own.
         self._task = self.loop.create_task(self._carry(), name="mqredis-batcher", context=Context())
         return True
 
@@ -101,7 +102,7 @@ class Batcher(Generic[R]):
             self.under_way = self._go_on()
 
     def _next(self) -> list[PendingCall[R]]:
-        """Take out those that go in one call."""
+        """Take the operations that go in one call out of the queue."""
         waiting = self._waiting
         batch: list[PendingCall[R]] = []
         while waiting and len(batch) < MOST and not (batch and waiting[0].alone):
@@ -116,7 +117,7 @@ class Batcher(Generic[R]):
         return batch[:stop]
 
     async def _call(self, batch: list[PendingCall[R]]) -> None:
-        """One call for the batch; each caller gets its result, or waits for a call of its own."""
+        """Make one call for the batch. Each caller gets its result, or its operation waits for another call."""
         run: Run | None = None
         certain = True
         try:
@@ -139,19 +140,19 @@ class Batcher(Generic[R]):
             await self._part(batch, run, certain)
 
     def _deadline(self, one: PendingCall[R]) -> float:
-        """When its caller is to be answered."""
+        """Until when, on the monotonic clock, the caller has to get a result."""
         return one.since + self._driver.core.patience
 
     def _failed(self, batch: list[PendingCall[R]], error: Exception) -> Sequence[Exception | None]:
-        """The error of each caller; None: its operation goes again, since nothing was done."""
+        """The error for each caller; None: its operation is tried again, since nothing was done."""
         if isinstance(error, EnqueueRefused) and len(batch) > 1:
-            # One message may be the reason why all were refused: each goes by itself, in order.
+            # One message may be the reason why all were refused: each goes in a call of its own, in order.
             for one in batch:
                 one.alone = True
             return [None] * len(batch)
         if isinstance(error, BrokerUnavailable):
             soon = time.monotonic() + self._driver.settings.retry_pause_max_seconds
-            if soon >= self._deadline(batch[0]):  # the time of the first is over; that of others may not be
+            if soon >= self._deadline(batch[0]):  # the first caller's time is over; others may have time left
                 return [_fresh(error) if soon >= self._deadline(one) else None for one in batch]
         if isinstance(error, DurabilityNotReached):
             short = [_fresh(error) for _ in batch]
@@ -174,8 +175,11 @@ class Batcher(Generic[R]):
         self._waiting.extendleft(reversed(again))
 
     async def _part(self, batch: list[PendingCall[Any]], run: Run, certain: bool) -> None:
-        """Give the slot back, once the callers have gone on, so that what they do next goes in one call. A caller that
-        was cancelled before that may ask for its outcome: then the slot keeps the reply."""
+        """Give the slot back after the callers have continued, so that their next operations go in one call.
+
+        A caller that was cancelled before may ask for its outcome, and the slot keeps the reply for that: then the slot
+        is not given back.
+        """
         try:
             await asyncio.sleep(0)
         finally:
@@ -187,7 +191,7 @@ class Batcher(Generic[R]):
 
 
 def _fresh(error: E) -> E:
-    """A copy, since a change that one caller makes to its error must not show in that of another."""
+    """Copy an error, so that each caller may change its own."""
     found = copy.copy(error)
     found.__cause__ = error.__cause__
     return found

@@ -1,4 +1,4 @@
-"""From an address, or a redis-py client, to a backend."""
+"""Makes a backend (a pool of connections) from a URL or a redis-py client."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _stores_lock = threading.Lock()
 
 
 def open_backend(where: Any, settings: Settings, key: str = "") -> Backend:
-    """A sync backend for a URL or an existing ``redis.Redis``/``RedisCluster``.
+    """A blocking backend for a URL or an existing ``redis.Redis``/``RedisCluster``.
 
-    ``key`` is any key of the manager: its slot tells which node of a cluster to use. Nothing connects yet.
+    ``key`` is any key of the manager; its slot tells which node of a cluster to use. No connection is made yet.
 
     Raises:
         InvalidArgument: the URL or client cannot be used.
@@ -57,7 +57,7 @@ def open_async_backend(where: Any, settings: Settings, key: str = "") -> AsyncBa
 
 
 def forget_store(name: str) -> None:
-    """Drop the store behind ``memory://name``: its data are gone once its last client is."""
+    """Drop the store of ``memory://name``. Its data are gone when its last client is closed."""
     with _stores_lock:
         _stores.pop(name, None)
 
@@ -81,7 +81,7 @@ def _plan_url(
     target = parse(url)
     release: Callable[[], None] | None = None
     if target.kind == "embedded":
-        from mqredis.embedded import join  # only when wanted: it starts processes
+        from mqredis.embedded import join  # rarely needed, and it imports what starts processes
 
         server = join(target.name or None)
         target, release = parse(server.url), server.leave

@@ -1,6 +1,7 @@
-"""The deploy step: load the scripts of this release into a server, as a user who may do nothing else.
+"""The deploy step: load the scripts of this release into a server.
 
-Clients whose user may load no scripts depend on it. It opens no session and touches no key.
+Clients that may not load scripts themselves depend on it. It opens no session, uses no key, and its user needs no other
+right.
 """
 
 from __future__ import annotations
@@ -30,22 +31,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What was done, or found, on one server."""
+    """The result for one server."""
 
     server: str
     """The server's address, without secrets."""
     kind: str
     """"functions" (Redis 7, Valkey) or "scripts"."""
     count: int
-    """How many of the scripts of this release were loaded, are there, or how many libraries were deleted."""
+    """``load``: the scripts that were loaded; ``check``: those of this release that the server has; ``clean``: the
+    libraries that were deleted."""
     missing: tuple[str, ...] = ()
     """Names of the scripts that are missing."""
 
 
 def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
-    """Load every script of this release; what is there already is loaded again, which changes nothing.
+    """Load every script of this release. Loading one again changes nothing.
 
-    In a cluster every primary gets them. ``functions=False``: for users who may not call functions.
+    In a cluster every primary gets the scripts. ``functions=False``: for clients that may not call functions.
 
     Raises:
         BrokerUnavailable, BrokerRefused, BrokerFull: some scripts may have been loaded; doing it again is safe.
@@ -53,7 +55,7 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
 
     def work(connection: Connection, address: str) -> Server:
         forms = _forms(connection, functions)
-        # Several functions are loaded with one library.
+        # One library holds several functions.
         for load in dict.fromkeys(form.load for form in forms):
             connection.command(*load)
         return Server(address, _kind(forms), len(scripts.names()))
@@ -93,12 +95,12 @@ def clean(where: Any, settings: Settings) -> list[Server]:
 
 
 def _forms(connection: Connection, functions: bool) -> list[Form]:
-    """Everything that clients of this server call: functions, or scripts with and without the flags line."""
+    """Everything that clients of this server call: functions, or scripts with or without the flags line."""
     known = _knows_functions(connection)
     if known and functions:
         return [scripts.get(name).function() for name in scripts.names()]
     found = [scripts.get(name).form(known) for name in scripts.names()]
-    if not known:  # another form for a full server
+    if not known:  # the form for a full server
         found += [form for name in scripts.names() if (form := scripts.get(name).draining()) is not None]
     return found
 
@@ -152,7 +154,7 @@ def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T]) 
 
 @contextmanager
 def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterator[Connection]:
-    """A connection to the manager's server, or to this one, that is closed at the end."""
+    """A connection to the manager's server, or to ``node``, that is closed at the end."""
     connection = backend.acquire(time.monotonic() + backend.plan.settings.connect_timeout_seconds, node)
     try:
         yield connection
@@ -166,7 +168,7 @@ def _primaries(slots: Any) -> list[tuple[str, int]]:
 
 @contextmanager
 def _typed(backend: Backend) -> Iterator[None]:
-    """Errors of the server as errors of ours."""
+    """Raise errors of the server as errors of this package."""
     try:
         yield
     except REDIS_ERRORS as error:

@@ -1,8 +1,7 @@
-"""The wait for a level of durability behind the script of a :class:`Durable` step.
+"""The wait for a level of durability that follows the script of a :class:`Durable` step.
 
-WAIT and WAITAOF wait for what the same connection has written, so they follow the script on its connection. A call that
-is repeated writes its stored reply again (lua/core/context.lua): a connection that had written nothing would have
-nothing to wait for.
+WAIT and WAITAOF wait for the writes of their own connection, so they follow the script on its connection. A repeated
+call writes its stored reply again (lua/core/context.lua): without a write of its own a connection would not wait.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mqredis.steps import Durable
 
 
 class DurabilityWait:
-    """The wait behind one call."""
+    """The wait that follows one call."""
 
     __slots__ = ("command", "deadline", "durable", "local", "replicas", "settings")
 
@@ -35,11 +34,11 @@ class DurabilityWait:
 
     @property
     def sent_with_call(self) -> bool:
-        """Is the command sent together with the script? Not behind a read, which may find nothing to wait for."""
+        """Is the command sent together with the script? Not with a read, which may have found and changed nothing."""
         return self.command not in ("", IMPLIED) and self.durable.call.script not in changes.READS
 
     def request(self) -> bytes:
-        """The packed command. It waits for less than a reply may take, and is repeated until the time is over."""
+        """Pack the command. It waits less long than a reply may take, and is repeated until the time is over."""
         if not self.deadline:
             self.deadline = time.monotonic() + self.settings.durability_seconds
         left = max(self.deadline - time.monotonic(), 0.001)
@@ -50,7 +49,8 @@ class DurabilityWait:
         return packed_command(("WAITAOF", "1", replicas, limit))
 
     def rounds(self, reply: Any) -> Generator[list[bytes], Any, None]:
-        """Yield what to send next behind the script's reply (an empty list: only read), and take the answers."""
+        """Yield the requests that follow the script's reply (an empty list: only read a reply); each is answered with
+        its reply."""
         if self.command == IMPLIED or not self.changed(reply):
             if self.sent_with_call:
                 yield []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def call_durably(driver: Calls, step: Durable, run: Run) -> Reply:
-    """Make a call whose change has to get further than the memory of the primary."""
+    """Make a call, and wait until its change has reached the level of ``step``."""
     if step.level == Durability.MEMORY:
         return driver.call(step.call, run)
     wait = DurabilityWait(step, _command(driver, step.level), driver.settings)
@@ -37,7 +37,10 @@ def _command(driver: Calls, level: Durability) -> str:
 
 
 def change_server(driver: Calls, attempt: Attempt, wait: DurabilityWait) -> None:
-    """Find the command of another server that answers now. If the change may be done, the server is not refused."""
+    """Find the wait command of another server that answers now.
+
+    Raises UnsafeServer or BrokerRefused if it has none, unless the call may have been carried out already.
+    """
     try:
         wait.command = _command(driver, wait.durable.level)
     except (UnsafeServer, BrokerRefused):
@@ -47,7 +50,8 @@ def change_server(driver: Calls, attempt: Attempt, wait: DurabilityWait) -> None
 
 
 def follow(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
-    """Wait behind a script on its connection. The script has run: if the wait fails, a repeated call finds that."""
+    """Wait for durability on the connection of a script that has run. If that fails, a repeated call gets the stored
+    reply of the script."""
     attempt.maybe = attempt.maybe or wait.changed(reply)
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def call_durably(driver: AsyncCalls, step: Durable, run: Run) -> Reply:
-    """Make a call whose change has to get further than the memory of the primary."""
+    """Make a call, and wait until its change has reached the level of ``step``."""
     if step.level == Durability.MEMORY:
         return await driver.call(step.call, run)
     wait = DurabilityWait(step, await _command(driver, step.level), driver.settings)
@@ -38,7 +38,10 @@ async def _command(driver: AsyncCalls, level: Durability) -> str:
 
 
 async def change_server(driver: AsyncCalls, attempt: Attempt, wait: DurabilityWait) -> None:
-    """Find the command of another server that answers now. If the change may be done, the server is not refused."""
+    """Find the wait command of another server that answers now.
+
+    Raises UnsafeServer or BrokerRefused if it has none, unless the call may have been carried out already.
+    """
     try:
         wait.command = await _command(driver, wait.durable.level)
     except (UnsafeServer, BrokerRefused):
@@ -48,7 +51,8 @@ async def change_server(driver: AsyncCalls, attempt: Attempt, wait: DurabilityWa
 
 
 async def follow(connection: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
-    """Wait behind a script on its connection. The script has run: if the wait fails, a repeated call finds that."""
+    """Wait for durability on the connection of a script that has run. If that fails, a repeated call gets the stored
+    reply of the script."""
     attempt.maybe = attempt.maybe or wait.changed(reply)
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):

@@ -1,6 +1,6 @@
-"""What a driver asks over a new connection: which server process answers, what it keeps, and how it runs scripts.
+"""What a driver asks over a new connection: which server process answers, whether it keeps data, how it runs scripts.
 
-The user of the connection may lack the right to ask. Then the driver goes on, and the log says what it cannot check.
+The user of the connection may lack the permission. Then the driver continues, and logs what it could not check.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refusal(error: Exception) -> Refused:
 
 @procedure
 def greet(core: Core, memory: bool) -> Steps[str]:
-    """Tell the core about the server behind a connection. Answers with the server's run_id, "" if it is hidden.
+    """Tell the core about the server of a connection. Returns the server's run_id, "" if the user may not see it.
 
     ``memory``: the server is a fakeredis in this process.
 
@@ -80,8 +80,8 @@ def run_id_of(info: Any) -> str:
 def _forms(memory: bool, functions: bool, reading: bool) -> Steps[tuple[bool, bool]]:
     """Does the server understand ``#!lua`` in front of a script (Redis 7, Valkey), and may this user call functions?
 
-    One question tells both, since Redis got both in one release: a server without functions does not know FCALL, and
-    one that has them says that the function is missing or that the user may not call it.
+    One command tells both, since Redis got both in one release: a server without functions does not know FCALL, and a
+    server with functions answers that the function is missing or that the user may not call it.
     """
     if memory:
         return False, False
@@ -91,7 +91,7 @@ def _forms(memory: bool, functions: bool, reading: bool) -> Steps[tuple[bool, bo
         return False, False
     may_call = NO_FUNCTION in reply.text
     if may_call and functions:
-        # A function that cannot be loaded is run by EVALSHA, so a user without that right is refused from the start.
+        # A function that cannot be loaded is run by EVALSHA, so functions are used only if the user may call that, too.
         reply = yield Command((SCRIPT_PROBE[0] + suffix, *SCRIPT_PROBE[1:]))
         functions = not (isinstance(reply, Refused) and reply.forbidden)
     return may_call or reply.forbidden, may_call and functions

@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def main(directory: str, server: str, address: str) -> int:
-    """Guard until nobody is left."""
+    """Guard the server until no process uses it."""
     os.chdir(directory)
     guard = os.open("guard", os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(guard, fcntl.LOCK_EX)
@@ -43,7 +43,7 @@ def main(directory: str, server: str, address: str) -> int:
     turn = threading.Lock()
 
     def watch() -> None:
-        fcntl.flock(users, fcntl.LOCK_EX)  # nobody takes part any more
+        fcntl.flock(users, fcntl.LOCK_EX)  # granted when no process uses the server any more
         end()
 
     def end(*_: object) -> None:
@@ -68,13 +68,13 @@ def main(directory: str, server: str, address: str) -> int:
                 break
             child[0] = start(server, directory, address)
     Path(address).unlink(missing_ok=True)
-    # Before the lock on users goes with the process: who comes next must not take us for alive.
+    # Before the process ends and with it the lock on users: the next process must not take this guard for alive.
     os.close(guard)
     return 0
 
 
 def start(server: str, directory: str, address: str) -> "subprocess.Popen[bytes]":
-    """The server as our child, without our locks."""
+    """Start the server as a child process, without this process's locks."""
     return subprocess.Popen(  # noqa: S603 - what embedded.py found
         [server, "--unixsocket", address, "--dir", directory, *OPTIONS]
     )

@@ -1,6 +1,6 @@
-"""The pure half of a driver: sessions and their slots, and what is known of the store.
+"""The part of a driver that does no input or output: sessions and their slots, and what is known of the store.
 
-The drivers do the input and output; what a reply means is decided here and in ``attempt``, once for both.
+The blocking and the asyncio driver decide here, and in ``attempt``, what a reply means.
 """
 
 from __future__ import annotations
@@ -84,19 +84,19 @@ class Session:
 
     def __init__(self, number: str) -> None:
         self.number = number
-        #: Slots that nobody uses.
+        #: Slots that no operation uses.
         self.free: list[Slot] = []
         self._count = itertools.count()
 
     def take(self) -> Slot:
-        """A slot that nobody uses."""
+        """A slot that no operation uses."""
         try:
             return self.free.pop()
         except IndexError:
             return Slot(self, next(self._count))
 
     def give(self, slot: Slot) -> None:
-        """Put a slot back. One whose last outcome is unknown must not come back."""
+        """Put a slot back. A slot whose last call has an unknown outcome must not be put back."""
         self.free.append(slot)
 
 
@@ -104,33 +104,34 @@ class Run:
     """One operation under way: it holds one slot from start to end."""
 
     flag: Any = None
-    """The flag that a notification raises; KEYS of the last call since it listens."""
+    """The flag that a notification raises."""
     keys: KeySet | None = None
     polling = True
-    """It cannot be notified, so it polls."""
+    """Does the operation poll, since it cannot be notified?"""
     unknown = ""
     """Token of the last call whose outcome is unknown."""
     lost: Slot | None = None
-    """The slot of that call."""
+    """The slot of the call with the token ``unknown``."""
     wake: Any = None
-    """The wake channel of its slot, unless it polls."""
+    """The wake channel of the operation's slot; None if it polls."""
     floor = 0
-    """The history that was known when it began to listen. A lock may have been handed to it at any time since: then its
-    look is answered with the history of that time, which is less than what others of this process know."""
+    """The history number that was known when the operation began to listen. A lock may have been handed to it at any
+    time since. The reply with that lock has the history number of its time, which may be less than the client's
+    now."""
     mark = 0
-    """Position in the journal of cancellations when the present look began."""
+    """Position in the log of cancellations when the present fetch began."""
 
     def __init__(self, slot: Slot, deadline: float | None = None) -> None:
         self.slot = slot
-        #: When its calls are to be through, on the monotonic clock; None: the usual time from when each begins.
+        #: Deadline of the operation's calls, on the monotonic clock; None: ``retry_seconds`` after each call began.
         self.deadline = deadline
-        #: It has subscribed to the wake channel of its slot.
+        #: Has the operation subscribed to the wake channel of its slot?
         self.listening = False
 
     def interrupted(self, error: BaseException) -> bool:
         """Note what ended a step of the operation. True: a call was under way, and its outcome is unknown."""
         if not isinstance(error, Exception):
-            self.deadline = monotonic()  # what the operation still calls to clean up is tried once
+            self.deadline = monotonic()  # the calls with which the operation cleans up are tried once
         return bool(self.unknown)
 
 
@@ -149,29 +150,29 @@ class Core:
         self.incarnation = ""
         self._incarnation = b""
         self.history = 0
-        #: The last term (lua/core/session) that was there at the last opening; "" none.
+        #: The last term (lua/core/session) that the server knew when the session was last opened; "" if none.
         self.term = ""
         #: The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""
         #: Has any connection ever worked? Until then a dead address fails at once.
         self.reached = False
-        #: The last call was given up after its connections were lost, and none has worked since.
+        #: Was the last call given up because of lost connections, with none that worked since?
         self.unreachable = False
         #: Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
         self.unread: dict[str, Call[Any]] = {}
-        #: The calls among them in a transaction, also those whose outcome was asked for.
+        #: The calls among them in a transaction, including calls whose outcome is known by now.
         self.doubts: deque[Doubt] = deque(maxlen=MAX_UNKNOWN)
         self.shebang: bool | None = None
         self.functions = False
-        #: What the server that answers now keeps: asked of each that is met (by its run_id), unless nobody minds.
+        #: What the present server keeps on disk. Each server process is asked once, unless the settings allow any.
         self.server_state = ServerState()
-        # A fake keeps nothing anyway, and a read-only client has nothing kept.
+        # A fake never keeps anything, and a read-only client stores nothing.
         self.wary = not (memory or settings.allow_volatile or settings.read_only)
         self._vetted: str | None = None
         #: The command by which a server (by its run_id) waits for a level (operations/durability/levels).
         self.wait_commands: dict[tuple[str, Durability], str] = {}
-        #: Scripts by name, in the form this server takes, as far as they were asked for.
+        #: Scripts by name, in the form that this server takes. A script is added at its first use.
         self.forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
         #: The driver was closed: waits end, nothing new begins.
@@ -209,52 +210,53 @@ class Core:
             self.forms = {}
 
     def no_function(self, name: str) -> bool:
-        """The server does not load or call this one as a function; False: it was none."""
+        """Note that the server cannot load or call this script as a function. False: it was not called as a
+        function."""
         if not self.script(name).verb.startswith("FCALL"):
             return False
         self.forms[name] = scripts.get(name).form(bool(self.shebang), self.settings.read_only)
         return True
 
     def no_room(self, name: str) -> bool:
-        """The server is full, and the script did not run; False: there is no other form of it for such a server."""
+        """Note that the server is full, so the script did not run. False: no other form of it runs on a full server."""
         form = None if self.shebang else scripts.get(name).draining()
         if form is None or form == self.forms.get(name):
             return False
         self.forms[name] = form
         return True
 
-    # ---- what it keeps ---------------------------------------------------------------------------
+    # ---- what the server keeps -------------------------------------------------------------------
 
     def unknown_server(self, run_id: str) -> bool:
-        """Is it to be asked whether it keeps what it takes?"""
+        """Does the driver have to ask the server process ``run_id`` whether it keeps anything on disk?"""
         return self.wary and run_id != self._vetted
 
     def vetted(self, run_id: str, volatile: bool) -> None:
-        """It was asked."""
+        """Note the answer of the server process ``run_id``: ``volatile`` if it keeps nothing on disk."""
         self.server_state.volatile = volatile
         self._vetted = run_id
 
     # ---- session ---------------------------------------------------------------------------------
 
     def open_args(self, run_id: str) -> Sequence[Arg]:
-        """Arguments of ``session_open``: the present session number makes it a touch."""
+        """Arguments of ``session_open``. With the number of the present session it only renews that session."""
         settings = self.settings
         return session_arguments(
             int(settings.session_ttl_seconds * 1000),
             run_id,
             settings.test_clock,
-            # Who knows an incarnation must never make another one: the data are gone, and that is to be said.
+            # A client that knows an incarnation must not create another one: it has to report that the data are gone.
             "" if self.incarnation else secrets.token_hex(8),
             self.session.number if self.session else "",
             clients.describe(settings.client_name),
         )
 
     def adopt(self, reply: Any, run_id: str) -> bool:
-        """Take over the answer of ``session_open``; False: the session we showed is unknown there.
+        """Take over the reply of ``session_open``. False: the server does not know the session that was to be renewed.
 
         Raises:
-            ManagerNotFound: another incarnation than the one we knew.
-            HistoryRolledBack: the server has forgotten changes; the session is open on what is left.
+            ManagerNotFound: the manager has another incarnation than before.
+            HistoryRolledBack: the server has forgotten changes; the session is open on the data that are left.
         """
         status, incarnation, history, payload = _parts(reply)
         if status == EXPIRED and self.session is not None:
@@ -276,17 +278,17 @@ class Core:
             self.history = history
             self.run_id = run_id
             if self.session is None or self.session.number != number or began < floor:
-                # After a rollback the server may know our slots with older sequence numbers.
+                # After a rollback the server may know the old slots with older sequence numbers.
                 self.session = Session(number)
         if began < floor:
             raise self._rolled_back(floor, began)
         return True
 
     def observe(self, reply: Any, run_id: str) -> None:
-        """Take over the answer of ``manager_info``: what a read-only client has in place of a session.
+        """Take over the reply of ``manager_info``, which a read-only client calls instead of ``session_open``.
 
         Raises:
-            ManagerNotFound: there is no such manager, or another incarnation than the one we knew.
+            ManagerNotFound: there is no such manager, or it has another incarnation than before.
             HistoryRolledBack: the server has forgotten changes.
         """
         status, incarnation, history, payload = _parts(reply)
@@ -307,18 +309,19 @@ class Core:
             raise self._rolled_back(floor, history)
 
     def _began(self, terms: list[str], history: int) -> int:
-        """The least history with which a server process has begun since our last opening; ``history`` if none has."""
-        if self.term and self.term not in terms:  # forgotten, because a later one began with less
+        """The least history number with which a server process began since the last opening; ``history`` if none
+        did."""
+        if self.term and self.term not in terms:  # the server dropped it, since a later term began with less
             later = terms[-1:]
         else:
             later = terms[terms.index(self.term) + 1 :] if self.term else terms
         return min([history, *(int(term.partition(":")[0]) for term in later)])
 
     def gone(self) -> ManagerNotFound:
-        """The manager is lost for this client, for good: it must never be made anew in silence."""
+        """Stop this client for good, since its manager is gone. Creating a new one would hide the loss."""
         self._gone = (
-            f"queue manager {self.keys.manager!r} is not what it was: its data were flushed or replaced, or "
-            "this is another database. This client stops; connect again to work with what is there now"
+            f"queue manager {self.keys.manager!r} has changed its incarnation: its data were flushed or replaced, or "
+            "this is another database. This client stops; connect again to work with the present data"
         )
         self.session = None
         return ManagerNotFound(self._gone)
@@ -337,7 +340,7 @@ class Core:
                 self.session = None
 
     def remember(self, token: str, call: Call[Any] | None = None) -> None:
-        """Keep a token of unknown outcome for ``resolve``, and what is to be known of its call."""
+        """Keep a token of unknown outcome for ``resolve``, and its call if ``resolve`` needs it."""
         with self._lock:
             self.unknown.append(token)
             if call is not None:
@@ -359,8 +362,8 @@ class Core:
                 self.unknown.remove(token)
 
     def outcome_known(self, run: Run, token: str) -> None:
-        """The outcome of the interrupted call of this run is known: its slot can be used again, since the server has
-        taken its number either way."""
+        """The outcome of the interrupted call of this run is known. Its slot can be used again, since the server has
+        taken its sequence number in either case."""
         self.resolved(token)
         if token == run.unknown and run.lost is not None:
             if run.lost.session is self.session:
@@ -372,20 +375,20 @@ class Core:
     # ---- replies ---------------------------------------------------------------------------------
 
     def floor(self, run: Run) -> int:
-        """The least history that the reply to a call may have which this run, that listens, makes now."""
+        """The least history number that the reply to the next call of this listening run may have."""
         return min(self.history, run.floor)
 
     def accept(self, reply: Any, floor: int) -> Reply:
-        """Check a reply against what was known when its call was sent; status and payload."""
+        """Check a reply, whose history number must be at least ``floor``. Returns its status and payload."""
         try:
-            # By place: to unpack them costs half as much again.
+            # By index, since unpacking costs half as much again.
             status, incarnation, known = reply[0], reply[1], reply[2]
             if (
                 incarnation == self._incarnation
                 and type(known) is int
                 and known >= floor
                 and type(status) is int
-            ):  # as mostly
+            ):  # most replies are of this kind
                 if known > self.history:
                     self.history = known
                 return status, reply[3:]

@@ -1,4 +1,4 @@
-"""A subscription that shows other clients that this process lives."""
+"""A subscription by which other clients see that this process is alive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Subscription:
 
     @property
     def alive(self) -> bool:
-        """Is the connection open? Nothing is published to the channel, so a connection with news was closed."""
+        """Is the connection open? Nothing is published to the channel, so a readable connection was closed."""
         try:
             return not self._connection.can_read(0)
         except REDIS_ERRORS:

@@ -22,7 +22,7 @@ class Driver(Calls):
         self._waiters = WaiterRegistry(self)
 
     def after_fork(self) -> None:
-        """A child opens its own session and connections; the parent's are left alone."""
+        """In a child process: leave the parent's session and connections alone, and open new ones when needed."""
         self._waiters.after_fork()
         super().after_fork()
 

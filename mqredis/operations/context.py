@@ -1,4 +1,4 @@
-"""What the operations of one client share, and the state of what it has open."""
+"""The state that the operations of one client share, and its open handles and units of work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mqredis.settings import LONGEST_LEASE, Settings
 if TYPE_CHECKING:
     from mqredis.selector import Selector
 
-#: So many dropped objects are kept until the client is closed; of more the oldest are left to their leases.
+#: So many dropped objects are kept until the client is closed. The oldest of more are left to their leases.
 MAX_DROPPED = 10_000
 
 
@@ -39,7 +39,8 @@ class ServerState:
     """What is known of the server process that a client talks to; a driver asks each new one."""
 
     volatile: bool = False
-    """It keeps nothing on disk, and nobody said that this is all right: it takes only what may be lost."""
+    """Does the server keep nothing on disk, without ``allow_volatile``? Then it takes only messages that may be
+    lost."""
 
 
 @dataclass(slots=True)
@@ -61,13 +62,13 @@ class Context:
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
     lease_ms: int = field(init=False)
-    """Of the settings, which take longer to ask: the lease of a lock."""
+    """The lease of a lock in ms, kept here since reading it from the settings takes longer."""
     lease: str = field(init=False)
-    """The same as the scripts take it."""
+    """``lease_ms`` as an argument of scripts."""
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
-    """What the client still has open, for its close."""
+    """The open handles, which the client closes at its end."""
     units: set[ref[UnitOfWork]] = field(default_factory=set)
-    """By a plain set of references: a WeakSet does in Python what adds and removes them, for each transaction."""
+    """References to the open units of work. A plain set, since adding to a WeakSet costs more for each transaction."""
     dropped: deque[Handle | UnitOfWork] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))
     """Handles that held locks, and units of work that had begun, when the application dropped its last reference."""
 
@@ -76,13 +77,13 @@ class Context:
         self.lease = str(self.lease_ms)
 
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
-        """Note a new unit of work."""
+        """Add a new unit of work."""
         self.units.add(ref(unit, self.units.discard))
         return unit
 
     def begun(self) -> list[UnitOfWork]:
         """The units of work that the broker knows and that have not ended."""
-        # A weak reference to an object that was dropped may still lead to it.
+        # A weak reference may still lead to an object in ``dropped``, so each is taken once.
         each = dict.fromkeys([*(reference() for reference in list(self.units)), *self.dropped])
         return [unit for unit in each if isinstance(unit, UnitOfWork) and unit.fence and not unit.finished]
 
@@ -94,7 +95,8 @@ class Context:
         ]
 
     def messages(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
-        """Decode what a script answered; ``taken``: the script removed them, so this delivery is not in the state."""
+        """Decode messages of a reply. ``taken``: the script removed them, so their states do not count this
+        delivery."""
         return self.unsealed(codec.decode_each(path, self.incarnation, raw, taken))
 
     def sealed(self, message: Outgoing) -> Outgoing:
@@ -108,7 +110,7 @@ class Context:
         return message.replace(body=self.sealer.seal(message.body, self.keys.manager.encode()))
 
     def unsealed(self, messages: list[Message]) -> list[Message]:
-        """The messages with their seals off."""
+        """The messages with their bodies opened. Raises SealBroken."""
         sealer = self.sealer
         if sealer is None:
             return messages
@@ -128,29 +130,31 @@ class Context:
 
 @dataclass(slots=True, eq=False)
 class Logical:
-    """Where a handle is inside a group: the next member, and whether the group is read in a unit of work."""
+    """The position of a handle in a group: the next member, and whether the group is read in a unit of work."""
 
     member: Member | None = None
     in_unit: bool = False
     log: list[tuple[object, Member | None, bool]] = field(default_factory=list)
-    """Reads whose messages may come back, oldest first: the lock or unit of work, and the place before it."""
+    """Reads whose messages may be returned, oldest first: the lock or unit of work, and the position before it."""
 
     def advance(self, reader: object, member: Member | None, in_unit: bool) -> None:
-        """A read succeeded. ``reader`` None: what it had is gone already."""
+        """A read succeeded. ``reader``: the lock or unit of work that may return the message; None: it cannot be
+        returned."""
         if reader is not None:
             self.log.append((reader, self.member, self.in_unit))
         self.member, self.in_unit = member, in_unit
 
     def back(self, reader: object) -> None:
-        """What this reader had is back, and so is the place; unless that of an earlier read came back before."""
-        for at, (who, member, in_unit) in enumerate(self.log):
-            if who == reader:
+        """The messages of this lock or unit of work were returned: go back to the position before it, unless an
+        earlier one was returned already."""
+        for at, (each, member, in_unit) in enumerate(self.log):
+            if each == reader:
                 self.member, self.in_unit = member, in_unit
                 del self.log[at:]
                 return
 
     def settle(self, reader: object) -> None:
-        """What this reader had is gone for good."""
+        """The messages of this lock or unit of work will not be returned."""
         if self.log:
             self.log = [entry for entry in self.log if entry[0] != reader]
 
@@ -176,20 +180,20 @@ class Handle:
     share: Share
     flags: str
     max_message_bytes: int
-    """The most that a message sent through it may take: what queue and settings allow."""
+    """Largest message that may be sent through the handle, in bytes, by queue and settings."""
     closed: bool = False
     waited: bool = False
-    """The last read had to wait: the next one registers its waiter at once."""
+    """Did the last read have to wait? Then the next one registers its waiter with its first call."""
     locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
     selector: Selector | None = None
-    """Selectors given when the handle was opened; every read of it must be selected by them."""
+    """The selector that was given when the handle was opened; each read returns only messages that it selects."""
     getting: Logical = field(default_factory=Logical)
-    """The group that reads in logical order are in."""
+    """The position of reads in logical order."""
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of locked messages that were joined from segments: the ids of all, by the first one."""
+    """The lookup ids of locked messages that were joined from segments, by the id of the first one."""
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
     batchers: dict[type, Any] = field(default_factory=dict)
-    """Operations of several tasks that share their calls, by class of operation (``drivers/coalescing``)."""
+    """The batchers of this handle, by class of operation (``drivers/coalescing``)."""
 
     @property
     def path(self) -> str:
@@ -212,17 +216,17 @@ class Handle:
             self.context.dropped.append(self)
 
     def close(self) -> None:
-        """Nothing more goes through it."""
+        """Close the handle: ``need`` raises from now on."""
         self.closed = True
 
     def need(self, use: str) -> None:
         """Raise unless the handle is open and was opened for this use."""
         if self.access is _ALL and not self.closed and (use == "receive" or ";" not in self.address.path):
-            return  # as most are
+            return  # the most frequent case
         if self.closed:
             raise InvalidHandle(f"this handle of queue {self.path!r} is closed")
         if use == "send" and ";" in self.path and not self.elements:
-            raise AccessDenied(f"nobody sends to {self.path!r}: its messages are moved or copied there")
+            raise AccessDenied(f"messages cannot be sent to {self.path!r}: they are moved or copied there")
         if self.access not in _ALLOWED[use]:
             raise AccessDenied(
                 f"the handle of queue {self.path!r} was opened with access {self.access.value!r}, "
@@ -241,13 +245,13 @@ class UnitOfWork:
     paths: dict[str, None] = field(default_factory=dict)
     finished: str = ""
     lapses: float = math.inf
-    """When its lease ends at the latest, on ``context.clock``."""
+    """When the lease ends at the latest, on ``context.clock``."""
     doubts: Sequence[Doubt] = ()
-    """Its calls whose outcome was unknown; set when it is to end."""
+    """Its calls with an unknown outcome; set when the transaction is about to end."""
     undo: tuple[Callable[[], None], ...] = ()
-    """What an abort restores besides the messages: the state of groups that are written in logical order,"""
+    """Functions that an abort calls to restore the state of groups that are written in logical order."""
     readers: tuple[Logical, ...] = ()
-    """and of handles that read in it."""
+    """Positions in groups that an abort restores, of handles that read in the unit of work."""
 
     def __del__(self) -> None:
         """Keep a unit of work that has begun until its client is closed, which aborts it."""
@@ -263,7 +267,7 @@ class UnitOfWork:
             reader.back(self)
 
     def committed(self) -> None:
-        """What was read in it is gone for good."""
+        """The unit of work was committed: its messages will not be returned."""
         for reader in self.readers:
             reader.settle(self)
 
@@ -274,7 +278,7 @@ class UnitOfWork:
         return self.fence or f"+{self.lease_ms}"
 
     def renewed(self, lease_ms: int) -> None:
-        """Its lease was begun or renewed just now."""
+        """The lease was begun or renewed just now."""
         self.lapses = self.context.clock() + lease_ms / 1000
 
     def touched(self, fence: str, handle: Handle) -> None:

@@ -213,10 +213,10 @@ def open_handle(
         return (yield from _open_several(context, str(name)))
     address = Address(context.keys, path_of(name))
     if ";" in address.path and access is Access.SEND:
-        raise UnsupportedAccess("nobody sends to a subqueue: messages are moved there")
+        raise UnsupportedAccess("messages cannot be sent to a subqueue: they are moved there")
     if keys.own_quota(address.path):
         if access is Access.MOVE:
-            raise UnsupportedAccess("nobody moves messages to a journal or a queue of the system")
+            raise UnsupportedAccess("messages cannot be moved to a journal or to a queue of the system")
         yield from perform(commands.ensure(context.keys, (address.path,)))
     context.handles += 1
     number = str(context.handles)

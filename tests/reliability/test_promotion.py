@@ -70,7 +70,7 @@ def test_a_promoted_replica_that_never_had_the_manager_is_told_and_gets_no_new_o
             qm.create_queue("q")
             ring.fail_over()
             for _ in range(2):
-                with pytest.raises(ManagerNotFound, match="is not what it was"):
+                with pytest.raises(ManagerNotFound, match="has changed its incarnation"):
                     qm.queues()
             with ring.primary.client() as promoted:
                 assert promoted.keys("*") == [b"sign"]

@@ -1,4 +1,4 @@
-"""An asyncio connection: one transport and hiredis, with requests of several tasks in one write."""
+"""Asyncio connections over a transport and hiredis: one for requests of several tasks, one for subscriptions."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class Reply(asyncio.Future[Any]):
-    """What one task awaits. It goes on from where the reply was read, not in a later turn of the loop."""
+    """The future that a task awaits. The task continues while the reply is read, not in a later turn of the loop."""
 
     wake: Callable[[Any], object] | None = None
-    """What makes the task go on, and the context that it runs in."""
+    """The callback that continues the task."""
     context: Context | None = None
 
     def add_done_callback(
         self, callback: Callable[[Any], object], /, *, context: Context | None = None
     ) -> None:
-        """The task, which is the only one to ask."""
+        """Note the callback of the task, which is the only one that awaits this future."""
         self.wake, self.context = callback, context
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """The task gives up."""
+        """Cancel the future, and continue the task in the next turn of the loop."""
         if not super().cancel(msg):
             return False
         self.later()
         return True
 
     def later(self) -> None:
-        """Let the task go on in the next turn: it is not to run inside of another one."""
+        """Continue the task in the next turn of the loop, since it must not run inside of another task."""
         if self.wake is not None:
             self.get_loop().call_soon(self.wake, self, context=self.context)
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """An asyncio connection's transport: requests of several tasks follow each other, and so do their replies.
+    """A connection on which several tasks send requests without waiting for each other. Replies come in the same order.
 
-    What tasks send in one turn of the loop is written at once; a task that was alone the last time does not wait for
-    the turn's end. A task whose reply is read goes on at once, and what all of them send then is one write, too. A task
-    that is cancelled leaves its place in the queue of replies: its reply is dropped when it comes.
+    Requests of one turn of the loop are joined into one write. If the last turn had only one request, the next one is
+    written at once. Tasks continue while their replies are read, and the requests that they then send are one write,
+    too. The place of a cancelled task stays in the queue of replies: its reply is dropped when it comes.
     """
 
     def __init__(self, patience: float) -> None:
@@ -62,14 +62,14 @@ class PipelinedConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Reply] = deque()
         self._unsent: list[bytes | memoryview] = []
-        #: How many requests came since the last write of some together, and whether that had but one.
+        #: Requests since the last joined write, and whether that had only one.
         self._count = 0
         self._alone = False
-        #: Replies are being handed out: what is sent meanwhile is written afterwards.
+        #: Are replies being read now? Requests that are sent meanwhile are written afterwards.
         self._reading = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        #: Why the connection is of no use any more.
+        #: Why the connection was lost; None while it is open.
         self.lost: Exception | None = None
 
     @property
@@ -78,11 +78,11 @@ class PipelinedConnection(asyncio.Protocol):
         return self.lost is None
 
     def command(self, *args: str | bytes | int) -> Reply:
-        """Send a command; its reply is the future's result, or its exception."""
+        """Send a command. The future's result is the reply; an error reply is its exception."""
         return self.exchange((packed_command(digits(args)),))
 
     def exchange(self, request: Sequence[bytes | memoryview]) -> Reply:
-        """Send a packed request; its reply is the future's result, or its exception."""
+        """Send a packed request. The future's result is the reply; an error reply is its exception."""
         future = Reply(loop=self._loop)
         if self.lost is not None:
             future.set_exception(rx.ConnectionError(str(self.lost)))
@@ -91,7 +91,7 @@ class PipelinedConnection(asyncio.Protocol):
             self._due = monotonic() + self._patience
             if self._timer is None:
                 self._timer = self._loop.call_later(self._patience, self._late)
-            # While replies are handed out, nobody is left who could go on and send something, too.
+            # If replies are being read, no other task can continue and add a request to this write.
             if self._alone or self._reading:
                 self._waiting.append(future)
                 self._count = 1
@@ -113,7 +113,7 @@ class PipelinedConnection(asyncio.Protocol):
             self._write(data)
 
     def _write(self, data: Sequence[bytes | memoryview]) -> None:
-        if self._transport.is_closing():  # it has failed; connection_lost comes in a later turn
+        if self._transport.is_closing():  # the connection has failed; connection_lost follows in a later turn
             self._lose(rx.ConnectionError("the connection is gone"))
             return
         self._transport.write(data[0] if len(data) == 1 else b"".join(data))
@@ -142,7 +142,8 @@ class PipelinedConnection(asyncio.Protocol):
                 future.later()
 
     def become(self, heard: Callable[[Any], None]) -> Subscription:
-        """Use the connection for subscriptions from now on. No reply may be outstanding."""
+        """Use the connection for subscriptions from now on, with ``heard`` called for each message. No reply may be
+        outstanding."""
         if self._timer is not None:
             self._timer.cancel()
         subscription = Subscription(heard)
@@ -153,13 +154,13 @@ class PipelinedConnection(asyncio.Protocol):
     # ---- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """The transport is there."""
+        """Note the transport."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Read the replies in ``data``."""
         due = self._due
-        # No task runs while the loop calls us; who calls us from a task has the others wait for the next turn.
+        # Usually the loop calls this method and no task runs. If a task calls it, others continue in the next turn.
         at_once = asyncio.current_task(self._loop) is None
         self._reading = True
         try:
@@ -167,8 +168,8 @@ class PipelinedConnection(asyncio.Protocol):
             while (reply := self._reader.gets()) is not False:
                 if not self._waiting:
                     if self.lost is not None:
-                        return  # a task that went on has closed it
-                    raise rx.InvalidResponse("a reply that nobody has asked for")
+                        return  # a task that continued has closed the connection
+                    raise rx.InvalidResponse("a reply without a request")
                 future = self._waiting.popleft()
                 if future.done():
                     continue  # its task was cancelled
@@ -187,7 +188,7 @@ class PipelinedConnection(asyncio.Protocol):
         except BaseException:
             self._loop.call_soon(
                 self.data_received, b""
-            )  # a task has ended the loop: the others are still to be told
+            )  # a task has raised through the loop: the other tasks still have to get their replies
             raise
         finally:
             self._reading = False
@@ -200,7 +201,7 @@ class PipelinedConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
+        """Fail everything that waits for the connection."""
         self._lose(rx.ConnectionError(str(error) if error else "the connection was closed"))
 
     def close(self) -> None:
@@ -209,7 +210,7 @@ class PipelinedConnection(asyncio.Protocol):
 
 
 class Subscription(asyncio.Protocol):
-    """The transport of an asyncio connection's subscription: what comes is heard where it is read, by no task."""
+    """A connection for subscriptions. ``heard`` is called with each message when it is read; no task reads."""
 
     def __init__(self, heard: Callable[[Any], None]) -> None:
         self._transport: Any = None
@@ -220,7 +221,7 @@ class Subscription(asyncio.Protocol):
         self._why = "the connection was closed"
 
     async def send_command(self, *args: str | bytes | int, check_health: bool = False) -> None:  # noqa: ARG002
-        """Send a command; its reply is heard."""
+        """Send a command. ``heard`` is called with its reply."""
         if self._lost.is_set() or self._transport.is_closing():
             raise rx.ConnectionError(self._why)
         self._transport.write(packed_command(digits(args)))
@@ -231,7 +232,8 @@ class Subscription(asyncio.Protocol):
             self._transport.abort()
 
     async def news(self, seconds: float) -> bool:
-        """Hear for so long; did anything come since this was asked last? Raises ConnectionError once it is closed."""
+        """Wait for so many seconds. Has anything arrived since the last call? Raises ConnectionError if it was
+        closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._lost.wait()
@@ -243,22 +245,22 @@ class Subscription(asyncio.Protocol):
     # ---- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """The transport is there."""
+        """Note the transport."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Read the replies in ``data``."""
         try:
             self._reader.feed(data)
             while (message := self._reader.gets()) is not False:
                 self._news += 1
                 self._heard(message)
-        except Exception as error:  # noqa: BLE001 - whatever it is: the connection is made anew
+        except Exception as error:  # noqa: BLE001 - after any error the connection is replaced
             self._why = str(error)
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
+        """Fail everything that waits for the connection."""
         self._why = str(error or self._why)
         self._lost.set()
 
@@ -280,7 +282,7 @@ async def dial(endpoint: Endpoint, make: Callable[[], P]) -> P:
 
 
 async def connect(endpoint: Endpoint, patience: float) -> PipelinedConnection:
-    """An open connection, whose replies may take ``patience`` seconds. Raises OSError or a RedisError."""
+    """Open a connection whose replies may take ``patience`` seconds. Raises OSError or a RedisError."""
     connection = await dial(endpoint, lambda: PipelinedConnection(patience))
     try:
         for command in endpoint.greeting:

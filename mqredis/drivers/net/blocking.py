@@ -1,4 +1,4 @@
-"""A blocking connection: one socket and hiredis. Its methods for subscriptions bear the names of redis-py's."""
+"""A blocking connection: one socket and hiredis. Its methods for subscriptions are named as in redis-py."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SocketConnection:
         self.number = sock.fileno()
         sock.settimeout(reply_timeout)
         by_system = _let_system_keep_time(sock, reply_timeout)
-        #: May threads share its subscription by polling the socket? Not where a layer above it (TLS, or a library that
-        #: replaces sockets) may hold back what has come.
+        #: May threads share its subscription by polling the socket? Not if a layer above the socket (TLS, or a library
+        #: that replaces sockets) may hold back data.
         self.pollable = by_system and type(sock).__module__ == "socket"
 
     @property
@@ -42,16 +42,16 @@ class SocketConnection:
         return self._sock is not None
 
     def exchange(self, request: Sequence[bytes | memoryview]) -> Any:
-        """Send a packed request and read its reply. Raises the error that a reply stands for.
+        """Send a packed request and read its reply. An empty request reads a further reply to an earlier request.
 
-        An empty request: a further reply to what was sent before is read.
+        Raises an error reply as an exception.
         """
         sock = self._socket()
         try:
             for part in request:
                 sock.sendall(part)
             # The reply to this request cannot be here yet; the second reply to an earlier one can.
-            if request or (reply := self._reader.gets()) is False:  # which no reply is
+            if request or (reply := self._reader.gets()) is False:  # False is never a reply
                 reply = self._read(sock)
         except (TimeoutError, BlockingIOError):
             raise rx.TimeoutError(SILENT) from None
@@ -85,7 +85,7 @@ class SocketConnection:
         return self.exchange(())
 
     def can_read(self, timeout: float) -> bool:
-        """Has anything come, or the end of the connection, within so many seconds?"""
+        """Has data arrived, or the end of the connection, within so many seconds?"""
         if self._reader.has_data():
             return True
         sock = self._socket()
@@ -96,7 +96,8 @@ class SocketConnection:
             return bool(selector.select(timeout))
 
     def take(self) -> Iterator[Any]:
-        """The messages that have come, errors of the server among them. Raises ConnectionError when it is closed."""
+        """The messages that have arrived, error replies among them. Raises ConnectionError if the connection is
+        closed."""
         try:
             count = self._socket().recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -115,7 +116,7 @@ class SocketConnection:
 
 
 def connect(endpoint: Endpoint, timeout: float) -> SocketConnection:
-    """An open connection, made within ``timeout`` seconds. Raises OSError or a RedisError."""
+    """Open a connection within ``timeout`` seconds. Raises OSError or a RedisError."""
     connection = SocketConnection(_dial(endpoint, timeout), endpoint.reply_timeout)
     try:
         for command in endpoint.greeting:
@@ -150,7 +151,7 @@ def _dial(endpoint: Endpoint, timeout: float) -> socket.socket:
 
 
 def _let_system_keep_time(sock: socket.socket, seconds: float | None) -> bool:
-    """Let the system keep the time of sends and reads, where it can: Python would call poll() before each of them."""
+    """Let the operating system time out sends and reads, if it can. Python would call poll() before each of them."""
     if not _POSIX or type(sock) is not socket.socket:
         return False
     if seconds:

@@ -23,7 +23,7 @@ from mqredis.settings import Settings
 #: connection.
 FURTHER_SECONDS = 0.2
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
-#: What a client's pool may carry that is its own business.
+#: Keyword arguments in a redis-py client's pool that are not for connections.
 _POOL_ONLY = frozenset(
     ("connection_pool", "max_connections", "timeout", "maint_notifications_pool_handler", "event_dispatcher",
      "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout",
@@ -50,7 +50,7 @@ def accepted(cls: type[Any]) -> frozenset[str]:
 def prepare(
     cls: type[Any], options: dict[str, Any], settings: Settings, retry: Any, reply: float | None
 ) -> dict[str, Any]:
-    """Keyword arguments for a connection of ours, whatever they were meant for before.
+    """Keyword arguments of a redis-py connection for use by a driver, from those of a URL or of a user's client.
 
     No retry inside redis-py: it would run a script twice and hide it. RESP2, because then a subscription's
     messages are plain lists in every release of redis-py; scripts answer the same in both protocols.
@@ -202,7 +202,7 @@ class Search:
                 yield node
 
     def deadline(self, now: float) -> float:
-        """Until when the next node may take to connect and answer. Once one has answered, the others get less time."""
+        """Deadline of the next node to connect and answer. Once a node has answered, the others get less time."""
         return self._deadline if self.found is None else min(self._deadline, now + FURTHER_SECONDS)
 
     def take(self, asked: tuple[str, int], reply: Any, master: Any = None) -> None:
@@ -230,13 +230,13 @@ def _primary(reply: Any) -> tuple[str, int] | None:
 def _owner(asked: tuple[str, int], reply: Any, slot: int) -> tuple[str, int] | None:
     for first, last, primary, *_ in reply or ():
         if int(first) <= slot <= int(last):
-            # An empty host means: the one you are talking to.
+            # An empty host means the node that answers.
             return as_text(primary[0]) if primary[0] and primary[0] != b"?" else asked[0], int(primary[1])
     return None
 
 
 def check_options(plan: Plan) -> None:
-    """Build a connection without connecting: wrong options show here, typed and without their values."""
+    """Build a connection object without connecting. Raises InvalidArgument, without values, if an option is wrong."""
     try:
         plan.connection(**plan.current(plan.target.nodes[0] if plan.movable else None))
     except TypeError as error:

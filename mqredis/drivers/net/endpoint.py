@@ -1,4 +1,4 @@
-"""What a connection of ours needs to know: where the server is, TLS, credentials and timeouts."""
+"""What our own connections need to know: the address of the server, TLS, credentials and timeouts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import redis.asyncio as aredis
 
 from mqredis.drivers.net.wire import packed_command
 
-#: The connection classes of redis-py whose options we understand. Others (a fake's, a subclass of a user) are used
-#: through their public methods.
+#: The connection classes of redis-py that our own connections replace. Others (of a fake, or a user's subclass) are
+#: used through their public methods.
 STOCK = frozenset(
     (
         redis.Connection,
@@ -23,14 +23,14 @@ STOCK = frozenset(
         aredis.UnixDomainSocketConnection,
     )
 )
-#: Options that we follow. The others of a stock class, if they are set, are left to redis-py.
+#: Options that our own connections support. With any other option set, redis-py's connection is used.
 _FOLLOWED = frozenset(
     ("host", "port", "path", "db", "username", "password", "client_name", "socket_timeout",
      "socket_connect_timeout", "socket_keepalive", "ssl_keyfile", "ssl_certfile", "ssl_password",
      "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_check_hostname", "ssl_ciphers",
      "ssl_min_version")
 )  # fmt: skip
-#: Options of redis-py that mean nothing here, whatever they say: we neither decode nor retry inside a connection.
+#: Options of redis-py that have no effect here, since connections neither decode nor retry.
 _WITHOUT_MEANING = frozenset(
     ("encoding", "encoding_errors", "decode_responses", "retry", "health_check_interval", "protocol",
      "driver_info", "lib_name", "lib_version", "maint_notifications_config", "socket_read_size",
@@ -41,12 +41,12 @@ _CERTIFICATES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required
 
 @dataclass(slots=True)
 class Endpoint:
-    """One address, and how to introduce ourselves there."""
+    """One address, and the commands that begin a connection to it."""
 
     host: str = ""
     port: int = 0
     path: str = ""
-    """Of a unix socket, instead of host and port."""
+    """Path of a unix socket, instead of host and port."""
     tls: ssl.SSLContext | None = None
     keepalive: bool = False
     reply_timeout: float | None = None
@@ -58,7 +58,7 @@ class Endpoint:
 def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | None:
     """The endpoint that these options of a redis-py connection class describe.
 
-    None: the class or one of its options is not among those that we follow.
+    None: our own connections do not support the class or one of its options.
     """
     if connection not in STOCK:
         return None

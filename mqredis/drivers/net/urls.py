@@ -1,4 +1,4 @@
-"""Where a broker is: parsing of addresses, without connecting; and the one function that hides secrets."""
+"""Parsing of broker URLs, without connecting, and the function that hides secrets in texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
 
 _TRUE = frozenset(("1", "true", "yes", "on"))
-#: Options that a URL may carry, and their types. What the driver decides itself is not among them.
+#: Options that a URL may carry, and their types. Options that the driver sets itself are not among them.
 _OPTIONS: dict[str, type] = {
     "db": int,
     "username": str,
@@ -66,7 +66,7 @@ class Target:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Passwords, which must not appear in any text."""
         found = [*self.options.items(), *self.sentinel_options.items()]
         return tuple(str(v) for k, v in found if "password" in k and v)
 

@@ -1,4 +1,4 @@
-"""Bytes on the wire: packing one script call, and reading what an error reply means.
+"""The wire format: packing of script calls and commands, and classification of error replies.
 
 Nothing here does input or output; both drivers share it.
 """
@@ -21,14 +21,14 @@ JOINED = 262_144
 #: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
 LARGE = 16_384
 
-#: Up to so many arguments are packed one by one. More go without a turn of our loop for each, after some calls for all.
+#: Up to so many arguments are packed one by one; more of them are packed together (``_bulks``).
 _SINGLE = 8
 
 #: What redis-py raises for a transport or protocol failure or an error reply.
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
-#: How most requests and most texts in them begin: formatting a number costs as much as a call.
+#: The headers of most requests and strings, since formatting a number costs as much as a function call.
 _FEW, _KEPT = 64, 1024
 _COUNTS = [b"*%d\r\n" % number for number in range(_FEW)]
 SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
@@ -88,24 +88,24 @@ def pack(
 
 
 def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:
-    """Pack arguments that many calls begin with."""
-    if len(kept) > _FEW:  # whoever asks for ever other leases or counts does not fill the memory
+    """Pack the first arguments of a call, and keep them for the next call with the same ones."""
+    if len(kept) > _FEW:  # calls with ever other leases or counts must not fill the memory
         kept.clear()
     found = kept[words] = b"".join(bulk(_octets(word)) for word in words)
     return found
 
 
 def _octets(arg: Arg) -> bytes:
-    """An argument of any type."""
+    """The bytes of an argument of any type."""
     if isinstance(arg, bytes):
         return bytes(arg)
     return b"%d" % arg if isinstance(arg, int) else str(arg).encode()
 
 
 def _bulks(args: Sequence[Arg]) -> tuple[list[bytes], int]:
-    """Bulk strings in their parts, and what the arguments take: without a turn of a loop for each that is a text.
+    """Pack arguments as bulk strings, without a loop over those that are bytes. Returns the parts and the total size.
 
-    hiredis would print the length of each by way of the C library, which costs twice as much as all of this.
+    hiredis formats each length with the C library, which costs twice as much.
     """
     octets: Sequence[Any] = args
     if not _BYTES.issuperset(map(type, args)):
@@ -121,7 +121,8 @@ def _bulks(args: Sequence[Arg]) -> tuple[list[bytes], int]:
 
 
 def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
-    """Pack ``HMGET key field ...`` and its like for thousands of fields, which are quick if all are of one length."""
+    """Pack a command such as ``HMGET key field ...`` with thousands of fields. Fields of one length are packed
+    faster."""
     sizes = set(map(len, fields))
     if len(sizes) == 1:
         between = b"\r\n$%d\r\n" % sizes.pop()
@@ -137,7 +138,7 @@ def packed_command(args: Sequence[str | bytes]) -> bytes:
     return b"*%d\r\n%b" % (len(bulks), b"".join(bulks))
 
 
-#: Error replies that have classes of their own in redis-py, by their first words. Of all others the text tells.
+#: Error replies that have their own classes in redis-py, by their first words. All others are told by their text.
 _ERRORS: tuple[tuple[str, type[rx.RedisError]], ...] = (
     ("NOAUTH", rx.AuthenticationError),
     ("WRONGPASS", rx.AuthenticationError),
@@ -149,7 +150,7 @@ _ERRORS: tuple[tuple[str, type[rx.RedisError]], ...] = (
 
 
 def reply_error(text: str) -> rx.RedisError:
-    """The exception that an error reply becomes."""
+    """The exception for an error reply."""
     for words, kind in _ERRORS:
         if text.startswith(words):
             return kind(text)
@@ -160,7 +161,7 @@ _BYTES = frozenset((bytes,))
 
 
 def digits(args: Sequence[Arg]) -> tuple[str | bytes, ...]:
-    """Arguments with numbers as text: hiredis (3.5) crashes when a signal's handler raises while it packs a number."""
+    """Arguments with numbers as bytes: hiredis (3.5) crashes when a signal handler raises while it packs a number."""
     return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
 
 
@@ -228,7 +229,7 @@ _BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
     (rx.AuthenticationWrongNumberOfArgsError, Fault.REFUSED),
 )
 
-#: What only a server that has functions answers to a call of one that it has not.
+#: The reply of a server with functions to the call of a function that it does not have.
 NO_FUNCTION = "Function not found"
 #: The number of the database in the URL is too high for the server.
 _NO_DATABASE = "DB index is out of range"
