@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from mqredis.codec import Raw, Rows
-from mqredis.commands.common import DIGITS, ID, OK, Address, check, joined, number, text
+from mqredis.commands.common import ID, OK, Address, check, joined, number, text
 from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -66,10 +66,6 @@ class Waiter:
     ticket: str = ""
 
 
-#: What a script answers of settlements that all went well: a number, though other elements are texts.
-_NONE_LOST: object = 0
-
-
 def behind(place: str) -> str:
     """The cursor with which a search goes on behind this id; "" where it begins."""
     return "A" + place if place else ""
@@ -86,16 +82,16 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     """
     if at == len(payload):
         return []
-    ids, joint = joined(payload[at]), payload[at + 1]
-    count = len(ids) // 16
-    states, records = joint.split(b","), payload[at + 2 :]
+    ids, joint, records = joined(payload[at]), payload[at + 1], payload[at + 2 :]
+    count = len(ids) // ID
     if len(records) != count:
         rest = iter(records)
         records = [record + next(rest) if record[13] in LARGE else record for record in rest]
-    if len(states) != count:
-        states *= count
-    rows = Rows(ids, states, records)
-    return rows if count > 1 else [*rows]  # of one the row is asked for
+    if count == 1:
+        (record,) = records
+        return [(ids, joint, record)]
+    states = joint.split(b",")
+    return Rows(ids, states if len(states) == count else states * count, records)
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
@@ -106,24 +102,6 @@ def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
     return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
 
 
-def alone(payload: Payload) -> tuple[str, bytes, int, bytes, bytes, bytes] | None:
-    """One message and nothing else, as most reads find: fence, end of the lease and when that was said, in ms of the
-    server's clock, and what :data:`Raw` has. None: it is something else."""
-    try:
-        fence, deadline, now_ms, lost, lookup_id, state, record = payload
-        if (
-            lost == _NONE_LOST
-            and len(lookup_id) == 16
-            and not lookup_id.strip(DIGITS)
-            and b"," not in state
-            and (deadline.isdigit() or not deadline)
-        ):
-            return fence.decode(), deadline, int(now_ms), lookup_id, state, record
-    except (AttributeError, TypeError, ValueError):  # whoever reads it whole says what is wrong
-        pass
-    return None
-
-
 def _parse_receive(status: int, payload: Payload) -> Found:
     if status != OK:
         if status not in NOTHING_FOUND:
@@ -131,12 +109,11 @@ def _parse_receive(status: int, payload: Payload) -> Found:
         lost, stop = _lost(payload, 2)
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found.nothing(text(payload[0]), number(payload[1]), place, lost)
-    if (one := alone(payload)) is not None:
-        return Found([one[3:]], *one[:3])
-    if payload[1] and not payload[1].isdigit():
+    deadline = payload[1]
+    if deadline and not deadline.isdigit():
         raise ValueError("no deadline")
     lost, stop = _lost(payload, 3)
-    found = Found(_messages(payload, stop), payload[0].decode(), payload[1], int(payload[2]))
+    found = Found(_messages(payload, stop), payload[0].decode(), deadline, int(payload[2]))
     if lost:
         found.lost = lost
     return found
