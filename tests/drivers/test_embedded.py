@@ -118,6 +118,7 @@ def test_a_lost_guard_is_replaced(tmp_path: Path, user: Callable[[], User]) -> N
     pid = server_pid(address)
     guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(guard, signal.SIGKILL)
+    until(lambda: gone(guard))  # its lock is free only then
     second = user()
     assert second.socket() == address
     replaced = server_pid(address)
