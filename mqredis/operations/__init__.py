@@ -1,1 +1,1 @@
-"""What the broker can do, as generators that yield steps: no IO, no clock, no threads."""
+"""The operations of the broker, as objects or generators that yield steps: no input or output, no threads."""

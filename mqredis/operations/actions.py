@@ -1,4 +1,4 @@
-"""What every action of an operator has: a name for the log, an entry in it, and perhaps a token.
+"""The parts of every action of an operator: a name for the log, an entry in it, and an optional token.
 
 ``begin`` and ``end`` write entries for actions that other calls carry out.
 """
@@ -74,7 +74,7 @@ def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], ca
         body,
         content_type="application/json",
         label=action,
-        priority=7,  # of a queue of the system, whose ids begin with 0
+        priority=7,  # lookup ids in queues of the system begin with 0
         properties={"operator": operator, "queue": queue} | ({"call": call} if call else {}),
         time_to_be_received=KEPT_SECONDS,
     )
@@ -86,7 +86,7 @@ def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], ca
 def begin(
     context: Context, operator: str, action: object, queue: object, token: str, details: Details | None
 ) -> Steps[dict[str, Any] | None]:
-    """Write that an action begins; None. If it had begun before: what came of it, or {}, and nothing is written."""
+    """Log that an action begins. Returns None. If it had begun before: its outcome or {}, and nothing is logged."""
     begun, outcome = yield from _record(context, operator, action, queue, token, details or {}, "")
     return None if begun else json.loads(outcome or "{}")
 
@@ -95,7 +95,7 @@ def begin(
 def end(
     context: Context, operator: str, action: object, queue: object, token: str, outcome: Details
 ) -> Steps[None]:
-    """Write what came of an action. Raises InvalidArgument for an outcome that is too long to be kept."""
+    """Log the outcome of an action. Raises InvalidArgument if it is too long."""
     if len(written := _json(outcome)) > _BODY:
         raise InvalidArgument(f"the outcome takes {len(written)} bytes of JSON; {_BODY} are allowed")
     yield from _record(context, operator, action, queue, token, outcome, written)

@@ -33,19 +33,19 @@ from mqredis.steps import Steps, perform, procedure
 
 @dataclass(slots=True, eq=False)
 class Browsing:
-    """Where a browser stands, and what it holds."""
+    """The position of a browser, and the lock that it holds."""
 
     handle: Handle
-    name: str  # "<session>-<number>": whose marks
+    name: str  # "<session>-<number>", under which its marks are stored
     match: Match | None = None
     selector: Selection = None
     grouping: Grouping = Grouping.NONE
     interval: str | None = None  # of co-operative marks; None: not in the set
-    place: str = ""  # the search goes on behind this id
+    place: str = ""  # the search continues after this id
     under: tuple[str, ...] = ()
-    """The id under the cursor; of a message that was joined, those of all segments."""
+    """The id of the message under the cursor; if it was joined, the ids of all its segments."""
     member: Member | None = None  # the next one of the group that is browsed in logical order
-    fence: str = ""  # of the lock on what is under the cursor
+    fence: str = ""  # of the lock on the message under the cursor
     marked: bool = False
     closed: bool = False
 
@@ -79,7 +79,7 @@ def start(
     grouping: Grouping | None,
     co_op: object,
 ) -> Steps[Browsing]:
-    """A browser before the first message. What is wrong with its options is said now."""
+    """A browser before the first message. Raises InvalidArgument if its options are wrong."""
     handle.need("peek")
     found = matching.wanted(handle, match, selector, grouping)
     if not isinstance(co_op, bool):
@@ -122,7 +122,7 @@ def _mark(mark: object) -> None:
 
 @procedure
 def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
-    """The first message that fits, or the next one beyond the cursor. A failed call moves nothing."""
+    """The first matching message, or the next one after the cursor. If the call fails, the cursor does not move."""
     handle = browsing.handle
     browsing.need()
     if checks.flag(call.lock, "lock"):
@@ -132,7 +132,7 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     if call.step == "next":
         found.after, found.member = browsing.place, browsing.member
     if call.lock and "x" in handle.flags:
-        found.letters += "B"  # by delivery order, not by turns
+        found.letters += "B"  # in delivery order, not in turns of groups
     text = found.text()
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
@@ -159,14 +159,14 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
 
 
 def _whole(browsing: Browsing, messages: Sequence[Message]) -> Message:
-    """One message, of its segments if the browser joins them."""
+    """Build the message from one record, or from its segments if the browser joins them."""
     joins = Grouping.COMPLETE_MESSAGE in browsing.grouping
     return matching.joined(messages) if joins else messages[0]
 
 
 @procedure
 def current(browsing: Browsing) -> Steps[Message]:
-    """The message under the cursor once more."""
+    """Read the message under the cursor again."""
     browsing.need()
     found = yield from _under(browsing, "peek", None)
     return _whole(browsing, browsing.handle.context.messages(browsing.handle.path, found))
@@ -174,7 +174,7 @@ def current(browsing: Browsing) -> Steps[Message]:
 
 @procedure
 def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
-    """Take the message under the cursor off the queue; the cursor keeps its place."""
+    """Remove the message under the cursor from the queue; the cursor keeps its position."""
     browsing.need()
     handle = browsing.handle
     handle.need("receive")
@@ -186,7 +186,7 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
 
 
 def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequence[Raw]]:
-    """What is under the cursor: all of it, or MessageAlreadyReceived."""
+    """The message under the cursor with all its segments. Raises MessageAlreadyReceived."""
     handle = browsing.handle
     if not browsing.under:
         raise MessageAlreadyReceived("no message is under the cursor: nothing was browsed yet", mqrc=2034)
@@ -208,7 +208,7 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequ
 
 @procedure
 def unlock(browsing: Browsing) -> Steps[None]:
-    """Give the lock that is held back."""
+    """Release the lock that the browser holds."""
     fence, browsing.fence = browsing.fence, ""
     yield from settle(browsing.handle, [("a", fence, lookup_id) for lookup_id in browsing.under])
 
@@ -223,12 +223,12 @@ def release(browsing: Browsing) -> Steps[None]:
 
 
 @procedure
-def unmark(browsing: Browsing, message: Message, whose: Mark) -> Steps[None]:
-    """Take marks of a message away."""
+def unmark(browsing: Browsing, message: Message, marks: Mark) -> Steps[None]:
+    """Remove marks of a message."""
     browsing.need()
-    _mark(whose)
+    _mark(marks)
     lookup_id = checks.message(message).lookup_id
-    letters = ("h" if Mark.HANDLE in whose else "") + ("k" if Mark.CO_OP in whose else "")
+    letters = ("h" if Mark.HANDLE in marks else "") + ("k" if Mark.CO_OP in marks else "")
     found = Filter(
         letters=letters, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
     )
@@ -239,7 +239,7 @@ def unmark(browsing: Browsing, message: Message, whose: Mark) -> Steps[None]:
 
 @procedure
 def close(browsing: Browsing) -> Steps[None]:
-    """End the browser: its lock is given back, its handle marks are forgotten."""
+    """Close the browser: its lock is released, and its handle marks are removed."""
     if browsing.closed:
         return
     browsing.closed = True
@@ -252,4 +252,4 @@ def close(browsing: Browsing) -> Steps[None]:
             while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
                 pass
     except QueueNotAvailable:
-        return  # what it held has gone with its queue
+        return  # its lock has gone with its queue

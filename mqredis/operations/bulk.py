@@ -32,7 +32,7 @@ _CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,[ad],[0-9a-f]*(d[0-9a-f]+)?"
 
 @dataclass(slots=True)
 class Chosen:
-    """Which messages an action takes, and how far one call of it goes (``models.operator.Choice``)."""
+    """Which messages an action takes, and how many in one call (``models.operator.Choice``)."""
 
     lookup_ids: Sequence[int] | None = None
     match: Match | None = None
@@ -72,7 +72,7 @@ class Chosen:
 
 @dataclass(slots=True)
 class Job:
-    """An action on the messages of one queue that were chosen."""
+    """An action on chosen messages of one queue."""
 
     path: str
     action: Action
@@ -80,10 +80,10 @@ class Job:
     lookup_ids: Sequence[str]
     match: bytes
     entry: bytes = b""
-    """What is written to the log."""
+    """The details for the log."""
 
     def call(self, context: Context, cursor: str) -> QueueCall[BulkResult]:
-        """One call of the broker, which goes on at ``cursor``."""
+        """Make one call, which continues at ``cursor``."""
         chosen = self.chosen
         beside: tuple[str, ...] = ()
         depends_on = self.path, self.action, self.match, chosen.limit, cursor, self.lookup_ids
@@ -98,7 +98,7 @@ class Job:
         return QueueCall(address, call)
 
     def run(self, context: Context) -> Steps[BulkResult]:
-        """All calls, or as many as were allowed."""
+        """Make all calls, or as many as the choice allows."""
         cursor, steps = self.chosen.cursor or "", 0
         while True:
             result = yield from self.call(context, cursor)
@@ -114,7 +114,7 @@ class Job:
 def bulk(
     context: Context, operator: str, queue: object, action: Action, choice: Mapping[str, Any], title: str = ""
 ) -> Steps[BulkResult]:
-    """Carry out an action on the messages that were chosen. ``title``: its name in the log, if that is another one."""
+    """Carry out an action on the chosen messages. ``title``: its name in the log, if it differs."""
     unknown = choice.keys() - Chosen.__slots__
     if unknown:
         raise InvalidArgument(f"an action takes no argument {min(unknown)!r:.60}")

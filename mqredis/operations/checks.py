@@ -1,4 +1,4 @@
-"""Checks of arguments that come from callers: clear refusals before anything is sent."""
+"""Checks of arguments of callers before anything is sent. Each raises InvalidArgument unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def tag(value: object) -> str | None:
 
 
 def lone(text: str) -> bool:
-    """Does it hold a lone surrogate, which has no UTF-8?"""
+    """Does the text contain a lone surrogate, which cannot be encoded as UTF-8?"""
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def flag(value: object, what: str) -> bool:
-    """True or False, and nothing that is as good as that."""
+    """Exactly True or False, not another value that Python takes for one."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{what} must be True or False, not {value!r:.40}")
     return value
@@ -72,7 +72,7 @@ def message(value: object) -> Message:
 
 
 def several(items: object, what: str) -> Iterable[Any]:
-    """What holds several things, one after the other; one text is none of these."""
+    """An iterable that is neither str nor bytes."""
     if type(items) is not list and (isinstance(items, str | bytes) or not isinstance(items, Iterable)):
         raise InvalidArgument(f"{what} must be a list or the like, not {type(items).__name__}")
     found: Iterable[Any] = items
@@ -80,7 +80,7 @@ def several(items: object, what: str) -> Iterable[Any]:
 
 
 def sequence(items: object, what: str) -> Sequence[Any]:
-    """Several things that are read more than once, so no generator and no set."""
+    """A sequence that can be read more than once, so no generator and no set."""
     if type(items) is not list and (isinstance(items, str | bytes) or not isinstance(items, Sequence)):
         raise InvalidArgument(f"{what} must be a list or tuple, not {type(items).__name__}")
     found: Sequence[Any] = items
@@ -88,7 +88,7 @@ def sequence(items: object, what: str) -> Sequence[Any]:
 
 
 def reason(value: object) -> str:
-    """Why a message is rejected, as it is kept: one line of at most 1000 characters."""
+    """The reason of a rejection as it is stored: one line of at most 1000 characters."""
     if not isinstance(value, str):
         raise InvalidArgument(f"reason must be a str, not {value!r:.40}")
     text = " ".join(value.split())[:1000]

@@ -6,12 +6,12 @@ from mqredis.codec.claims import Claim, PageList
 from mqredis.operations.faults import Fault, Faults, at, state_of
 from mqredis.operations.snapshot import Store
 
-#: Scores from here on are no times: claims, and dedup keys of messages that are still there (lua/core/due.lua).
+#: Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
 NEVER = float(1 << 52)
 
 
 def claims(store: Store) -> Faults:
-    """What a data pipeline has claimed is locked for it, all of it, and nothing else is but what it has received and is
+    """Exactly the messages of a data pipeline's claim are locked for it, and those that it has received and that are
     not removed yet (lua/claims/claim.lua)."""
     for view in store.queues.values():
         held: dict[str, int] = {}
@@ -38,7 +38,7 @@ def claims(store: Store) -> Faults:
 
 
 def claim_pages(store: Store) -> Faults:
-    """The pages that are known of belong to claims, which hold what stands in them (lua/claims/claim_pages.lua)."""
+    """Each page belongs to a claim, which holds the messages of the page (lua/claims/claim_pages.lua)."""
     for view in store.queues.values():
         text = view.fields.get("pages", "")
         try:
@@ -58,7 +58,7 @@ def claim_pages(store: Store) -> Faults:
 
 
 def _claim(text: str | None) -> Claim | None:
-    """What is kept of a claim; None if there is none, or it cannot be read."""
+    """The stored claim of an owner; None if there is none, or it cannot be read."""
     try:
         return Claim.parse(text or "")
     except ValueError:
@@ -66,6 +66,6 @@ def _claim(text: str | None) -> Claim | None:
 
 
 def _draining(text: str | None) -> float | None:
-    """Score of the messages that a claim has received and that are not all removed."""
+    """Score of messages that a claim has received and that are not removed yet."""
     claim = _claim(text)
     return NEVER + claim.draining if claim and claim.draining else None

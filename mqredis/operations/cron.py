@@ -39,7 +39,7 @@ class Cron:
             raise MissingDependency.of("a cron expression", "worker", error) from None
         try:
             for time in CronSim(self._text, datetime.fromtimestamp(when, self._zone)):
-                # Inside an hour that occurs twice the first times that are found may be over.
+                # In an hour that occurs twice the first times found may be over.
                 if (found := time.timestamp()) > when:
                     return found
         except CronSimError as error:
@@ -47,7 +47,7 @@ class Cron:
         raise InvalidArgument(f"no time fits the cron expression {self._text!r:.80}")
 
 
-#: How Python names a time zone that is so far ahead of UTC or behind it all year.
+#: How Python names a time zone with a fixed offset from UTC.
 _FIXED = re.compile(r"UTC([+-])(\d\d):(\d\d)")
 
 
@@ -56,7 +56,7 @@ def zone_of(zone: str | tzinfo) -> tzinfo:
     if isinstance(zone, tzinfo):
         return zone
     if zone == "UTC":
-        return UTC  # also where the machine has no time zones
+        return UTC  # also on machines without a time zone database
     if fixed := _FIXED.fullmatch(str(zone)):
         offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
         if offset < timedelta(days=1):
@@ -70,7 +70,7 @@ def zone_of(zone: str | tzinfo) -> tzinfo:
 
 
 def zone_name(zone: str | tzinfo) -> str:
-    """The name of a time zone, from which ``zone_of`` makes it again. Raises InvalidArgument."""
+    """The name of a time zone, which ``zone_of`` accepts. Raises InvalidArgument."""
     name = zone if isinstance(zone, str) else str(zone)
     zone_of(name)
     return name
@@ -96,7 +96,7 @@ def times_of(when: object, zone: str | tzinfo) -> Times:
 
 
 class Every:
-    """Each so many seconds, counted from 1970, so that all processes agree. Raises InvalidArgument."""
+    """Every so many seconds, counted from 1970, so that all processes agree. Raises InvalidArgument."""
 
     def __init__(self, seconds: float) -> None:
         if not 1 <= seconds <= 86_400 * 366:

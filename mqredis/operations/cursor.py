@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Where a cursor stands: ``state`` U (Unread) or R (Read), on a lookup id, "" Start or "end" End."""
+    """The position of a cursor: ``state`` U (Unread) or R (Read), at a lookup id, "" (Start) or "end" (End)."""
 
     handle: Handle
     match: Match | None = None
@@ -41,7 +41,7 @@ class Place:
     closed: bool = False
 
     def text(self, place: str = "") -> str:
-        """As the scripts take it; ``place``: a search goes on behind it."""
+        """The position as an argument of scripts. ``place``: a search continues after it."""
         return "U" + place if place else self.state + self.lookup_id
 
     def wanted(self, timeout: float | None, *, taking: bool) -> bytes:
@@ -49,12 +49,12 @@ class Place:
         if taking and "x" in self.handle.flags:
             matching.check_token(self.match, timeout)
             found = matching.wanted(self.handle, self.match, self.selector)
-            found.letters = "B"  # whoever has a place in the queue does not take turns
+            found.letters = "B"  # a cursor reads in delivery order, not in turns of groups
             return found.text()
         return matching.text_of(self.handle, self.match, self.selector, timeout)
 
     def on(self, state: str, found: Found) -> None:
-        """The cursor stands on what was found."""
+        """Move the cursor to the message that was found."""
         self.state, self.lookup_id = state, found.messages[0][0].decode()
 
     def enter(self) -> None:
@@ -68,7 +68,7 @@ class Place:
 
 @procedure
 def start(handle: Handle, match: Match | None, selector: Selection) -> Steps[Place]:
-    """A cursor at the start of the queue. What is wrong with its options is said now."""
+    """A cursor at the start of the queue. Raises InvalidArgument if its options are wrong."""
     matching.wanted(handle, match, selector)
     yield from still_there(handle)
     return Place(handle, match, matching.selection(selector))

@@ -1,4 +1,4 @@
-"""The doctor: looks at the whole store and the server's settings, and mends what can be mended without loss."""
+"""The doctor: checks the whole store and the server's settings, and repairs what can be repaired without loss."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Steps, perform, procedure
 
-#: How often the doctor looks again when the store changed under a repair.
+#: How often the doctor begins again if the store changed during a repair.
 ROUNDS = 5
 #: A server's clock that differs by more than so many seconds from ours is reported.
 CLOCK_SECONDS = 5
@@ -36,7 +36,7 @@ CLOCK_SECONDS = 5
 
 @procedure
 def examine(context: Context, repair: bool) -> Steps[Report]:
-    """Look, and with ``repair`` mend."""
+    """Check the store and the server; with ``repair`` repair the store."""
     checks.flag(repair, "repair")
     if context.settings.read_only:
         raise AccessDenied(
@@ -92,7 +92,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
 
 
 def _clock(store: Store) -> list[Finding]:
-    """What is to be said of the server's clock, and of the broker time that makes up for its steps back."""
+    """Findings about the server's clock, and about broker time, which makes up for its steps back."""
     fields, found = store.hashes.get("meta", {}), []
     lead, moved = (int(fields.get(name) or 0) for name in ("lead", "clock"))
     ahead = (store.now_ms - lead - moved) / 1000 - datetime.now(UTC).timestamp()
@@ -134,7 +134,7 @@ def _failed(store: Store, bound: int) -> list[Finding]:
 
 
 def find(store: Store) -> list[Fault]:
-    """Everything that is wrong in this picture."""
+    """All faults in a snapshot."""
     found: list[Fault] = []
     for check in invariants.CHECKS:
         if store.consistent or check not in invariants.CUT:
@@ -154,7 +154,7 @@ def _finding(fault: Fault, repaired: bool) -> Finding:
 
 
 def _mend(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Steps[bool]:
-    """Carry out the edits, unless the store has changed since the picture was taken."""
+    """Carry out the edits, unless the store has changed since the snapshot."""
     history = store.history
     for paths, edits in _batches(manager, [edit for fault in faults for edit in fault.edits]):
         try:
@@ -167,7 +167,7 @@ def _mend(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Steps[
 
 
 def _batches(manager: ManagerKeys, edits: Sequence[Edit]) -> list[tuple[list[str], list[Edit]]]:
-    """Edits in order, as many together as one call takes, with the queues whose keys they touch."""
+    """Group edits in order, as many as one call takes, each group with the queues of its keys."""
     batches: list[tuple[list[str], list[Edit]]] = []
     for edit in edits:
         path = _path(manager, edit.key)

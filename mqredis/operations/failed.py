@@ -14,7 +14,7 @@ SYSTEM_DEAD_LETTERS = (keys.DEAD_LETTER, keys.TRANSACTIONAL_DEAD_LETTER)
 
 
 def dead_letter_queues(policies: Iterable[RetryPolicy | None]) -> set[str]:
-    """Those of the system, and those that these retry policies name."""
+    """The dead letter queues of the system, and those that these retry policies name."""
     named = {policy.dead_letter_queue for policy in policies if policy and policy.dead_letter_queue}
     return named.union(SYSTEM_DEAD_LETTERS)
 
@@ -25,7 +25,7 @@ def holds_failed(path: str, dead_letters: Collection[str]) -> bool:
 
 
 def warning(path: str, messages: int, bound: int) -> str:
-    """What an operator is told of a queue with more failed messages than ``bound``."""
+    """The warning about a queue with more failed messages than ``bound``."""
     return (
         f"{messages} failed messages are in {path}, more than failed_messages_warning ({bound}): "
         f"look at them with mqredis browse '{path}', put them back with mqredis redrive, or purge them"

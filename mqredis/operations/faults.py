@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"\d{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is not as it must be."""
+    """A violated invariant, with the edits that repair it."""
 
     code: str
     where: str
@@ -54,7 +54,7 @@ def field_of(record: Record, key: str) -> str | None:
 
 
 def expiry_of(record: Record) -> float | None:
-    """When the message expires, in ms; None: never. Where the record cannot be read: what its timer says."""
+    """When the message expires, in ms; None: never. If the record cannot be read, the time of its timer."""
     try:
         if not int(record.head[13:14], 32) & 1:
             return None
@@ -65,7 +65,7 @@ def expiry_of(record: Record) -> float | None:
 
 
 def size_of(record: Record) -> int:
-    """Bytes that a message counts."""
+    """The bytes that a message counts with."""
     return record.size + (record.large or 0)
 
 
@@ -75,7 +75,7 @@ def shown(member: bytes) -> str:
 
 
 def at(view: QueueView, lid: str) -> str:
-    """How a report names a message."""
+    """The name of a message in a report."""
     return f"{view.path}: {lid}"
 
 

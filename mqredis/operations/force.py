@@ -1,4 +1,4 @@
-"""Ends of locks and transactions that an operator decides on."""
+"""Operations by which an operator ends the locks and transactions of other clients."""
 
 from __future__ import annotations
 

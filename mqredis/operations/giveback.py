@@ -1,4 +1,4 @@
-"""How a reader gives a message back: whether that was an attempt, and what is told of the failure.
+"""Instructions with which a reader gives a message back: does the delivery count as an attempt, and why did it fail?
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
 (``transaction.End``); lua/core/release reads them. Plain readers know only "a": ``LockedMessage.abort`` and the abort

@@ -50,7 +50,7 @@ def receive(
     selector: Selection,
     grouping: Grouping,
 ) -> Steps[Message]:
-    """Take one message under grouping options."""
+    """Receive one message under grouping options."""
     found = matching.wanted(handle, match, selector, grouping)
     matching.enter(handle.getting, found, unit)
     answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
@@ -93,7 +93,7 @@ def receive_group(
     match: Match | None,
     selector: Selection,
 ) -> Steps[list[Message]]:
-    """Take the first group that is complete, all of it in one step; a message without a group is a group of one."""
+    """Receive the first complete group in one step. A message without a group is a group of one."""
     found = matching.wanted(handle, match, selector)
     found.letters = "W"
     answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
@@ -121,7 +121,7 @@ def check_size(size: object) -> int | None:
 
 
 def _named(group_id: Identifier | None) -> Identifier:
-    """The id of a group: what was given, or a new one. Raises InvalidArgument for what is no identifier."""
+    """The id of a group: the given one, or a new one. Raises InvalidArgument if it is not an identifier."""
     if group_id is None or not codec.names(group_id):
         return send.new_group_id()
     codec.identifier(group_id, "group_id")
@@ -190,14 +190,14 @@ class Writing:
     complete: bool = False
     in_unit: bool | None = None
     recoverable: bool | None = None
-    """Of the messages that were sent outside of a transaction."""
+    """Results of the sends outside of a transaction."""
 
     def state(self) -> tuple[int, int, bool, bool, bool | None]:
-        """What an abort brings back."""
+        """The state that an abort restores."""
         return self.sequence, self.offset, self.segmenting, self.complete, self.in_unit
 
     def restore(self, state: tuple[int, int, bool, bool, bool | None]) -> Callable[[], None]:
-        """What brings it back."""
+        """A function that restores the present state."""
 
         def back() -> None:
             self.sequence, self.offset, self.segmenting, self.complete, self.in_unit = state
@@ -205,7 +205,7 @@ class Writing:
         return back
 
     def check_end(self) -> None:
-        """May the group be left? Raises GroupIncomplete: 2242 inside a segmented message, else 2241."""
+        """Raise GroupIncomplete unless the group is complete: 2242 inside a segmented message, else 2241."""
         if self.segmenting:
             raise GroupIncomplete("the last segment of the message was not sent", mqrc=2242)
         if not self.complete and (self.sequence, self.offset) != (1, 0):
@@ -213,7 +213,7 @@ class Writing:
 
 
 def begin(handle: Handle, group_id: Identifier | None) -> Writing:
-    """A group that nothing was sent of."""
+    """A new group without messages."""
     handle.need("send")
     group = _named(group_id)
     send.outgoing(b"", {"group_id": group})

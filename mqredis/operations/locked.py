@@ -45,13 +45,13 @@ class Locked:
     _grant: Locks
     _key: str
     _found: codec.Sound
-    # Set where it is not so.
+    # None: the lease of the grant; set after ``extend``.
     _until: float | None = None
     _settled = False
 
     @classmethod
     def _each(cls, queue: object, locks: Locks, unit: UnitOfWork | None = None) -> list[Self]:
-        """What one call has locked."""
+        """The locked messages of one call."""
         locks.queue, locks.unit = queue, unit
         each: list[Self] = []
         if locks.made is None:
@@ -71,7 +71,7 @@ class Locked:
                 lock.lookup_id, lock.body = message.lookup_id, message.body
                 each.append(lock)
             locks.made = None
-        locks.keys = locks.found = ()  # whoever keeps one lock does not keep the bodies of all
+        locks.keys = locks.found = ()  # a lock that the caller keeps must not keep the bodies of the others
         return each
 
     @classmethod

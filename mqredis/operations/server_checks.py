@@ -1,4 +1,4 @@
-"""Checks of the server before anything is written to it. What it refuses to tell is unknown, never a failure."""
+"""Checks of the server before anything is written to it. Facts that the user may not read are unknown, not errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 log = logging.getLogger("mqredis")
 
-#: What a server that keeps nothing on disk answers to ``CONFIG GET`` of these: neither a log nor snapshots.
+#: Settings of a server that keeps nothing on disk, neither a log nor snapshots.
 KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 
 
@@ -44,7 +44,7 @@ def acl_command(manager: str, database: int) -> str:
 
 @procedure
 def keeps_nothing() -> Steps[bool | None]:
-    """Does the server keep nothing on disk? None: it does not tell, as a managed service, which has ways of its own."""
+    """Does the server keep nothing on disk? None if that is unknown, as for managed services."""
     replies = []
     for name, _ in KEEPS_NOTHING:
         replies.append(setting((yield Command(("CONFIG", "GET", name)))))
@@ -77,7 +77,7 @@ def setting(reply: Any) -> str:
 
 
 def refuse_volatile(what: str) -> UnsafeServer:
-    """Why something that must be kept is not taken by a server that keeps nothing."""
+    """The error if a server that keeps nothing on disk gets data that must be kept."""
     return UnsafeServer(
         f"{what}: this server keeps nothing on disk (appendonly no, no save points), so its end is the end of all "
         "messages. Set `appendonly yes` on the server; or send with recoverable=False what may be lost; or accept the "
@@ -86,7 +86,7 @@ def refuse_volatile(what: str) -> UnsafeServer:
 
 
 def _policy() -> Steps[tuple[str, bool]]:
-    """The eviction policy, "" if unknown; and whether it is unknown for want of a right (a fake has no such policy)."""
+    """The eviction policy, "" if unknown; and whether it is unknown because the user lacks a permission."""
     found = config_of((yield Command(("CONFIG", "GET", "maxmemory-policy"))))
     if found:
         return found, False

@@ -1,4 +1,4 @@
-"""What a server tells about itself by INFO, ROLE and CONFIG GET. What it refuses to tell is unknown, no failure."""
+"""Facts about a server from INFO, ROLE and CONFIG GET. Facts that the user may not read are unknown, not errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ADVISORIES: Advisories = (
     ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
     (LATE, _LATE, (7, 4), {(7, 4): 3}),
 )
-#: The same for Valkey, whose releases have numbers of their own.
+#: Advisories of Valkey, with its own release numbers.
 VALKEY_ADVISORIES: Advisories = (
     (
         "GHSA-fq2f-crmw-q97r",
@@ -84,7 +84,7 @@ VALKEY_ADVISORIES: Advisories = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server told about itself; what it refused to tell is missing."""
+    """The facts about a server. Facts that the user may not read are missing."""
 
     info: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
@@ -107,14 +107,14 @@ class ServerFacts:
 
     @property
     def advisories(self) -> Iterator[tuple[str, str]]:
-        """Name and text of those that this release has no repair of."""
+        """Name and text of the advisories that this release does not fix."""
         for name, text, since, fixed in VALKEY_ADVISORIES if self.valkey else ADVISORIES:
             if self.version >= since and affected(self.version, fixed):
                 yield name, text
 
     @property
     def syncs_late(self) -> bool:
-        """Does its WAITAOF answer before the disk has it, unless each write is synced anyway?"""
+        """Does WAITAOF reply before the change is on disk, unless each write is synced anyway?"""
         return any(name == LATE for name, _ in self.advisories)
 
     @property
@@ -144,7 +144,7 @@ class ServerFacts:
 
     @property
     def replicas(self) -> int | None:
-        """How many replicas follow it, those that are still loading left out; None if unknown."""
+        """How many replicas follow the server, without those that are still loading; None if unknown."""
         if "connected_slaves" not in self.info:
             return None
         return sum(
@@ -194,7 +194,7 @@ def config_of(reply: Any) -> str | None:
 
 @procedure
 def read_facts() -> Steps[ServerFacts]:
-    """Read what the server tells about itself."""
+    """Read the facts from the server."""
     reply = yield Command(("INFO",))
     info = (yield from _role()) if isinstance(reply, Refused) else facts_of(reply)
     config: dict[str, str] = {}
@@ -209,7 +209,7 @@ def read_facts() -> Steps[ServerFacts]:
 
 
 def _role() -> Steps[dict[str, str]]:
-    """What ROLE tells of the fields of INFO, for a user who may not run that: the role and the replicas in step."""
+    """The fields of INFO that ROLE tells, for a user that may not run INFO: the role and the replicas in sync."""
     reply = yield Command(("ROLE",))
     if isinstance(reply, Refused) or not reply:
         return {}
@@ -221,7 +221,7 @@ def _role() -> Steps[dict[str, str]]:
 
 
 def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:
-    """Is this version without the fix that each of these lines got in that release? (None got it: it is.)"""
+    """Does this version lack the fix, which each of these release lines got in the given release?"""
     line, patch = (*version, 0, 0)[:2], version[2] if len(version) > 2 else 0
     own = fixed.get((line[0], line[1]))
     return patch < own if own is not None else not fixed or line < max(fixed)

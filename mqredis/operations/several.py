@@ -1,4 +1,4 @@
-"""Reading from the first of several queues that has something, in the order in which they are named.
+"""Reading from the first non-empty one of several queues, in the order in which they are named.
 
 One operation waits on all of them: its slot is registered in each queue, and a notification of any of them wakes it.
 """
@@ -28,7 +28,7 @@ def lock(
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, Locks]]:
-    """Lock up to ``count`` messages of the first queue that has any; answers its place and the locks.
+    """Lock up to ``count`` messages of the first non-empty queue. Returns the queue's index and the locks.
 
     ``count``: for all, or one for each queue. ``settling``: per queue, earlier locks to settle, whatever is found.
     """
@@ -66,7 +66,7 @@ def receive(
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, list[Message]]]:
-    """Receive in a transaction up to ``count`` messages of the first queue that has any; ``count`` as for ``lock``."""
+    """Receive in a transaction up to ``count`` messages of the first non-empty queue; ``count`` as for ``lock``."""
     _check(handles)
     readers = [
         Reader(handle, fetching(handle, "tx", count=each, unit=unit))

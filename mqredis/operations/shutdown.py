@@ -13,13 +13,13 @@ from mqredis.steps import Operation, Steps, procedure
 
 
 def holds_anything(context: Context) -> bool:
-    """Does the client hold anything that would otherwise stay until its lease lapses?"""
+    """Does the client hold locks or transactions that would stay until their leases end?"""
     return bool(context.begun() or context.replies or context.holding())
 
 
 @procedure
 def shut_down(context: Context) -> Steps[None]:
-    """Release all that the client holds. If the server does not answer, the leases lapse instead."""
+    """Release all locks and abort all transactions of the client. If the server does not answer, their leases end."""
     for operation in _operations(context):
         try:
             yield from operation

@@ -21,7 +21,7 @@ TRIES = 4
 #: If the server has more keys than this, it is not scanned for stray keys.
 MAX_SCAN = 5_000_000
 
-#: The line of a queue in ``meta``: brief, counts, locks (lua/core/queue.lua).
+#: The header of a queue in ``meta``: config, counters, locks (lua/core/queue.lua).
 _LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 

@@ -1,4 +1,4 @@
-"""Topics: durable publish and subscribe. A subscriber is a queue, with a selector if it wants one."""
+"""Topics: durable publish and subscribe. A subscriber is a queue, with an optional selector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def subscribe(context: Context, topic: object, queue: object, selector: object) 
     if selector is None:
         selection = format_subscription()
     elif isinstance(selector, str):
-        # The parser is an optional extra, needed only by who has a selector.
+        # The parser is imported only if there is a selector.
         from mqredis.selector import parse
 
         parsed = parse(selector, refuse_never=True)
@@ -40,11 +40,11 @@ def subscribe(context: Context, topic: object, queue: object, selector: object) 
 
 @procedure
 def unsubscribe(context: Context, topic: object, queue: object) -> Steps[None]:
-    """End a subscription; the queue keeps what it has."""
+    """End a subscription. The queue keeps its messages."""
     yield from perform(features.subscribe(context.keys, _name(topic), _name(queue), b""))
 
 
 @procedure
 def subscriptions(context: Context, topic: object) -> Steps[list[Subscription]]:
-    """Who subscribed to a topic."""
+    """The subscriptions of a topic, by queue."""
     return (yield from perform(features.subscriptions(context.keys, _name(topic))))

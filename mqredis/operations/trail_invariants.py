@@ -1,4 +1,4 @@
-"""Invariants of trails, which stand in ``meta`` (see :mod:`mqredis.operations.invariants`)."""
+"""Invariants of trails, which are fields of ``meta`` (see :mod:`mqredis.operations.invariants`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mqredis.operations.faults import Fault, Faults, field_of, int_of
 from mqredis.operations.snapshot import Store
 
 _NAME = re.compile(r"trail:([0-9a-f]{14})")
-#: The place of a trail whose message has left, and how many places there are (lua/features/trail.lua).
+#: The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
 _PLACE = re.compile(r"trail:#(\d{1,3})")
 _PLACES = 1000
 
 
 def trails(store: Store) -> Faults:
-    """Each trail is that of a message, or of one that has left and has a place among the last ones."""
+    """Each trail belongs to a message in a queue, or to one of the last messages that left."""
     found, key = store.hashes.get("trails", {}), store.key("meta")
     marked = set()
     for view in store.queues.values():
@@ -41,7 +41,7 @@ def trails(store: Store) -> Faults:
 
 
 def trail_shares(store: Store) -> Faults:
-    """A queue that keeps trails says of how many messages."""
+    """A queue that keeps trails has a counter of them."""
     for view in store.queues.values():
         if ";" in view.path:  # it has the flags of its queue, and takes no message that is sent
             continue

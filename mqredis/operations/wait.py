@@ -28,17 +28,17 @@ from mqredis.operations.context import Handle
 from mqredis.operations.interruption import ReadCall
 from mqredis.steps import MORE, Call, Listen, Steps, Wait, Woken, perform
 
-#: Given the waiter and, for searches that one call did not finish, the place to go on from.
+#: Makes the call of a fetch from a waiter and the place where an unfinished search continues.
 Fetch = Callable[..., Call[Found]]
-#: The server does not answer: each registration to remove would be waited for as long again.
+#: Errors of a server that does not answer: removing each registration would wait for it again.
 _UNREACHABLE = (BrokerUnavailable, OutcomeUnknown)
-#: With these errors the registration in the queue that gave them is gone.
+#: After these errors of a queue the registration in it is gone.
 _REMOVED = (OperationCancelled, QueueNotAvailable)
 
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """A queue that is read from: ``fetch`` makes a call for what passes the filter ``match``.
+    """A queue that is read: ``fetch`` makes a call for messages that pass the filter ``match``.
 
     ``steady``: each fetch asks for the same, whatever happens during the wait. ``lease``: in ms, if the read locks any
     message; then a sender may hand the lock over directly (lua/waiting/handoff.lua). ``locks``: the read locks.
@@ -91,7 +91,7 @@ def until_any(
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, Found]]:
-    """Fetch from the queues in turn until one has something; its place. Raises IoTimeout, OperationCancelled.
+    """Fetch from the queues in turn until one has a message. Returns its index. Raises IoTimeout, OperationCancelled.
 
     ``stop`` is called before each sleep: together with a cancelled scope it covers a cancellation that comes before the
     operation listens. Set what it returns first, then cancel the scope.
@@ -127,7 +127,7 @@ def _wait(
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()
-    #: That a reader is idle is noted of the only queue it reads.
+    #: A reader of a single queue notes there that it is idle.
     only = readers[0].handle if len(readers) == 1 else None
     waiters = [Waiter(_member(readers, kind, mode, tag)) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)
@@ -195,7 +195,7 @@ def _wait(
 
 
 def _member(readers: Sequence[Reader], kind: str, mode: str, tag: str | None) -> str:
-    """How the operation stands in the lists of waiters; "" where it cannot be notified."""
+    """The entry of the operation in the lists of waiters; "" if it cannot be notified."""
     if not mode:
         return ""
     member = f"{kind} {mode}{readers[0].handle.context.database} {keys.encode_tag(tag)}"
@@ -215,7 +215,7 @@ def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Any) -> St
 
 
 def _onward(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]:
-    """The rest of a fetch whose first call has found nothing."""
+    """Continue a fetch after its first call has found nothing."""
     while found.place and not found.messages:
         if waiter is not None and not waiter.ticket.startswith("leave"):
             waiter.ticket = found.ticket
@@ -233,7 +233,7 @@ def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) 
             except _UNREACHABLE:
                 return
             except MqError:
-                # The broker skips readers that do not listen any more; what ended the wait matters more.
+                # The broker skips readers that no longer listen, so the error that ended the wait is raised instead.
                 continue
 
 

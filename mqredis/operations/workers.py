@@ -1,4 +1,4 @@
-"""Workers that say that they live, and operators that tell them something."""
+"""Workers that send heartbeats, and orders of operators to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqredis.steps import Steps, perform, procedure
 
 @procedure
 def workers(context: Context) -> Steps[list[WorkerInfo]]:
-    """The workers that live, by name."""
+    """The live workers, by name."""
     found, _ = yield from perform(commands.listing(context.keys))
     return found
 
@@ -47,7 +47,7 @@ def _field(queue: object, consumer: object) -> str:
 def pause(
     context: Context, operator: str, queue: object, consumer: object, reason: object, token: str | None
 ) -> Steps[None]:
-    """Have no worker read a queue, or a consumer read nothing in any worker. Raises QueueNotFound."""
+    """Pause a queue for all workers, or a consumer in all workers. Raises QueueNotFound."""
     field, why = _field(queue, consumer), actions.text(reason, "reason", 1000)
     if consumer is None:
         path = path_of(queue)
@@ -62,7 +62,7 @@ def pause(
 def resume(
     context: Context, operator: str, queue: object, consumer: object, token: str | None
 ) -> Steps[bool]:
-    """End a pause; False if there was none."""
+    """End a pause. False if there was none."""
     field = _field(queue, consumer)
     return (yield from _tell(context, operator, "resume", field, "", {}, token))
 

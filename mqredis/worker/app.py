@@ -1,4 +1,4 @@
-"""The worker of an application: where handlers are registered, and what runs them."""
+"""The worker of an application: handlers are registered with it, and it runs them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Worker:
         self.schedules.append(wanted)
 
     def _add(self, consumer: Consumer) -> None:
-        """Register a consumer. One whose name is taken has a number behind it, so that metrics tell them apart."""
+        """Register a consumer. If its name is taken, a number is added, so that metrics tell the two apart."""
         name, number, taken = consumer.name, 2, {each.name for each in self.consumers}
         while consumer.name in taken:
             consumer.name = f"{name} {number}"
@@ -270,7 +270,7 @@ class Worker:
             if not outcome.done() or outcome.exception() is None:
                 yield self
         finally:
-            if not outcome.done():  # if it was refused, another run is not its to stop
+            if not outcome.done():  # if this run was refused, it must not stop another run
                 self.stop()
             thread.join()
         outcome.result()
@@ -281,7 +281,7 @@ class Worker:
             self._running.stop()
 
     def health(self) -> dict[str, Any]:
-        """Per consumer: seconds since a look at its queues last worked (None: never), and what it has done."""
+        """For each consumer: seconds since its queues were last read successfully (None: never), and its counters."""
         now = time.monotonic()
         return {
             consumer.name: {

@@ -32,7 +32,7 @@ def find(target: str) -> Worker:
     try:
         module = importlib.import_module(module_name)
     except MissingDependency:
-        raise  # it says what to install
+        raise  # the error says what to install
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         if name is not None and (module_name + ".").startswith(name + "."):
@@ -117,7 +117,7 @@ def run(
 
 
 def _own_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:
-    """Options that differ between the processes: health file and port of the metrics."""
+    """The options that differ between the processes: health file and port of the metrics."""
     options = []
     if health_file:
         options += ["--health-file", f"{health_file}.{n + 1}" if several else health_file]

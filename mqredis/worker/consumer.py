@@ -109,9 +109,9 @@ class Consumer:
     failed: int = 0
     rejected: int = 0
     last_error: str = ""
-    """The last failure as operators see it, "" if there was none."""
+    """The text of the last failure, "" before the first one."""
     last_read: float = 0.0
-    """time.monotonic() of the last read of the queues that worked; 0.0: none yet."""
+    """time.monotonic() of the last successful read of the queues; 0.0 before the first one."""
     extra: dict[str, Any] = field(default_factory=dict)
     policies: dict[str, RetryPolicy | None] = field(default_factory=dict)
     """The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
@@ -119,11 +119,11 @@ class Consumer:
 
     @property
     def retry(self) -> Retry:
-        """What was chosen, or the default."""
+        """The action of ``final``, or the default."""
         return self.chosen_retry or Retry()
 
     def failure(self, message: Message) -> str:
-        """Which attempt has failed and what follows, for the log."""
+        """The text for the log: which attempt has failed, and what follows."""
         policy = self.policy_of(message.queue)
         number = f"attempt {message.attempts}"
         if policy is None and ";" in message.queue.removesuffix(";lapsed"):
@@ -144,11 +144,11 @@ class Consumer:
         return f"{number}: the next try is in {pause:g} s"
 
     def policy_of(self, queue: str) -> RetryPolicy | None:
-        """The policy that counts for messages of this queue or subqueue; None if there is none."""
+        """The retry policy for messages of this queue or subqueue; None if it has none."""
         return self.policies.get(queue.removesuffix(";lapsed"))
 
     def policy(self, present: RetryPolicy | None) -> RetryPolicy:
-        """The retry policy that one of its queues is to have, which has ``present`` now."""
+        """The retry policy that this consumer wants for one of its queues, which has the policy ``present`` now."""
         if self.chosen_retry is not None or self.dead_letter is not None or present is None:
             return self.retry.policy(self.dead_letter)
         return present.model_copy(update={"isolate": True})

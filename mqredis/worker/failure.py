@@ -14,12 +14,12 @@ from typing import Any
 from mqredis.operations import giveback
 from mqredis.worker.outcomes import Reject, RetryLater
 
-#: The longest text of an error, and of a traceback, whose end is kept, in characters.
+#: The longest text of an error, and of the end of a traceback, in characters.
 MAX_ERROR, MAX_TRACEBACK = 1000, 4000
 
 
 def worker_name() -> str:
-    """The name of this process where a failed message tells who failed: host and process id."""
+    """Host and process id of this process, for the properties of failed messages."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -30,7 +30,8 @@ def text_of(error: BaseException, *, sealed: bool) -> str:
 
 
 class Reporter:
-    """Describes the failures of one handler. ``sealed``: bodies are secret, so nothing that may quote one is told."""
+    """Describes the failures of one handler. ``sealed``: bodies are secret, so texts that may quote one are left
+    out."""
 
     def __init__(self, worker: str, handler: str, *, sealed: bool = False) -> None:
         self._worker = worker

@@ -19,7 +19,7 @@ class HandledLocks:
         self._mutex = threading.Lock()
 
     def add(self, locks: Iterable[LockedMessage]) -> None:
-        """These were handled."""
+        """Add locks of messages that were handled."""
         with self._mutex:
             self._locks.extend(locks)
 
@@ -30,11 +30,11 @@ class HandledLocks:
         return taken
 
     def restore(self, locks: list[LockedMessage]) -> None:
-        """Put back, in front, what was taken and could not be committed."""
+        """Put locks that could not be committed back in front."""
         with self._mutex:
             self._locks = [*locks, *self._locks]
 
     def copy(self) -> list[LockedMessage]:
-        """Those that nobody has taken yet."""
+        """The locks that were not taken yet."""
         with self._mutex:
             return [*self._locks]

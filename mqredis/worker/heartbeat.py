@@ -1,4 +1,4 @@
-"""What a worker tells the broker of itself, and what it learns there from operators."""
+"""Heartbeats: a worker reports its state to the broker, and gets the orders of operators in the reply."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mqredis.worker")
 
-#: A worker counts as gone after so many heartbeats that did not come.
+#: A worker counts as gone after so many missing heartbeats.
 MISSED = 4
-#: Running handlers, and messages of each, that a worker tells.
+#: Limits of a heartbeat: running handlers, and messages of each.
 MOST = 100
 
 
@@ -68,12 +68,12 @@ class Heartbeat:
         ]
 
     def begin(self) -> None:
-        """The first heartbeat, and those after it. Raises MqError if the broker refuses the first one."""
+        """Send the first heartbeat, and start the thread for the others. Raises MqError if the first one is refused."""
         self._beat(begins=True)
         self._thread.start()
 
     def end(self) -> None:
-        """The worker has ended: the broker forgets it."""
+        """Tell the broker that the worker has ended."""
         self._ended.set()
         self._thread.join(self._seconds)
         try:

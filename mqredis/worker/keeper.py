@@ -1,4 +1,4 @@
-"""Renews leases and watches times off the handlers' threads."""
+"""A thread that renews leases and watches time limits, beside the threads of the handlers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Held:
         self._lock = threading.Lock()
 
     def due(self) -> float:
-        """When something has to be done for it next."""
+        """When the next renewal or time limit is due, by ``time.monotonic()``."""
         return min(self.next, self.limit) if self.limit is not None else self.next
 
     def cancel(self, reason: Exception) -> None:
-        """End the handler, if it runs. The first reason counts."""
+        """Cancel the handler, if it runs. The first reason counts."""
         with self._lock:
             if self.reason is not None:
                 return
@@ -90,7 +90,7 @@ class Held:
             return self.reason
 
     def run_async(self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """Run a coroutine on the loop, and wait for its real end, also when it is cancelled."""
+        """Run a coroutine on the loop, and wait until it has ended, also when it is cancelled."""
         done: Future[Any] = Future()
         tasks: list[asyncio.Task[Any]] = []
 
@@ -121,25 +121,25 @@ class Held:
 
 
 def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Have an exception raised in another thread as soon as it runs Python code."""
+    """Raise an exception in another thread as soon as that runs Python code."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 class Keeper:
-    """One thread that renews the leases of everything a worker holds, and ends handlers whose time is over."""
+    """One thread that renews the leases of all messages of a worker, and cancels handlers at their time limits."""
 
     def __init__(self) -> None:
         self._held: set[Held] = set()
-        # By itself where nobody is woken: a condition passes each entry on, by two calls more.
+        # Used without the condition where no thread is notified, which saves two calls.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._closed = False
         self._thread: threading.Thread | None = None
-        #: When it looks next by itself. To be woken for each message would cost more than many a handler.
+        #: When the thread checks next. Notifying it for each message would cost more than a short handler.
         self._looks = math.inf
 
     def add(self, held: Held) -> None:
-        """Watch this."""
+        """Renew the lease of these messages from now on, and watch their handler."""
         with self._lock:
             self._held.add(held)
             if self._thread is None:
@@ -178,7 +178,7 @@ class Keeper:
                 if self._closed:
                     return
                 if not due:
-                    # What is over before its time has come leaves its appointment: the next one is due no sooner.
+                    # Messages that were settled early leave this check behind: the next one is due no sooner.
                     kept = self._looks if self._looks > now else math.inf
                     self._looks = min((held.due() for held in self._held), default=kept)
                     self._changed.wait(None if self._looks == math.inf else max(self._looks - now, 0.001))

@@ -32,7 +32,7 @@ log = logging.getLogger("mqredis.worker")
 
 
 class LockLoop(Loop):
-    """Reads with locks."""
+    """The loop for queues that are not transactional."""
 
     def __init__(
         self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
@@ -42,7 +42,7 @@ class LockLoop(Loop):
         self._held: list[LockedMessage] = []
 
     def flush(self) -> None:
-        """Commit what was handled, without reading on. What fails to be committed is kept for the next time."""
+        """Commit the handled messages without a read. If that fails, they are kept for the next commit."""
         left = self._handled.take()
         try:
             while left:
@@ -67,7 +67,7 @@ class LockLoop(Loop):
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
         if any(lock.grant.queue not in queues for lock in self._handled.copy()):
-            self.flush()  # they do not wait until something arrives in other queues
+            self.flush()  # commit now, not when a message arrives in another queue
         done = self._handled.take()
         commits = [
             settling(queue.handle, [lock for lock in done if lock.grant.queue is queue]) for queue in queues
@@ -96,7 +96,7 @@ class LockLoop(Loop):
             self._handle_locks(queue, locks)
 
     def _take_commits(self, commits: Sequence[Settling], done: Sequence[LockedMessage]) -> None:
-        """Warn of the locks that were lost; keep those that the read was to commit and has not."""
+        """Warn of locks that were lost. Keep the locks that the read should have committed and has not."""
         for group in commits:
             self._all_lost((lookup_id, "") for lookup_id in group.lost)
             if group.pending():
@@ -110,7 +110,7 @@ class LockLoop(Loop):
         return self._handle_locks(queue, [lock])
 
     def _handle_locks(self, queue: Queue, locks: list[LockedMessage]) -> bool:
-        """Run the handler; False if it did not end well, and the messages were given back."""
+        """Run the handler. False: it failed, and the messages were given back."""
         self._held = locks
         try:
             return self._handle_held(queue, locks)
@@ -118,7 +118,7 @@ class LockLoop(Loop):
             self._held = []
 
     def _handle_held(self, queue: Queue, locks: list[LockedMessage]) -> bool:
-        # Not by lookup id, which would have to be read out of its message first: somebody waits for it.
+        # Compared by identity, since reading the lookup id would parse the message before its handler begins.
         lock_of: dict[int, LockedMessage] = {}
         messages: list[Message] = []
         for lock in locks:

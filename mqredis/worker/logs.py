@@ -24,7 +24,7 @@ class JsonFormatter(logging.Formatter):
     """A record as a line of JSON: time (RFC 3339), level, logger, message, and error if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line. All characters but those of ASCII are escaped, so no terminal acts on it."""
+        """The line. Characters beyond ASCII are escaped, so that no terminal interprets them."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -51,7 +51,7 @@ def configure(formatter: logging.Formatter, *, quiet: bool) -> None:
 def announce(
     manager: QueueManager, name: str, consumers: Iterable[Consumer], schedules: Iterable[Wanted]
 ) -> None:
-    """Log what a worker is going to do, and where."""
+    """Log the server and the consumers of a worker that begins."""
     log.info(
         "worker %s started: mqredis %s, queue manager %r, server %s",
         name,
@@ -69,7 +69,7 @@ def announce(
 
 
 def server_of(manager: QueueManager) -> str:
-    """Kind and version of the server, and its address without credentials; what cannot be known is left out."""
+    """Kind and version of the server, and its address without credentials. Unknown parts are left out."""
     found = dict(_VERSION.findall(manager.run(_info())))
     kind = "valkey" if "valkey" in found else "redis"
     version = f"{kind} {found[kind]}" if found else "of unknown version"

@@ -78,22 +78,22 @@ class Loop:
         self.manager: QueueManager = running.manager
         self.transactional = queues[0].handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
-        #: It is reading, or waiting for something to read.
+        #: Is the loop reading, or waiting for a message?
         self.reading = False
         # A rate counts single messages.
         single = self.transactional or consumer.payload.many or bool(consumer.rate)
         self.prefetch = Prefetch(1 if single else consumer.prefetch, self.lease, running.keeper)
         self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
-        #: The pauses at the beginning of the present turn.
+        #: The pauses that were set when the present turn began.
         self._pauses = running.pauses
-        #: When to look for lapsed messages next; not in the turn after one was handled.
+        #: When to read lapsed messages next; not in the turn after one was handled.
         self._lapsed_next = time.monotonic() + LAPSED_SECONDS
         self._lapsed_last = False
 
     def turn(self, timeout: float | None) -> bool:
-        """Read once and handle what came; False if nothing did. Raises MqError if the broker cannot be read."""
+        """Read once and handle the messages. False: there were none. Raises MqError if the read fails."""
         if self.lapsed and not self._lapsed_last and time.monotonic() >= self._lapsed_next:
-            self.flush()  # what was handled does not wait for the handler of another message
+            self.flush()  # handled messages are committed before another handler begins
             self._lapsed_last = self._turn([], 0)
             if self._lapsed_last:
                 return True
@@ -107,12 +107,12 @@ class Loop:
         return self.running.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
 
     def _readable(self, queues: list[Queue]) -> list[Queue]:
-        """Those of the queues that no operator has paused."""
+        """The queues that no operator has paused."""
         pauses = self.running.pauses
         return [queue for queue in queues if not pauses.queue(queue.name)] if pauses else queues
 
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
-        """Read from these queues, or if they are empty from those with lapsed messages."""
+        """Read from these queues; if they are empty, from the subqueues of lapsed messages."""
         self._pauses = self.running.pauses
         queues, lapsed = self._readable(queues), self._readable(self.lapsed)
         if not queues and not lapsed:
@@ -125,10 +125,11 @@ class Loop:
         return True
 
     def flush(self) -> None:
-        """Commit what was handled, without reading on."""
+        """Commit the handled messages without a read."""
 
     def give_back(self) -> None:
-        """Another thread ends this one's work: its messages become available again, which is no failed attempt."""
+        """Called by another thread to end this loop's work: its messages become available again without a failed
+        attempt."""
         try:
             self._give_back_all()
         except MqError as error:
@@ -138,7 +139,7 @@ class Loop:
         raise NotImplementedError
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
-        """Read once and handle what came. ``regular``: so many of the queues may give several messages at once.
+        """Read once and handle the messages. ``regular``: the first so many queues may give several messages at once.
 
         Raises IoTimeout if nothing came.
         """
@@ -158,7 +159,7 @@ class Loop:
     def _accepted(
         self, messages: list[Message]
     ) -> tuple[list[Message], list[Any], list[tuple[Message, str]]]:
-        """Those that can be handled, with what the handler takes for each; and how the others are given back."""
+        """Split messages: those that can be handled, the argument for each, and how the others are given back."""
         good: list[Message] = []
         arguments: list[Any] = []
         bad: list[tuple[Message, str]] = []
@@ -174,7 +175,7 @@ class Loop:
     def _run(
         self, unit: Unit, arguments: list[Any], renew: Callable[[], object], commit: Callable[[], None]
     ) -> BaseException | None:
-        """Run the handler, then ``commit``. Answers what it failed with.
+        """Run the handler, then ``commit``. Returns the error of the attempt, None if it succeeded.
 
         Raises the error of a commit that failed because the broker cannot do anything at the moment.
         """
@@ -201,7 +202,7 @@ class Loop:
         return error
 
     def _call_handler(self, held: Held, unit: Unit, arguments: list[Any]) -> BaseException | None:
-        """Run the handler; answers what it raised, or why it was cancelled."""
+        """Run the handler. Returns what it raised, or why it was cancelled; None if it succeeded."""
         consumer = self.consumer
         try:
             argument = arguments if consumer.payload.many else arguments[0]
@@ -225,7 +226,7 @@ class Loop:
         return None
 
     def _commit(self, commit: Callable[[], None]) -> Exception | None:
-        """Commit what a handler did. Answers the error if what it has sent is refused.
+        """Commit the work of a handler. Returns the error if a message that it has sent is refused.
 
         Raises the error of a broker that cannot do anything at the moment.
         """
@@ -244,7 +245,7 @@ class Loop:
         messages: Sequence[Message],
         give_back: Callable[[str], None],
     ) -> None:
-        """Count a failure and give its messages back."""
+        """Count a failure and give the messages back."""
         if isinstance(error, Reject):
             for message in messages:
                 self._rejected(message, error)
@@ -254,12 +255,12 @@ class Loop:
         give_back(self._return_instruction(error))
         if isinstance(error, Cancelled | Reject | RetryLater) or self.consumer.policy_of(queue.name):
             return
-        # No retry policy keeps the message away from its readers: it is one of a subqueue, or the policy has been taken
-        # away. It is locked no longer, so that its lease does not matter.
+        # No retry policy delays the message: it is in a subqueue, or the policy was removed. This thread waits after
+        # the message was given back, so the lease does not matter.
         self.running.stopping.wait(self.consumer.retry.delay)
 
     def _return_instruction(self, error: BaseException) -> str:
-        """How messages are given back whose handler ended with this."""
+        """How messages are given back after their handler has ended with this error."""
         if isinstance(error, Cancelled):
             return giveback.orderly()
         return self._report.return_instruction(error, self.consumer.retry.delay)

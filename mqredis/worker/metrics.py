@@ -1,4 +1,4 @@
-"""What a worker tells Prometheus: what its consumers did, how soon they were woken, how long their calls took."""
+"""Prometheus metrics of a worker: counters of its consumers, wake latencies, durations of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shifted(text: str, by: int) -> str:
 
 
 def figures(consumers: Sequence[Consumer]) -> str:
-    """What the consumers did since they were registered."""
+    """The counters of the consumers since they were registered."""
     return render_text(worker_metrics(consumers))
 
 
@@ -45,13 +45,13 @@ def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
     ]
     now = time.monotonic()
     looked = [(labels, now - c.last_read) for labels, c in every if c.last_read]
-    about = "Time since a look at the queues last worked."
+    about = "Time since the queues were last read successfully."
     return [*found, Metric("mqredis_worker_seconds_since_look", "gauge", about, looked)]
 
 
 @contextmanager
 def served(where: str | None, manager: QueueManager, consumers: Sequence[Consumer]) -> Iterator[None]:
-    """Serve the figures at this address while the block lasts; None: do not."""
+    """Serve the metrics at this address while the block lasts. None: serve nothing."""
     if where is None:
         yield
         return

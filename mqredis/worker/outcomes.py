@@ -14,7 +14,8 @@ log = logging.getLogger("mqredis.worker")
 
 
 def accept_lower_durability(work: Callable[[], R]) -> R:
-    """Do it. What is done but got less far than the settings ask is done: to handle a message again would be worse."""
+    """Run a call. A change that was made with less durability than the settings ask counts as made, since handling the
+    message again would be worse."""
     try:
         return work()
     except DurabilityNotReached as short:
@@ -43,7 +44,7 @@ class RetryLater(Exception):
 
 
 class Cancelled(BaseException):
-    """Raised inside a handler whose message is lost, whose time is over, or whose worker is told to end.
+    """Raised inside a handler if its message is lost, its time is over, or its worker is told to end.
 
     Not an ``Exception``, so that a handler's ``except Exception`` does not swallow it. In a coroutine it is
     ``asyncio.CancelledError`` instead.

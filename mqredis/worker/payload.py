@@ -1,4 +1,4 @@
-"""From a message to what a handler takes, by the annotation of its first argument.
+"""Converts messages to arguments of handlers, by the annotation of the handler's first parameter.
 
 Only the annotation of a registered function chooses what a body becomes: nothing in a message does.
 """

@@ -1,4 +1,4 @@
-"""Several processes of one worker, and a new start of them when their code changes."""
+"""Runs several processes of one worker, and restarts them when their code changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from queue import Empty, SimpleQueue
 
 log = logging.getLogger("mqredis.worker")
 
-#: How a process is told the end of the pipe whose other end its supervisor holds.
+#: Environment variable that tells a process its end of the pipe to the supervisor.
 _PIPE = "MQREDIS_WORKER_PIPE"
 #: Pause before a process that died is started again, in seconds.
 _AGAIN_SECONDS = 1.0
-#: How often the files are looked at, in seconds.
+#: Seconds between two checks of the files for changes.
 _LOOK_SECONDS = 0.5
 
 
@@ -70,14 +70,14 @@ class _Supervisor:
         folder: Path,
     ) -> None:
         self._command = list(command)
-        #: Both ends stay open as long as this process lives. Its children inherit the first one only.
+        #: A pipe that stays open as long as this process lives. Child processes inherit the first end only.
         self._pipe = os.pipe()
         self._environment = {**environment, _PIPE: str(self._pipe[0])}
         self._reload = reload
         self._once = once
         self._own = own
         self._folder = folder
-        #: The handler of signals puts into it: an event's lock may be what the main thread holds just then.
+        #: Filled by the signal handler. An event would not do: the main thread may hold its lock at that moment.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
         self._told: set[int] = set()
@@ -128,7 +128,7 @@ class _Supervisor:
                     continue
             self._due[n] = 0.0
             options = self._own(n) if self._own else ()
-            # A group of their own: Ctrl-C in a terminal reaches them through us, once.
+            # A process group of their own, so that Ctrl-C in a terminal reaches them once, through this process.
             self._children[n] = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
                 [*self._command, *options],
                 env=self._environment,
@@ -149,11 +149,11 @@ class _Supervisor:
                 child.send_signal(number)
 
     def _collect(self) -> None:
-        """Wait for their ends: each has its own deadline for what it is doing."""
+        """Wait until all have ended; each keeps its own deadline for running handlers."""
         for child in self._children:
             if child is not None:
                 if child.pid not in self._told and child.poll() is None:
-                    child.send_signal(signal.SIGTERM)  # it was started while the others were told
+                    child.send_signal(signal.SIGTERM)  # it was started after the others got their signal
                 child.wait()
 
     def _times(self) -> dict[str, int]:

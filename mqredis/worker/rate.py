@@ -1,4 +1,4 @@
-"""How fast a consumer may go."""
+"""The rate limit of a consumer."""
 
 from __future__ import annotations
 

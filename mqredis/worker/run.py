@@ -1,4 +1,4 @@
-"""One run of a worker in one process: its threads, its event loop, its end."""
+"""One run of a worker in one process: starts its threads and its event loop, and shuts them down."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from mqredis.worker.transaction_loop import TransactionLoop
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
-#: Seconds that a read waits where nothing wakes readers, so that health checks see that the worker lives. Where
-#: readers are woken, the poll that the driver does for all of them shows it.
+#: Seconds that a read waits if readers cannot be notified, so that health checks see that the worker lives. If readers
+#: can be notified, the driver's poll for all waits shows it.
 POLL_READ_SECONDS = 5.0
 _PAUSE_MAX = 5.0
-#: How often a thread looks whether a pause that an operator has set is over, in seconds.
+#: Seconds between two checks whether a pause that an operator has set is over.
 _PAUSED_SECONDS = 0.2
-#: How often it is asked whether a glance for all who wait worked, in seconds.
-_GLANCE_SECONDS = 1.0
+#: Seconds between two checks whether the driver's poll for all waits succeeded.
+_POLL_CHECK_SECONDS = 1.0
 
 
 class Running:
@@ -75,10 +75,10 @@ class Running:
         self.keeper = Keeper()
         #: What operators have paused.
         self.pauses = Pauses()
-        #: The handlers that run: their consumers, their messages, and when they began (time.monotonic()).
+        #: The running handlers: consumer, messages, and time.monotonic() of the start.
         self.handlers: dict[Held, tuple[Consumer, Sequence[Message], float]] = {}
         self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
-        #: What waiting readers may be woken by.
+        #: The scope by which waiting reads are cancelled.
         self.scope = object()
         self.stopping = threading.Event()
         self.fatal: BaseException | None = None
@@ -88,7 +88,7 @@ class Running:
         self._shutdown_seconds = shutdown_seconds
         self._health = Path(health_file) if health_file else None
         self._touched = 0.0
-        self._glanced = 0.0
+        self._last_poll = 0.0
         self._handles: dict[str, Queue] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,7 +98,7 @@ class Running:
     # ---- what the loops use ----------------------------------------------------------------------
 
     def open(self, name: str) -> Queue:
-        """A handle of this queue; one for all. Raises QueueNotFound."""
+        """The handle of this queue, which all threads share. Raises QueueNotFound."""
         with self._lock:
             found = self._handles.get(name)
             if found is None or found.handle.closed:
@@ -135,7 +135,7 @@ class Running:
             )
 
     def touch(self) -> None:
-        """A look at a queue worked: show it to whoever watches the health file."""
+        """Touch the health file, since a queue was read successfully."""
         now = time.monotonic()
         if self._health is not None and now - self._touched >= 1.0:
             self._touched = now
@@ -144,7 +144,7 @@ class Running:
     # ---- the run ---------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create what a consumer said to create, set the retry policies of its queues, and open them."""
+        """Create the queues that a consumer wants created, set the retry policies of its queues, and open them."""
         for consumer in self.consumers:
             names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
             for name in names if consumer.create is not None else ():
@@ -178,7 +178,7 @@ class Running:
             accept_lower_durability(partial(self.manager.update_queue, name, retry=wanted))
 
     def _refresh_policy(self, consumer: Consumer, queue: str) -> bool:
-        """Read the policy, which an operator may have changed or taken away; False if that fails."""
+        """Read the policy again, since an operator may have changed or removed it. False if that fails."""
         name = queue.removesuffix(";lapsed")
         try:
             if name in consumer.policies:
@@ -189,7 +189,7 @@ class Running:
         return True
 
     def burst(self) -> None:
-        """Handle what is there, and what comes of it, until nothing is left."""
+        """Handle messages until the queues are empty, including messages that handlers send."""
         while not self.stopping.is_set():
             before = self._count()
             sent, _ = self._scheduler.serve()
@@ -211,19 +211,20 @@ class Running:
                 self._heartbeat.end()
 
     def stop(self) -> None:
-        """Read no more; what is being handled is finished, or given back at the deadline. The second time: now."""
+        """Stop reading. Running handlers are finished, or their messages given back at the deadline; a second call
+        gives them back now."""
         if self.stopping.is_set():
             self._killed.set()
         self.stopping.set()
 
     def set_pauses(self, pauses: Pauses) -> None:
-        """An operator has paused or resumed something: readers that wait look anew at what they may read."""
+        """An operator has set or ended a pause: waiting reads begin again with the queues that they may read."""
         if pauses != self.pauses:
-            self.pauses = pauses  # first, since a reader that is just going to wait looks at it
+            self.pauses = pauses  # before the cancellation, since a reader that is about to wait checks it
             self.manager.driver.cancel(self.scope)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the handles and the event loop."""
         self.keeper.close()
         if self._loop is not None and self._loop_thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -258,18 +259,19 @@ class Running:
                 while thread.is_alive() and not self.stopping.is_set():
                     thread.join(0.1)
         else:
-            while not self.stopping.wait(_GLANCE_SECONDS):
+            while not self.stopping.wait(_POLL_CHECK_SECONDS):
                 self._alive()
         self._end(threads, self._shutdown_seconds)
 
     def _end(self, threads: list[threading.Thread], wait: float) -> None:
-        """Let them finish; at the deadline cancel their handlers; give back what even then does not end."""
+        """Let the threads finish. At the deadline cancel their handlers, and give back the messages of those that go
+        on."""
         deadline = time.monotonic() + wait
         for loop in self._loops:
             loop.prefetch.give_back()
         for thread in threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._killed.is_set():
-                self.manager.driver.cancel(self.scope)  # again and again: one may just be going to wait
+                self.manager.driver.cancel(self.scope)  # repeatedly, since a thread may be about to wait
                 thread.join(0.05)
         if any(thread.is_alive() for thread in threads):
             ended = self.keeper.cancel_all(RuntimeError("the worker is told to end"))
@@ -281,18 +283,18 @@ class Running:
                     loop.give_back()
 
     def _woken(self) -> bool:
-        """Are readers woken here, so that they may wait for as long as nothing comes?"""
+        """Can readers be notified, so that a read may wait without a limit?"""
         driver = self.manager.driver
         if not driver.wake_mode:
             driver.run(_listen())
         return driver.wake_mode in ("keyspace", "publish")
 
     def _alive(self) -> None:
-        """A glance for all who wait worked: that is a look of those who wait."""
+        """Note a successful poll for all waits as a read of each waiting loop."""
         last_poll = self.manager.driver.last_poll
-        if last_poll <= self._glanced:
+        if last_poll <= self._last_poll:
             return
-        self._glanced = last_poll
+        self._last_poll = last_poll
         for loop in self._loops:
             if loop.reading:
                 loop.consumer.last_read = max(loop.consumer.last_read, last_poll)
@@ -301,7 +303,7 @@ class Running:
     def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:
         try:
             target(loop, rate)
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+        except BaseException as error:  # noqa: BLE001 - run() raises it in the main thread
             self.fatal = self.fatal or error
             self.stopping.set()
 
@@ -347,7 +349,7 @@ class Running:
             log.warning("%s could not commit what it handled: %s", loop.consumer.name, error)
 
     def _reopen(self, loop: Loop) -> None:
-        """A queue was deleted. If there is a new one of that name by now, it gets its policy as at the start."""
+        """Open a queue again that was deleted and created anew, and set its retry policy as at the start."""
         for handles in (loop.queues, loop.lapsed):
             for n, queue in enumerate(handles):
                 with self._lock:
@@ -363,7 +365,7 @@ class Running:
 
 
 def _existing(consumer: Consumer, name: str, look: Callable[[str], R]) -> R:
-    """Look at a queue that a consumer names. Raises QueueNotFound with what to do."""
+    """The properties of a queue that a consumer names. Raises QueueNotFound with what to do."""
     try:
         return look(name)
     except QueueNotFound:

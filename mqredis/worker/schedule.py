@@ -14,7 +14,7 @@ from mqredis.operations.schedules import Wanted
 
 log = logging.getLogger("mqredis.worker")
 
-#: How often a worker looks for schedules that were created or resumed meanwhile, in seconds.
+#: Seconds between two reads of schedules that were created or resumed meanwhile.
 _LOOK_SECONDS = 5.0
 
 
@@ -41,12 +41,12 @@ class Scheduler:
         self._thread.start()
 
     def end(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._ended.set()
         self._thread.join(_LOOK_SECONDS)
 
     def serve(self) -> tuple[int, float]:
-        """Serve what is due: how many messages were sent, and seconds until it is to be called again."""
+        """Send the messages that are due. Returns how many were sent, and the seconds until the next call."""
         context, sent, changed = self._manager.context, 0, False
         found = self._manager.run(operations.due(context))
         for name, text, _ in found.rows:
@@ -58,7 +58,7 @@ class Scheduler:
             except MqError as error:
                 log.warning("schedule %s cannot be served: %s; again in %.0f s", name, error, _LOOK_SECONDS)
         if changed:
-            return sent, 0.0  # their next times are not known here
+            return sent, 0.0  # the next times of the others are not known
         wait = _LOOK_SECONDS
         if found.first_ms:
             wait = min(wait, (found.first_ms - found.now_ms) / 1000)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TransactionLoop(Loop):
-    """Receives in transactions."""
+    """The loop for transactional queues."""
 
     def __init__(
         self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
@@ -31,7 +31,7 @@ class TransactionLoop(Loop):
         self._transaction: Transaction | None = None
 
     def _give_back_all(self) -> None:
-        transaction = self._transaction  # its own thread may end it meanwhile
+        transaction = self._transaction  # read once, since its own thread may end it meanwhile
         if transaction is not None:
             self._end(partial(self._abort, transaction, giveback.orderly()))
 
@@ -69,7 +69,7 @@ class TransactionLoop(Loop):
         try:
             error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit)
         except OutcomeUnknown:
-            raise  # perhaps it is committed; if not, its lease undoes it
+            raise  # it may be committed; if not, it is aborted when its lease ends
         except MqError:
             give_back(giveback.orderly())
             raise

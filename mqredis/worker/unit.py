@@ -1,4 +1,5 @@
-"""``tx``: what a handler sends with it goes out together with the end of the message it handles, or not at all."""
+"""The argument ``tx`` of handlers: messages sent with it are sent when the handled message is committed, or not at
+all."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ class Unit:
             self._kept.append((handle, message))
 
     def flush(self) -> None:
-        """Send what was kept: to transactional queues in one transaction, to others one by one."""
+        """Send the kept messages: to transactional queues in one transaction, to others one by one."""
         kept, self._kept = self._kept, []
         inside = [item for item in kept if item[0].handle.transactional]
         for handle, message in kept:
@@ -110,20 +111,20 @@ class Sending(Coroutine[Any, Any, None]):
         return self._steps
 
     def send(self, value: Any) -> Any:
-        """Go on, as a task does."""
+        """Continue, as a task does."""
         return self._steps.send(value)
 
     def throw(self, *raised: Any) -> Any:
-        """Raise an exception where it waits, as the end of a task does."""
+        """Raise an exception at the present ``await``, as the cancellation of a task does."""
         return self._steps.throw(*raised)
 
     def close(self) -> None:
-        """Send no more."""
+        """Close without sending."""
         self._steps.close()
 
 
 class AsyncUnit:
-    """The same for handlers that are coroutines."""
+    """The unit of work around one run of a handler that is a coroutine (see :class:`Unit`)."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -142,11 +143,12 @@ class AsyncUnit:
     def send(
         self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any
     ) -> Coroutine[Any, Any, None]:
-        """As ``Unit.send``, to be awaited. A handler that ends before it is has failed with TransactionUsage."""
+        """As ``Unit.send``, to be awaited. A handler that ends before it has awaited this fails with
+        TransactionUsage."""
         return Sending(queue, partial(self._unit.send, queue, body, **fields), self._unfinished)
 
     async def _run(self, handler: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
-        """Run a handler. Raises TransactionUsage if it ends without having awaited what it wanted to send."""
+        """Run a handler. Raises TransactionUsage if it ends without having awaited its sends."""
         await handler(*given)
         if self._unfinished:
             call = f"tx.send({self._unfinished[0].queue!r}, ...)"

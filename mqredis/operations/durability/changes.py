@@ -1,4 +1,4 @@
-"""Which calls change something permanently, told from their arguments.
+"""Tells from the arguments of a call whether it changes anything permanently.
 
 What a lease undoes is not permanent: locks, the operations of a transaction before its commit, and aborts.
 """

@@ -47,7 +47,7 @@ def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
             if type(step) is Call and permanent(step):
                 step = Durable(step, level)
             elif type(step) is Wait and step.call is not None and permanent(step.call):
-                step.call = None  # it follows as a Durable step, so no handoff may replace it
+                step.call = None  # the call follows as a Durable step, so no handoff may replace it
             try:
                 answer = yield step
             except GeneratorExit:
