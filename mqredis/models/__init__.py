@@ -1,4 +1,4 @@
-"""Messages, queues and what is asked of them.
+"""The classes and enumerations of the public interface: messages, queues, match options, reports.
 
 Times are aware datetimes in UTC, durations are seconds as float, sizes are bytes. Field names follow the attributes
 of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
@@ -86,7 +86,7 @@ __all__ = [
     "Subscription",
 ]
 
-#: What only operators ask for: imported at the first use, since each of these models takes time to make.
+#: Models for operators, imported at the first use since making each of them takes time.
 _INSPECTION = {
     "ClaimInfo",
     "ClientInfo",

@@ -1,4 +1,4 @@
-"""What Outgoing, Message and Sent have in common.
+"""The base class of Outgoing, Message and Sent.
 
 They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace``
 makes another one.
@@ -20,7 +20,7 @@ LOOKUP_IDS = ("lookup_id", "original_lookup_id")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Fields:
-    """What the three classes have in common. Each field is a property without a setter."""
+    """Base class of Outgoing, Message and Sent. Each field is a property without a setter."""
 
     __slots__ = ()
     FIELDS: ClassVar[dict[str, Any]]
@@ -54,17 +54,17 @@ class Fields:
 
 
 def _shown(name: str, value: object) -> str:
-    """The value of a field as a repr has it: a lookup id in hexadecimal digits, as in logs and errors."""
+    """The value of a field in a repr. A lookup id is written in hexadecimal, as in logs and errors."""
     return f"{value:#018x}" if name in LOOKUP_IDS and isinstance(value, int) else repr(value)
 
 
 def _rebuilt(cls: type[Any], values: dict[str, Any]) -> Any:
-    """The inverse of a pickle."""
+    """Make the object of a pickle."""
     return cls(**values)
 
 
 def checked(cls: type[Fields], values: Mapping[str, Any]) -> dict[str, Any]:
-    """All fields of this class, some of which have these values."""
+    """All fields of this class: these values, and the defaults of the others."""
     for name in values:
         if name not in cls.FIELDS:
             meant = did_you_mean(name, cls.FIELDS)

@@ -28,20 +28,20 @@ from mqredis.models.text import (
     unescape,
 )
 
-# What a field that is set says about its message.
+# Bits that a field sets for its message.
 #: The scripts act on the field when the message arrives or leaves: bit 1 of the record's flag.
 SPECIAL = 1
-#: A refused message leaves something behind: a report, a dead letter, a journal copy.
+#: A refused message leaves a report, a dead letter or a journal copy.
 TRACED = 2
 #: The field is repeated in what the send returns.
 NAMED = 4
 #: The message is part of a group.
 GROUPED = 8
-#: Its priority is not 3.
+#: The priority of the message is not 3.
 PRIORITY = 16
-#: It may be lost, unless it is sent in a transaction.
+#: The message may be lost, unless it is sent in a transaction.
 EXPRESS = 32
-#: It has a dedup window, which means nothing without a dedup key.
+#: The message has a dedup window, which has no meaning without a dedup key.
 WINDOW = 64
 
 
@@ -49,17 +49,17 @@ class Field(NamedTuple):
     """A field that a sender can set."""
 
     mark: str
-    """What stands before the value in a record: the mark and the letter of the field."""
+    """The bytes before the value in a record: the mark and the letter of the field."""
     kind: type
     """The type whose values are written as they are."""
     convert: Callable[[Any], Any]
-    """Makes a value of another type one of ``kind``. Raises ValueError."""
+    """Converts a value of another type to ``kind``. Raises ValueError."""
     write: Callable[[Any], str | None]
     """The text of a value; None if the value is the default. Raises ValueError."""
     read: Callable[[str], Any] | None
-    """Makes the value of its text; None where no attribute of Message shows it."""
+    """Parses the text; None if no attribute of Message shows the field."""
     about: int = 0
-    """What the field says about its message."""
+    """The bits that the field sets for its message."""
 
 
 def _refused(value: object, wanted: str) -> ValueError:
@@ -140,7 +140,7 @@ def _seconds(default: float | None = 0.0) -> Callable[[float], str | None]:
 def _identifier(what: str) -> Callable[[Identifier], str | None]:
     def write(value: Identifier) -> str | None:
         if type(value) is str and 0 < len(value) < 64 and value.isprintable():
-            return "s" + value  # as the general case below, which costs more calls
+            return "s" + value  # same result as below, with fewer calls
         return identifier(value, what) if names(value) else None
 
     return write
@@ -167,7 +167,7 @@ def _number(value: int) -> str | None:
 
 
 def _group_flag(bit: int) -> Field:
-    """One of the three flags that stand in a record as one number (:func:`_join_flags`)."""
+    """One of the three group flags, which a record holds as one number (:func:`_join_flags`)."""
     return Field("\x03z", bool, _as_bool, lambda value: str(bit) if value else None, None, GROUPED)
 
 
@@ -181,7 +181,7 @@ def _join_flags(text: str) -> str:
     return f"{text}\x03z{total}"
 
 
-#: Every field that a sender can set but the body, by name.
+#: Every field that a sender can set, except the body, by name.
 FIELDS: dict[str, Field] = {
     "content_type": Field("\x03y", str, _as_text, _text(DEFAULT_CONTENT_TYPE, most=255), unescape),
     "label": Field("\x03l", str, _as_text, _text(most=249), unescape),
@@ -226,7 +226,7 @@ FIELDS: dict[str, Field] = {
     "extension": Field("\x03X", bytes, _as_bytes, lambda value: value.hex() or None, bytes.fromhex),
 }
 
-#: How the value behind a letter of a record is read: name of the attribute, and what makes the value of its text.
+#: Fields of a record by their letters: the attribute's name, and the function that parses the text.
 READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     field.mark[1]: (name, field.read) for name, field in FIELDS.items() if field.read is not None
 } | {
@@ -244,14 +244,14 @@ READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-#: What write_fields needs of each field: a tuple is unpacked several times faster than a NamedTuple.
+#: The fields as write_fields needs them: a tuple is unpacked several times faster than a NamedTuple.
 _WRITERS = {
     name: (field.mark, field.kind, field.convert, field.write, field.about) for name, field in FIELDS.items()
 }
 
 
 def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
-    """The text of these fields, that of the correlation id, and what all of them say about the message.
+    """The text of these fields, the text of the correlation id, and the bits that all of them set for the message.
 
     A value that was given as another type is replaced in ``given`` by what is kept, and one that is None is removed.
     Raises InvalidArgument, which names the field that is wrong.
@@ -273,7 +273,7 @@ def write_fields(given: dict[str, Any]) -> tuple[str, str, int]:
             if name == "correlation_id":
                 correlation = mark + found
             else:
-                text = f"{text}{mark}{found}" if mark else found + text  # properties stand first
+                text = f"{text}{mark}{found}" if mark else found + text  # properties come first
                 about |= says
     except InvalidArgument:
         raise
@@ -299,12 +299,12 @@ def read_fields(text: str) -> dict[str, Any]:
     if first:
         read_properties(properties, first[1:])
     for part in parts:
-        part, mark, more = part.partition("\x01")  # properties may stand behind each field
+        part, mark, more = part.partition("\x01")  # properties may follow each field
         if mark:
             read_properties(properties, more)
         letter = part[0]
         if letter == "~":
-            # A copy of a message shows what the message asked for, though nothing acts on it; but not its expiry.
+            # A copy of a message shows its options, although they have no effect; but not its expiry.
             found = READERS.get(part[1])
             if found is not None and part[1] != "e":
                 values.setdefault(found[0], found[1](part[2:]))

@@ -17,7 +17,7 @@ DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
 class Header(Fields):
-    """The fields of a message that are the same before it is sent and after it was read."""
+    """The fields that a message has before it is sent and after it was read."""
 
     __slots__ = ()
 
@@ -62,7 +62,8 @@ class Header(Fields):
 
 
 class MemberFields(TypedDict, total=False):
-    """Keyword arguments of ``GroupWriter.send``: the fields of Outgoing but its body and what the group sets."""
+    """Keyword arguments of ``GroupWriter.send``: the fields of Outgoing except the body and those that the group
+    sets."""
 
     content_type: str | None
     label: str | None
@@ -88,7 +89,7 @@ class MemberFields(TypedDict, total=False):
 
 
 class MessageFields(MemberFields, total=False):
-    """Keyword arguments of ``Queue.send``: the fields of Outgoing but its body."""
+    """Keyword arguments of ``Queue.send``: the fields of Outgoing except the body."""
 
     group_id: Identifier | None
     sequence: int | None

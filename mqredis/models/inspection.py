@@ -1,4 +1,4 @@
-"""What an operator is shown: who holds messages, and what is in each queue."""
+"""Reports for operators: holders of messages, and contents of queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Page(Generic[T]):
 
 
 class ClientInfo(Model):
-    """What a client told of itself when it opened its session. Empty where it told nothing."""
+    """The description of itself that a client gave when it opened its session. Unknown parts are empty."""
 
     name: str = ""
     """``Settings.client_name``, or the name of the program."""
@@ -65,7 +65,7 @@ class LockInfo(Model):
     client: ClientInfo
     """The client that holds the message."""
     since: datetime | None
-    """When it was locked; None where the broker does not know any more: its reader has made other calls since."""
+    """When it was locked; None if that is not known any more, since its reader has made other calls."""
     lease_until: datetime
     """When the lease ends."""
     overdue: bool
@@ -150,14 +150,14 @@ class ClaimInfo(Model):
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as it is in a queue, in whatever state."""
+    """A message in a queue, in any state."""
 
     message: Message
     state: Literal["ready", "delayed", "retry", "locked", "claimed"]
     """ready: available. delayed: held back by ``delay=``. retry: resting between two attempts. locked: by a reader or
     a transaction. claimed: by a data pipeline."""
     due_at: datetime | None
-    """When it becomes available; None: it is not waiting for a time."""
+    """When it becomes available; None: it does not wait for a time."""
     bytes: int
     """Bytes of the message, header included."""
     complete: bool
@@ -268,9 +268,9 @@ class QueueDepth(Model):
     waiters: int
     """Readers that wait for a message now."""
     total_in: int
-    """Messages that came since the queue was created."""
+    """Messages that entered the queue since it was created."""
     total_out: int
-    """Messages that left since the queue was created."""
+    """Messages that left the queue since it was created."""
     dead: int
     """Messages that became dead letters."""
     poisoned: int
@@ -278,7 +278,7 @@ class QueueDepth(Model):
     rejected: int
     """Messages that were rejected."""
     expired: int
-    """Messages whose time was over."""
+    """Messages that expired."""
     oldest_seconds: float | None
     """Age in seconds of the oldest available message; None: none is available."""
     overdue: bool

@@ -1,4 +1,4 @@
-"""Which message a read is to find."""
+"""Match options: which message a read takes."""
 
 from __future__ import annotations
 

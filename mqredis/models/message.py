@@ -1,4 +1,4 @@
-"""A message as it was read: its record is kept, and taken apart when a field is asked for."""
+"""A message that was read. It keeps its record, and parses it at the first access to a field."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _new = object.__new__
 
 
 class Origin(NamedTuple):
-    """What messages that were read together have in common."""
+    """Facts that messages of one reply share."""
 
     queue: str
     incarnation: str
@@ -28,11 +28,11 @@ class Origin(NamedTuple):
     """Deliveries, aborts, moves, the time of the last move in milliseconds (0: none), and how many of the deliveries
     are not attempts, as in the message's state."""
     taken: bool
-    """The reading removed the message, which counts as a delivery on top of those."""
+    """Did the read remove the message? Then it counts as one more delivery."""
 
 
 class Message(Header):
-    """A message as it was read."""
+    """A message that was read."""
 
     __slots__ = ("_body", "_head", "_lookup_id", "_origin", "_values")
 
@@ -53,7 +53,7 @@ class Message(Header):
     sent_at: datetime
     """When the message was sent."""
     arrived_at: datetime
-    """When the message came into the queue."""
+    """When the message entered the queue."""
     expires_at: datetime | None = None
     """When the message is removed if it was not received; None: never."""
     delivery_count: int = 0
@@ -68,7 +68,7 @@ class Message(Header):
     last_moved_at: datetime | None = None
     """When the message was moved last."""
     message_class: int = MessageClass.NORMAL
-    """Kind of the message: normal, or which acknowledgement it is (MessageClass)."""
+    """Class of the message: normal, or the kind of acknowledgement."""
     first_in_transaction: bool = False
     """The message is the first one that its transaction sent to this queue."""
     last_in_transaction: bool = False
@@ -80,7 +80,7 @@ class Message(Header):
     original_lookup_id: int | None = None
     """On copies in a journal and on dead letters: the lookup id of the original message."""
     original_arrived_at: datetime | None = None
-    """On copies in a journal and on dead letters: when the original message came into its queue."""
+    """On copies in a journal and on dead letters: when the original message entered its queue."""
     reason: str | None = None
     """On dead letters: why the message has failed."""
 
@@ -102,7 +102,7 @@ class Message(Header):
 
 
 def read_message(lookup_id: int, head: bytes | str, body: bytes, origin: Origin) -> Message:
-    """A message whose record, known to be undamaged, has this text before its body."""
+    """Make a message from its checked record, of which ``head`` is the text before the body."""
     message: Any = _new(Message)
     message._lookup_id = lookup_id
     message._head = head
@@ -113,7 +113,7 @@ def read_message(lookup_id: int, head: bytes | str, body: bytes, origin: Origin)
 
 
 def _recorded(message: Any) -> dict[str, Any]:
-    """The fields in the message's record, taken apart at the first call.
+    """The fields in the message's record, which is parsed at the first call.
 
     The properties are set last and tell that this was done. They are the only value that a caller can change, so they
     are set by ``setdefault``: threads that ask at the same time get the same dict.
@@ -181,7 +181,8 @@ _COMPUTED: dict[str, Callable[[Any], Any]] = {
 
 
 def _getter(name: str, default: Any) -> property:
-    """A field is a slot, or is computed unless the message was made with it, or stands in the record or does not."""
+    """The getter of a field: a slot, a value of the constructor, a computed value, a field of the record, or the
+    default."""
     if name in ("lookup_id", "body"):
         return property(attrgetter("_" + name))
     if name in _COMPUTED:

@@ -1,4 +1,4 @@
-"""What operators choose, and what their actions report."""
+"""The arguments by which operators choose messages, and the results of their actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BulkResult(Model):
     missing: int = 0
     """Of the ``lookup_ids``: messages that are not in the queue, or not among those that the action takes."""
     cursor: str | None = None
-    """Where the action goes on; None: it is finished."""
+    """Where the next call of the action continues; None: it is finished."""
 
     @property
     def finished(self) -> bool:
@@ -28,7 +28,7 @@ class BulkResult(Model):
 
 
 class Choice(TypedDict, total=False):
-    """Keyword arguments of the actions of an operator: which messages, and how far one call goes."""
+    """Keyword arguments of the actions of an operator: which messages, and how many in one call."""
 
     lookup_ids: Sequence[int] | None
     """These messages, at most 256. None: all that agree with ``match`` and ``selector``."""
@@ -39,7 +39,7 @@ class Choice(TypedDict, total=False):
     limit: int | None
     """How many messages at most. None: no limit."""
     cursor: str | None
-    """``BulkResult.cursor`` of an action that was not finished: it goes on from there."""
+    """``BulkResult.cursor`` of an unfinished action, which continues there."""
     steps: int | None
     """How many calls of the broker at most, of some hundred messages each. None: until the action is finished."""
     progress: Callable[[BulkResult], None] | None

@@ -1,4 +1,4 @@
-"""A message before it is sent, and what its send returns."""
+"""A message before it is sent, and the result of its send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mqredis.models.header import Header, MessageFields
 from mqredis.models.properties import PropertyValue
 from mqredis.models.text import Identifier, escape, generated_id, names, token_of
 
-#: Bodies beyond this many bytes are kept apart from their record, so that scans never fetch them.
+#: Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
 INLINE_BODY_BYTES = 4096
 #: The flag of a record as one digit (lua/core/record.lua), and bits of it.
 _FLAG_DIGITS = "0123456789abcdefghijklmnopqrstuv"
@@ -57,12 +57,12 @@ class Outgoing(Header):
     """Seconds during which the same ``dedup_key`` is refused. 0: as long as this message is in the queue."""
 
     _about: int
-    """What the fields say about the message: bits of mqredis.models.fields."""
+    """The bits of mqredis.models.fields that the fields set."""
     _body: bytes
     _correlation: str
     """The text of the correlation id in a record."""
     _given: dict[str, Any]
-    """The fields that were given, but the body."""
+    """The given fields, without the body."""
     _text: str | None
     """The text of the other fields in a record; None once the caller may have changed the properties."""
 
@@ -70,7 +70,7 @@ class Outgoing(Header):
         given: dict[str, Any] = fields  # type: ignore[assignment]
         if type(given.get("properties")) is dict:
             given["properties"] = given["properties"].copy()
-        message: Any = self  # to a type checker its attributes cannot be set
+        message: Any = self  # for the type checker, which sees fields without setters
         message._body = body if type(body) is bytes else _bytes_of(body, given)
         message._text, message._correlation, message._about = write_fields(given)
         message._given = given
@@ -79,7 +79,7 @@ class Outgoing(Header):
         return {"body": self._body, **self._given}
 
     def _record(self, transaction: str = "") -> tuple[bytes, bytes | None]:
-        """The message as ``send.lua`` takes it: its priority and its record, and its body again if that is large.
+        """Encode the message for ``send.lua``: its priority and its record, and separately its body if that is large.
 
         ``transaction``: id of the transaction that it is sent in. Raises InvalidArgument for a lone surrogate.
         """
@@ -91,8 +91,8 @@ class Outgoing(Header):
                 text = text.replace("\x03d0", "")
             text = f"{text}\x03T{transaction if transaction.isprintable() else escape(transaction)}"
         priority = self._given["priority"] if about & PRIORITY else 3
-        # The correlation id stands last, so that a script finds its end without a search if it is a text and nothing
-        # else is special about the message. A correlation id of bytes counts as special.
+        # The correlation id comes last, so that a script finds its end without a search, if it is a text and the
+        # message has no special field. A correlation id of bytes counts as a special field.
         if about & SPECIAL or correlation.startswith("\x03cx"):
             flag = SPECIAL
         else:
@@ -106,7 +106,7 @@ class Outgoing(Header):
 
 
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
-    """The message with this body and these fields, which keeps no copy of the properties. Raises as Outgoing."""
+    """Make a message without copying its properties. Raises as Outgoing."""
     given = {**fields}
     message: Any = _new(Outgoing)
     message._body = body if type(body) is bytes else _bytes_of(body, given)
@@ -116,7 +116,7 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
 
 
 def _bytes_of(body: object, given: dict[str, Any]) -> bytes:
-    """A body that was not given as bytes. That of a text gets a content type, unless one is given."""
+    """Convert a body that is not bytes. A text gets a content type, unless one is given."""
     if isinstance(body, str):
         if given.get("content_type") is None:
             given["content_type"] = "text/plain; charset=utf-8"
@@ -133,7 +133,7 @@ def _bytes_of(body: object, given: dict[str, Any]) -> bytes:
 
 
 def _given_properties(message: Any) -> dict[str, PropertyValue]:
-    message._text = None  # the caller may change them, so the text is written when the message is sent
+    message._text = None  # the caller may change the properties, so the text is made when the message is sent
     properties: dict[str, PropertyValue] = message._given.setdefault("properties", {})
     return properties
 
@@ -150,7 +150,7 @@ expose(Outgoing, _getter)
 
 
 class Sent(Fields):
-    """What a send returns."""
+    """The result of a send."""
 
     __slots__ = ("_copies", "_group_id", "_id", "_incarnation", "_message_id", "_token")
 
@@ -163,7 +163,7 @@ class Sent(Fields):
     group_id: Identifier | None = None
     """Group of the message, given or generated."""
     copies: tuple[Sent, ...] = ()
-    """Of a send to several queues: what the send to each of them returned, this one included."""
+    """For a send to several queues: the results of all of them, this one included."""
 
     if not TYPE_CHECKING:
 
@@ -180,11 +180,11 @@ class Sent(Fields):
 
 
 def sent(lookup_id: str, incarnation: str, message: Outgoing) -> Sent:
-    """What the send of a message returns. ``lookup_id``: 16 hex digits."""
+    """Make the result of a send. ``lookup_id``: 16 hex digits."""
     result: Any = _new(Sent)
     result._id = lookup_id
     result._incarnation = incarnation
-    result._token = None  # made when it is asked for, as are the ids
+    result._token = None  # made at the first access, as are the ids
     result._copies = ()
     if message._about & NAMED:
         result._message_id = message.message_id if names(message.message_id) else None

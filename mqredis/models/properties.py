@@ -68,7 +68,7 @@ def _name(name: object) -> str:
 
 
 def _value(name: object, value: object) -> str:
-    """A value whose type is a subclass, or which no message can have."""
+    """The text of a value of a subclass. Raises InvalidArgument for other types."""
     if isinstance(value, str):
         return "s" + escape(str.__str__(value))
     if isinstance(value, int):
@@ -87,7 +87,7 @@ def _value(name: object, value: object) -> str:
 
 
 def read_properties(properties: dict[str, PropertyValue], text: str) -> None:
-    """Add the properties in a text that begins behind the first property's mark."""
+    """Parse a text of properties, which begins after the mark of the first one, into ``out``."""
     escaped = "\x04" in text
     parts = iter(text.replace("\x02", "\x01").split("\x01"))
     for name in parts:

@@ -1,4 +1,4 @@
-"""Queues and queue managers: what is configured, and what they report. Frozen pydantic models."""
+"""Properties and reports of queues and queue managers, as frozen pydantic models."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def counted_once(queue: QueueInfo, subqueues: Iterable[QueueInfo]) -> list[Queue
 
 
 class QueueStatistics(Model):
-    """What is in a queue and passes through it, of one moment (``QueueManager.statistics``)."""
+    """Counters of a queue at one moment (``QueueManager.statistics``)."""
 
     name: str
     """Name of the queue."""
@@ -228,11 +228,11 @@ class QueueStatistics(Model):
     poison_bytes: int
     """Bytes in ``;poison``."""
     total_in: int
-    """Messages that came since the queue was created, moves included."""
+    """Messages that entered the queue since it was created, moves included."""
     total_out: int
-    """Messages that left since the queue was created, moves included."""
+    """Messages that left the queue since it was created, moves included."""
     expired: int
-    """Messages that left because their time was over."""
+    """Messages that expired."""
     purged: int
     """Messages that left by a purge."""
     rejected: int
@@ -242,25 +242,25 @@ class QueueStatistics(Model):
     dropped: int
     """Messages that left because their retry policy deleted them. All other messages that left were received."""
     retried: int
-    """How often a message came back for another attempt: given back by a reader, aborted, or after its lease."""
+    """How often a message returned for another attempt: released by a reader, aborted, or after its lease."""
     dead: int
     """Dead letters made from messages of this queue."""
     oldest_seconds: dict[int, float]
     """Age in seconds of the oldest available message, by priority (transactional messages: 7)."""
     rate_in: float
-    """Messages per second that came, over the last ``rate_seconds``."""
+    """Messages per second that entered the queue, over the last ``rate_seconds``."""
     rate_out: float
-    """Messages per second that left, over the last ``rate_seconds``."""
+    """Messages per second that left the queue, over the last ``rate_seconds``."""
     rate_seconds: float
     """The period of both rates in seconds."""
     warnings: tuple[str, ...] = ()
-    """What needs attention: more failed messages than ``Settings.failed_messages_warning``."""
+    """Warnings, such as more failed messages than ``Settings.failed_messages_warning``."""
     overdue: bool = False
     """As in QueueInfo."""
 
 
 class FailedMessages(Model):
-    """Messages in a queue that holds what has failed: a ``;poison``, or a queue of dead letters."""
+    """Messages in a queue of failed messages: a ``;poison``, or a queue of dead letters."""
 
     queue: str
     """Name of the queue."""
@@ -269,7 +269,7 @@ class FailedMessages(Model):
     bytes: int
     """Bytes that they take."""
     warning: str | None = None
-    """What to do if there are more than ``Settings.failed_messages_warning``; None if there are not."""
+    """What to do if there are more than ``Settings.failed_messages_warning``; None otherwise."""
 
 
 class Subscription(Model):

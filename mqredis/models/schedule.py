@@ -1,4 +1,4 @@
-"""What an operator is shown of a schedule."""
+"""The report of a schedule for operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds messages, and what is in each queue: reads for operators. Each call of the broker has a bounded cost."""
+"""Reads for operators: the holders of messages, and the contents of each queue. Each call has a bounded cost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 
-#: A message id that the broker has made of the lookup id (mqredis/models/text.py).
+#: A message id that the broker has made from the lookup id (mqredis/models/text.py).
 _GENERATED = re.compile(r"mq-(0[0-7][0-9a-f]{14})")
 _CLAIM_STATES = ("filling", "complete", "released")
 
@@ -198,7 +198,7 @@ def _stored(context: Context, path: str, page: Page[commands.StoredRow]) -> tupl
         where = f"{path};retry" if resting else path
         shown = decode_each(where, context.incarnation, [row.raw])
         if row.complete:
-            # A body that does not open is shown as it is stored: one message must not keep the others from being seen.
+            # A body that cannot be opened is shown as it is stored, so that one message does not hide the others.
             with suppress(SealBroken):
                 shown = context.unsealed(shown)
         found.append(StoredMessage(shown[0], row.state, row.due_at, row.bytes, row.complete, row.overdue))
@@ -207,7 +207,7 @@ def _stored(context: Context, path: str, page: Page[commands.StoredRow]) -> tupl
 
 @procedure
 def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
-    """What is in each queue, by name. Subqueues that the broker fills are told with their queue."""
+    """The contents of each queue, by name. Subqueues that the broker fills are shown with their queue."""
     if pattern is not None and not isinstance(pattern, str):
         raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
     names = yield from perform(queues.names(context.keys))

@@ -1,4 +1,4 @@
-"""A caller that is cancelled in the middle of a read releases the messages that the read locked (docs/guarantees.md).
+"""If a caller is cancelled during a read, the messages that the read has locked are released (docs/guarantees.md).
 
 The call was sent but its reply was lost. Resolving the token also revokes the call: if it has not run, it never
 will.
@@ -46,7 +46,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
 
 
 class ReadCall(QueueCall[R]):
-    """One call that reads messages through a handle. ``locks``: it locks what it finds."""
+    """One call that reads messages through a handle. ``locks``: it locks the messages that it finds."""
 
     __slots__ = ("handle", "locks")
 
@@ -56,5 +56,5 @@ class ReadCall(QueueCall[R]):
         self.locks = locks
 
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
-        """Release what the call has locked."""
+        """Release the messages that the call has locked."""
         return release_after_interruption(self.handle, call, token, locks=self.locks)

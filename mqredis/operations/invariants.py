@@ -1,4 +1,4 @@
-"""The invariants of the store, one function each, over a picture of it (:mod:`mqredis.operations.snapshot`).
+"""The invariants of the store, one function each, which check a snapshot (:mod:`mqredis.operations.snapshot`).
 
 To add one: write a generator of :class:`~mqredis.operations.faults.Fault` and put it into ``CHECKS``. ``CUT`` marks
 those that compare things from different keys: they run only on a consistent picture. A fault carries the edits
@@ -30,7 +30,7 @@ _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTAL
 _NUMBER = re.compile(r"\d{1,16}")
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 """Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
-#: How a text of locks begins; of a long one the doctor sees no more (lua/core/packed_locks.lua, lua/admin/audit.lua).
+#: The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
 #: Keys that a manager may have beside those of its queues.
 _BESIDE = ("sinks", "workers", "schedules", "schedules:messages")
@@ -43,7 +43,7 @@ _META |= dict.fromkeys(("quota_messages", "quota_bytes", "lead"), r"\d*")
 
 
 def key_types(store: Store) -> Faults:
-    """Keys have the type of their part, and none is going to expire."""
+    """Keys have the right types, and none has a time to live."""
     for key, (kind, ttl) in store.keys.items():
         wanted = TYPES.get(key.rpartition(":")[2])
         if wanted and kind != wanted:
@@ -58,7 +58,7 @@ def key_types(store: Store) -> Faults:
 
 
 def key_names(store: Store) -> Faults:
-    """Every key with our prefix is one of ours."""
+    """Every key with the manager's prefix belongs to it."""
     tag = store.manager.tag
     known = {tag + part for part in MANAGER_PARTS}
     for view in store.queues.values():
@@ -70,7 +70,7 @@ def key_names(store: Store) -> Faults:
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:
-            # A list without messages behind it can go; records cannot.
+            # A list without messages can be deleted; records cannot.
             bare = f"{stem}:m" not in present and f"{stem}:q" not in present
             edits = (Edit("unlink", key),) if bare else ()
             yield Fault("key.orphan", key, "belongs to a queue that the manager does not know", edits)
@@ -93,7 +93,7 @@ def meta_fields(store: Store) -> Faults:
 
 
 def meta_counters(store: Store) -> Faults:
-    """The manager counts what its queues hold."""
+    """The manager's counters agree with its queues."""
     meta = store.hashes.get("meta", {})
     for name, total in (
         ("messages", sum(len(view.records) for view in store.queues.values())),
@@ -115,7 +115,7 @@ def queue_list(store: Store) -> Faults:
         view = store.queues.get(path)
         fields = view.fields if view else {}
         if view is None or (view.keys["q"] not in store.keys):
-            # Scripts know a queue by its line.
+            # Scripts find a queue by its header.
             edits = () if view is None else (Edit("hdel", store.key("meta"), view.keys["q"]),)
             if view is None or not view.records:
                 edits = (*edits, Edit("hdel", store.key("queues"), path))
@@ -191,7 +191,7 @@ def sessions(store: Store) -> Faults:
 
 
 def transactions(store: Store) -> Faults:
-    """A transaction has all its operations, and they name messages that it holds."""
+    """A transaction has all its operations, and each of them names a message that it holds."""
     texts = store.hashes.get("txs", {})
     for name, text in texts.items():
         owner, colon, place = name.rpartition(":")
@@ -221,7 +221,7 @@ def _operation(store: Store, owner: str, place: str, text: str) -> Faults:
     view = store.queues.get(keys.decode(operation.queue))
     record = view.records.get(operation.lookup_id) if view else None
     if record is None:
-        return  # gone with its queue, as a transaction may find out when it ends
+        return  # the message has gone with its queue, which the transaction finds out when it ends
     state = state_of(record)
     if state is None or state.owner != owner or state.kind != operation.state_kind:
         what = f"names message {operation.lookup_id}, which it does not hold"
@@ -239,7 +239,7 @@ def owners(store: Store) -> Faults:
             if state is None or state.kind not in "RSM" or record.deadline is None:
                 continue
             if record.deadline <= store.now_ms:
-                continue  # its queue takes it back when it is next asked; the id may be in use again by then
+                continue  # the next call on its queue takes it back; the id may be in use again by then
             lapse = Edit("zadd", view.keys["l"], lid, 0)
             if state.owner not in texts:
                 text = f"locked by transaction {state.owner}, which does not exist"
@@ -255,7 +255,7 @@ def owners(store: Store) -> Faults:
 
 
 def queue_fields(store: Store) -> Faults:
-    """The properties every script reads are there and well formed."""
+    """The properties that every script reads exist and are well formed."""
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
@@ -263,12 +263,12 @@ def queue_fields(store: Store) -> Faults:
             ("generation", r"\d+"), ("flags", r"[a-z]*"), *((name, r"\d+") for name in QUEUE_COUNTS if name != "due"),
             ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"),
         ):  # fmt: skip
-            # Subqueues have the limits of their queue; those that the broker makes by itself have none written down.
+            # Subqueues have the limits of their queue. Those that the broker creates have no fields for them.
             optional = name.startswith("quota") and ";" in view.path
             value = view.fields.get(name, "" if optional else None)
             if value is None or not re.fullmatch(pattern, value):
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
-        # Those of builds before schema 5 that can be read were unpacked before the doctor saw them.
+        # Texts of packed locks belong into ``meta``.
         for name, value in view.fields.items():
             if name.startswith("lock:"):
                 text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys["q"], name)
@@ -281,7 +281,7 @@ def queue_fields(store: Store) -> Faults:
 
 
 def lines(store: Store) -> Faults:
-    """What stands in ``meta`` for the queues belongs to one: their lines, and the texts of locks that these name."""
+    """Each header of a queue in ``meta``, and each text of packed locks, belongs to a queue."""
     known, key = {view.keys["q"] for view in store.queues.values()}, store.key("meta")
     for name in store.hashes.get("lines", {}):
         if name not in known or name not in store.keys:
@@ -298,7 +298,8 @@ def lines(store: Store) -> Faults:
 
 
 def _index(view: QueueView) -> Faults:
-    """How far the index of identifiers reaches can be read; else it is built again (lua/matching/index_build)."""
+    """The mark of the index of identifiers is well formed; if not, searches build it again
+    (lua/matching/index_build)."""
     index, upto = view.fields.get("index", ""), view.fields.get("index_at", "")
     if not _REACH.fullmatch(index) or (upto and (index != "part" or not LOOKUP_ID.fullmatch(upto))):
         key = view.keys["q"]
@@ -307,7 +308,7 @@ def _index(view: QueueView) -> Faults:
 
 
 def queue_counters(store: Store) -> Faults:
-    """Queues count what they hold, and parents what their subqueues hold."""
+    """The counters of queues agree with their messages, and those of parents with their subqueues."""
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
@@ -331,8 +332,8 @@ def queue_counters(store: Store) -> Faults:
 
 
 def hints(store: Store) -> Faults:
-    """What spares a script from looking is true: ``brief`` says what the fields say, ``due`` is no later than the first
-    timer and the end of the bucket that is open in the statistics, nobody waits unless ``waiting``."""
+    """Copies and hints in headers are right: the config agrees with the properties, ``due`` is no later than the first
+    timer and the end of the open bucket of the statistics, and ``waiting`` is set if a reader waits."""
     yield from _brief("meta", store.key("meta"), store.hashes.get("meta", {}), _META_BRIEF, " ")
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
@@ -344,7 +345,7 @@ def hints(store: Store) -> Faults:
         times = [at for at in times if at < NEVER]
         text = view.fields.get("due", "")
         ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
-        # Builds before the statistics write -1 where no timer is set.
+        # -1: no timer is set (queues without statistics).
         if ends is not None and (times or readable):
             times.append(ends)
         if times and (not readable or float(text) > min(times)):
@@ -372,13 +373,13 @@ def _brief(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str]
 
 
 def waiters(store: Store) -> Faults:
-    """Waiting readers are well formed; those whose session is gone are left over."""
+    """Waiting readers are well formed; readers of ended sessions are removed."""
     for view in store.queues.values():
         for member, ticket in view.waiters.items():
             match = _WAITER.fullmatch(member)
             if (
                 ticket < 0
-            ):  # readers of particular messages stand before the others, see waiting/match_waiters.lua
+            ):  # readers of particular messages come before the others, see waiting/match_waiters.lua
                 ticket += 1 << 50 if ticket > -(1 << 50) else 1 << 51
             edits = (Edit("zrem", view.keys["w"], member),)
             where = f"{view.path}: {member}"
@@ -393,13 +394,13 @@ def waiters(store: Store) -> Faults:
 
 
 Check = Callable[[Store], Faults]
-#: In the order of the report. Repairs run in this order too: positions before what counts them.
+#: In the order of the report and of the repairs: positions before the counters of them.
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, lines, records, positions, timers, dedup, retries, topics, strays,
     owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
     waiters, trails, trail_shares,
 )  # fmt: skip
-#: These compare things from several keys, so they need a consistent picture.
+#: Invariants over several keys, which need a consistent snapshot.
 CUT: frozenset[Check] = frozenset(
     (
         key_names,

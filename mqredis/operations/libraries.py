@@ -1,4 +1,4 @@
-"""Libraries of functions that releases of ours have left on the server (docs/decisions/scripts.md)."""
+"""Function libraries that other releases of mqredis have left on the server (docs/decisions/scripts.md)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mqredis import scripts
 from mqredis.reports import Finding
 from mqredis.steps import Command, Refused, Steps, procedure
 
-#: A library of functions that some release has loaded.
+#: The name of a function library of any release.
 OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
 
 
 @procedure
 def examine(repair: bool) -> Steps[list[Finding]]:
-    """Those of other releases; ``repair`` deletes them. That hurts no client of another release: it is told that the
-    function is missing, which means that nothing ran, and loads it again."""
+    """Report libraries of other releases; ``repair`` deletes them. A client of such a release then gets an error that
+    the function is missing, so nothing ran, and loads it again."""
     reply = yield Command(("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"))
     if isinstance(reply, Refused):
-        return []  # a server without functions, or not for us to see
+        return []  # a server without functions, or a user that may not list them
     there = sorted(name for name in map(library_name, reply) if OURS.fullmatch(name))
     if not there:
         return []

@@ -14,7 +14,7 @@ from mqredis.steps import Steps, procedure
 
 
 def hex_id(lookup_id: object) -> str:
-    """A lookup id as the store spells it. Raises InvalidArgument."""
+    """A lookup id in hexadecimal, as it is stored. Raises InvalidArgument."""
     if isinstance(lookup_id, bool) or not isinstance(lookup_id, int):
         raise InvalidArgument(f"lookup_id must be an int, not {type(lookup_id).__name__}")
     if not 0 <= lookup_id < 1 << 64:
@@ -30,7 +30,7 @@ def _seek(seek: object) -> str:
 
 @procedure
 def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Steps[Message]:
-    """Show one particular message."""
+    """Peek at one particular message."""
     handle.need("peek")
     call = read.lookup(handle.address, "peek", _seek(seek), hex_id(lookup_id))
     found = yield from QueueCall(handle.address, call)
@@ -41,7 +41,7 @@ def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Steps[Messa
 def receive_by_lookup_id(
     handle: Handle, lookup_id: int, seek: Seek, unit: UnitOfWork | None, allow_peek: bool
 ) -> Steps[Message]:
-    """Take one particular message; in a transaction it may stay visible to peeks until the end."""
+    """Receive one particular message. In a transaction it may stay visible to peeks until the end."""
     handle.need("receive")
     checks.flag(allow_peek, "allow_peek")
     owner, grant = owner_of(handle, unit)

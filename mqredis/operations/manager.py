@@ -56,7 +56,7 @@ def advance_clock(context: Context, by: object) -> Steps[None]:
 
 @procedure
 def resolve(context: Context, token: object, call: Call[Found] | None = None) -> Steps[Resolution]:
-    """Ask what became of a call whose outcome is unknown; ``call``: the call itself, if it reads messages.
+    """Find out the outcome of a call. ``call``: the call itself, if it reads messages.
 
     A call that took messages keeps them in its reply, since they are nowhere else. Messages that are locked or belong
     to a transaction are still in their queue, and the reply names them by their ids.
@@ -75,7 +75,7 @@ def resolve(context: Context, token: object, call: Call[Found] | None = None) ->
 
 @procedure
 def maintain(context: Context) -> Steps[int]:
-    """Serve every due timer of every queue, forget lapsed transactions; answers the number of calls it took."""
+    """Serve every due timer of every queue, and forget lapsed transactions. Returns the number of calls."""
     calls = 1
     while (yield from perform(transactions.sweep(context.keys))):
         calls += 1
@@ -87,7 +87,9 @@ def maintain(context: Context) -> Steps[int]:
             continue
     for path in (yield from perform(queues.names(context.keys))):
         calls += yield from queue.serve(context, path)
-        if ";" in path and not keys.kept(path):  # empty and not open, it goes as after its last close
+        if ";" in path and not keys.kept(
+            path
+        ):  # an empty subqueue that is not open is deleted, as after its last close
             calls += 1
             address = Address(context.keys, path)
             yield from perform(queues.close_handle(context.keys, address.family, "0"))

@@ -1,4 +1,4 @@
-"""Getting a particular message: match options, selectors, groups and segments (IBM MQ)."""
+"""Reading particular messages: match options, selectors, groups and segments (IBM MQ)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def selection(given: object) -> Selector | None:
 
 
 def check(match: object, selector: object) -> None:
-    """Are these what they should be? For calls that do something else before they read."""
+    """Check the selection of a call that does something else before it reads. Raises as :func:`text_of`."""
     if match is not None and not isinstance(match, Match):
         raise MatchOptionsError(f"match must be a mqredis.Match, not {type(match).__name__}")
     selection(selector)
@@ -40,12 +40,12 @@ def check(match: object, selector: object) -> None:
 def wanted(
     handle: Handle, match: Match | None, selector: Selection = None, grouping: Grouping | None = None
 ) -> Filter:
-    """What a read asks for. Its text is empty if every message will do."""
+    """The filter of a read. Its text is empty if every message passes."""
     return _filter(handle.context, match, (handle.selector, selection(selector)), grouping)
 
 
 def chosen_by(context: Context, match: Match | None, selector: Selection) -> bytes:
-    """The filter of an operator's action, which needs no handle; empty if every message will do."""
+    """The filter of an operator's action, which needs no handle. Empty if every message passes."""
     return _filter(context, match, (selection(selector),), None).text()
 
 
@@ -67,7 +67,7 @@ def _filter(
 
 
 def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: float | None) -> bytes:
-    """The filter of a plain read; the usual one, for any message, costs nothing."""
+    """The filter of a plain read. Without a selection it is a constant."""
     if match is None and selector is None and handle.selector is None:
         return b""
     if selector is None and handle.selector is None and isinstance(match, Match):
@@ -79,7 +79,7 @@ def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: f
 
 
 def check_token(match: Match | None, timeout: float | None) -> None:
-    """A token names a message that is there: waiting for one is refused (2331)."""
+    """Refuse to wait for a token (2331), which names a message that exists already."""
     if not isinstance(match, Match) or match.token is None:
         return
     timeout = checks.timeout(timeout)
@@ -91,7 +91,7 @@ def check_token(match: Match | None, timeout: float | None) -> None:
 
 
 def following(message: Message, size: int | None = None) -> Member | None:
-    """The place of the next member of the message's group; None behind the last one, or without a group."""
+    """The next member of the message's group; None after the last one, or without a group."""
     group = matched(message.group_id, "group_id")
     if not group:
         return None
@@ -102,7 +102,7 @@ def following(message: Message, size: int | None = None) -> Member | None:
 
 
 def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
-    """A read in logical order begins: inside a group it may have nothing but the next member."""
+    """Begin a read in logical order: inside a group it takes only the next member."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
         return
     if state.member is not None and state.in_unit is not (unit is not None):
@@ -115,7 +115,7 @@ def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
 def advance(
     state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message], reader: object = None
 ) -> None:
-    """The read succeeded: note the next member. ``reader``: the lock that may bring the messages back."""
+    """Note the next member after a successful read. ``reader``: the lock that may return the messages."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
         return
     state.advance(unit or reader, following(messages[-1]), unit is not None)
@@ -124,7 +124,7 @@ def advance(
 
 
 def joined(messages: Sequence[Message]) -> Message:
-    """One message from its segments, which come in their order."""
+    """Join one message from its segments, which are in order."""
     if not messages:
         raise InvalidArgument("there is nothing to join")
     first = messages[0]

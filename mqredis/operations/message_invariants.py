@@ -14,7 +14,8 @@ LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
 
 
 def strays(store: Store) -> Faults:
-    """Nothing in a list stands for a message that is not there, or out of order, and the index lacks nothing."""
+    """Entries of lists and of the index belong to existing messages and have the right scores, and no index entry is
+    missing."""
     for view in store.queues.values():
         for (part, member), value in view.strays.items():
             edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
@@ -94,7 +95,8 @@ def positions(store: Store) -> Faults:
 
 
 def timers(store: Store) -> Faults:
-    """What expires has a timer while it is available or delayed, and only then; only the delayed have a delay."""
+    """Exactly the available and delayed messages with a time to live have an expiry timer, and only delayed messages
+    have a delay timer."""
     for view in store.queues.values():
         for lid, record in view.records.items():
             locked = record.deadline is not None

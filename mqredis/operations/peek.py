@@ -26,7 +26,7 @@ def peeking(
     at: Callable[[str], str] = read.behind,
     marks: bool = False,
 ) -> Fetch:
-    """Each fetch of a peek. ``at``: the cursor, given where a search goes on; ``marks``: it marks, too."""
+    """The fetch of a peek. ``at``: the cursor, for a search that continues; ``marks``: the peek sets browse marks."""
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
         going = "after" if place else step
@@ -45,7 +45,7 @@ def peek(
     selector: Selection = None,
     unit: UnitOfWork | None = None,
 ) -> Steps[Message]:
-    """Show the first message, waiting for it."""
+    """Peek at the first message; wait for one."""
     handle.need("peek")
     if unit is not None:
         raise TransactionUsage(
@@ -66,7 +66,7 @@ def page(
     match: Match | None = None,
     selector: Selection = None,
 ) -> Steps[list[Message]]:
-    """The next available messages behind a lookup id, in delivery order; none at the end."""
+    """The next available messages after a lookup id, in delivery order; none at the end."""
     handle.need("peek")
     wanted = text_of(handle, match, selector, 0)
     place = "" if after is None else f"{after:016x}"

@@ -1,4 +1,4 @@
-"""Invariants of what queues do by themselves: dedup keys, retry policies, topics.
+"""Invariants of dedup keys, retry policies and topics.
 
 See :mod:`mqredis.operations.invariants`.
 """
@@ -27,12 +27,12 @@ _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
 
 
 def dedup(store: Store) -> Faults:
-    """A dedup key is held as long as a message of the family has it, and by nothing else."""
+    """A dedup key is held by exactly one message of the queue and its subqueues, or for its window."""
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
         held = {member[1:] for member, score in view.policies.items() if member[:1] == b"k" and score >= HELD}
-        if ";" in view.path:  # the queue holds the keys of its subqueues too
+        if ";" in view.path:  # the parent queue holds the keys of its subqueues, too
             for key in held:
                 edit = Edit("zrem", view.keys["t"], b"k" + key)
                 yield Fault("dedup.leak", f"{view.path}: {shown(key)}", "is held by a subqueue", (edit,))
@@ -65,7 +65,7 @@ def retries(store: Store) -> Faults:
         if text and not _POLICY.fullmatch(text):
             yield Fault("retry.malformed", view.path, f"its retry policy is {text!r:.60}")
         elif ";" in view.path:
-            pass  # a subqueue goes by the flags of its queue
+            pass  # a subqueue has the flags of its queue
         elif text and "r" not in flags:
             edit = Edit("hset", view.keys["q"], "flags", flags + "r")
             yield Fault("retry.flag", view.path, "has a retry policy and does not know it", (edit,))

@@ -1,4 +1,4 @@
-"""Publications of data pipelines that were begun and have not ended (lua/claims/sink.lua)."""
+"""Unfinished publications of data pipelines (lua/claims/sink.lua)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mqredis.operations import pipelines
 from mqredis.operations.context import Context
 from mqredis.steps import Command, Steps, perform, procedure
 
-#: A publication of which no step was done for this long has lost its driver: a step takes less than a second.
+#: Seconds without a step after which a publication counts as abandoned; a step takes less than a second.
 ABANDONED_SECONDS = 10.0
-#: Messages that one step publishes where an operator finishes a publication.
+#: Messages that one step publishes when an operator finishes a publication.
 STEP = 100_000
 
 
@@ -60,7 +60,7 @@ def publications(context: Context) -> Steps[list[Publication]]:
             if not one.expired or _keeps(one.name):
                 found.append(one)
             elif not context.settings.read_only:
-                # A write without a name never comes again, so nothing needs to remember it.
+                # A write without a name is never repeated, so its version need not be kept.
                 names = manifest.split(",")
                 yield from perform(commands.withdraw(context.keys, one.name, one.version, names, False))
     return sorted(found, key=lambda each: each.name)
@@ -99,7 +99,7 @@ def _publication(
 
 @procedure
 def finish(context: Context, name: str) -> Steps[int]:
-    """Publish what is left of a publication; how many messages. 0 if none of this name is open.
+    """Publish the rest of a publication. Returns the number of messages; 0 if none of this name is open.
 
     Raises ClaimLost if the rest has expired.
     """
@@ -111,7 +111,7 @@ def finish(context: Context, name: str) -> Steps[int]:
 
 @procedure
 def withdraw(context: Context, name: str) -> Steps[int]:
-    """Give up what is left of a publication; how many messages. What is in the queues stays there.
+    """Drop the rest of a publication. Returns the number of messages. Those that are in queues stay there.
 
     The version counts as written from then on: a job that writes the same name and version again writes nothing. 0
     if no publication of this name is open. Raises ClaimLost while its driver is at work on it.
@@ -132,5 +132,5 @@ def withdraw(context: Context, name: str) -> Steps[int]:
 
 
 def _keeps(name: str) -> bool:
-    """Is the last version of this sink remembered? Not of a job without a name, which never comes again."""
+    """Is the last version of this sink kept? Not for a job without a name, which is never repeated."""
     return not name.startswith("job-")

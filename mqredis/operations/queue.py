@@ -43,7 +43,7 @@ PAGE = 64
 
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All properties of a queue from what was given, the others at their defaults. Raises InvalidArgument."""
+    """All properties of a queue: the given ones, and the others at their defaults. Raises InvalidArgument."""
     with translated(QueueProperties, "property", lambda text, _: InvalidArgument(text)):
         made = QueueProperties(**values)
     return {name: getattr(made, name) for name in QueueProperties.model_fields}
@@ -53,7 +53,7 @@ def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
 def create(
     context: Context, name: object, properties: Mapping[str, Any], exist_ok: bool = False
 ) -> Steps[QueueInfo]:
-    """Create a queue. A subqueue is created by opening it. ``exist_ok``: one that is there is left as it is."""
+    """Create a queue. A subqueue is created by opening it. ``exist_ok``: an existing queue is left as it is."""
     path = path_of(name)
     if ";" in path:
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
@@ -91,7 +91,7 @@ def info(context: Context, name: object) -> Steps[QueueInfo]:
 
 
 def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | None]]:
-    """The same of several. A subqueue has no properties of its own: those of its queue are told."""
+    """Properties and state of several queues. A subqueue has no properties of its own; those of its queue are given."""
     parents = {path: path.partition(";")[0] for path in paths if ";" in path and not keys.own_quota(path)}
     wanted = list(dict.fromkeys((*paths, *parents.values())))
     answers = yield from perform(commands.info(context.keys, wanted))
@@ -131,7 +131,7 @@ def _count_resting(context: Context, rows: dict[str, QueueInfo | None]) -> Steps
 
 @procedure
 def serve(context: Context, path: str) -> Steps[int]:
-    """Serve all due timers of a queue; answers the number of calls it took."""
+    """Serve all due timers of a queue. Returns the number of calls."""
     calls, more, address = 0, True, Address(context.keys, path)
     while more:
         calls += 1
@@ -159,7 +159,7 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
 
 @procedure
 def delete(context: Context, name: object) -> Steps[int]:
-    """Delete a queue with its subqueues; answers how many messages went with it."""
+    """Delete a queue with its subqueues. Returns how many messages were deleted."""
     paths, removed = [path_of(name)], 0
     beside = [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.own_quota(paths[0]) else []
     while True:
@@ -254,7 +254,7 @@ def _open_several(context: Context, name: str) -> Steps[Handle]:
 
 @procedure
 def close_handle(handle: Handle) -> Steps[None]:
-    """Close a handle: its locks are given back. The face has ended its waits before."""
+    """Close a handle: its locks are released. The caller has cancelled its waits before."""
     if handle.closed:
         return
     handle.close()
@@ -270,7 +270,7 @@ def close_handle(handle: Handle) -> Steps[None]:
 
 @procedure
 def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Steps[int]:
-    """Remove every available message, or those that agree; answers how many (3.1.7.1.7)."""
+    """Remove every available message, or those that match (3.1.7.1.7). Returns how many."""
     handle.need("receive")
     some = match is not None or selector is not None
     wanted = text_of(handle, match, selector, 0) if some else b""

@@ -20,14 +20,14 @@ from mqredis.status import Status
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, understand
 
 R = TypeVar("R")
-#: By itself: reading a member of an enumeration costs as much as a call.
+#: A name of its own, since reading a member of an enumeration costs as much as a function call.
 KEYS_CHANGED = int(Status.KEYS_CHANGED)
-#: Each of these rounds names more queues, so a few are enough; more would be a circle.
+#: Each repetition names more queues, so a few are enough; more would be an endless loop.
 ROUNDS = 16
 
 
 def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
-    """Create those of these queues that the broker keeps by itself."""
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept`)."""
     if any(keys.kept(path) for path in paths):
         yield from perform(queues.ensure(manager, paths))
 
@@ -35,7 +35,7 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
 def complete(
     operation: Operation[Any], address: Address, call: Call[R], reply: Reply, key: str | None = None
 ) -> Steps[R]:
-    """The result of a call of ``operation``, repeated with more queues for as long as its reply asks for them.
+    """Repeat the call of ``operation`` with more queues for as long as its reply asks for them. Returns the result.
 
     Raises the error that a refusal stands for, which names the queue and what to do. ``key``: dedup key of the message
     that the call sends.
@@ -67,15 +67,15 @@ class QueueCall(Operation[R]):
         self.call = call
 
     def request(self) -> Call[R]:
-        """The call, with the queues that are known."""
+        """The call with the queues that are known so far."""
         return self.call
 
     def accept(self, reply: Reply) -> R | More:
-        """The parsed reply, unless the script needs more queues or has refused the call."""
+        """The parsed reply; MORE if the script needs more queues or has refused the call."""
         return understand(self.call, reply) if reply[0] == OK else MORE
 
     def resume(self, reply: Reply | None) -> Steps[R]:
-        """Name the queues that the script needs, and repeat the call. Raises what a refusal stands for."""
+        """Add the queues that the script needs, and repeat the call. Raises the error of a refusal."""
         if reply is None:
             reply = yield from self.make(self.call)
         return (yield from complete(self, self.address, self.call, reply))

@@ -1,4 +1,4 @@
-"""Dead letters and journal copies back to where they came from, and statistics."""
+"""Sends dead letters and journal copies back to their queues; and the statistics of a queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEQUENCE = (1 << 56) - 1
 
 @procedure
 def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
-    """What is in a queue and passes through it."""
+    """The statistics of a queue."""
     path = path_of(name)
     bound, reading = context.settings.failed_messages_warning, context.settings.read_only
     if keys.of_system(path) and not reading:
@@ -48,7 +48,7 @@ def redrive(
     match: Match | None = None,
     selector: Selection = None,
 ) -> Steps[int]:
-    """Send messages of ``source`` back; answers how many went. Raises QueueNotFound if there is no queue ``to``."""
+    """Send messages of ``source`` back. Returns how many. Raises QueueNotFound if there is no queue ``to``."""
     target = "" if to is None else keys.check_name(to)
     most = None if limit is None else checks.count(limit, "limit", 1 << 53)
     pace = None if rate is None else checks.seconds(rate, "rate", positive=True)
@@ -78,9 +78,9 @@ def _redrive(
     match: Match | None,
     selector: Selection,
 ) -> Steps[int]:
-    # The broker chooses by match and selector, and redrive.lua takes only what is still available: a message never
-    # changes, so what was chosen stays chosen, whoever reads the queue meanwhile.
-    # A paced redrive goes a tenth of a second at a time, at least one message.
+    # A peek finds the messages by match and selector, and redrive.lua takes those that are still available. Messages
+    # never change, so each of them still matches. A paced redrive goes a tenth of a second at a time, at least one
+    # message.
     batch = peek.PAGE if pace is None else max(1, min(peek.PAGE, int(pace / 10)))
     clock = handle.context.clock
     start = clock()
@@ -94,9 +94,9 @@ def _redrive(
         chosen: list[str] = []
         for message in page:
             if most is not None and went + len(chosen) == most:
-                break  # if one of them cannot go, those behind it have their turn
+                break  # if one message cannot be sent, the next ones are tried
             after = message.lookup_id
-            # One that expires at once comes back as a new dead letter: not in this round.
+            # A message that expires at once returns as a new dead letter, which is not taken again in this run.
             if message.lookup_id & SEQUENCE <= last and (where is None or where(message)):
                 chosen.append(f"{message.lookup_id:016x}")
         if not chosen:

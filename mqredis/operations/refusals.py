@@ -1,4 +1,4 @@
-"""What the error of a call on a queue says: which queue has refused it, and what to do."""
+"""Texts of errors of calls on a queue: which queue has refused the call, and what to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXTS: dict[type[MqError], str] = {
     QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
     "if it was created anew",
 }
-#: The errors that :func:`told` knows more about.
+#: The errors that :func:`told` replaces by ones with a better text.
 TOLD: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
 
 
@@ -58,7 +58,7 @@ def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, k
 
 
 def told(error: MqError, call: Call[Any], address: Address, key: str | None = None) -> MqError:
-    """The error to raise in place of ``error``, which a call on a queue was refused with (one of :data:`TOLD`)."""
+    """The error to raise in place of ``error`` (one of :data:`TOLD`), with which a call on a queue was refused."""
     if isinstance(error, TransactionUsage):
         return transactions.usage(call, address.path)
     if isinstance(error, TransactionSequence):

@@ -24,7 +24,8 @@ from mqredis.steps import Steps, procedure
 
 @procedure
 def reply_queue(context: Context, session: str) -> Steps[Handle]:
-    """A temporary queue of this client, free or new. It goes with its session (queue_orphans.lua)."""
+    """A temporary reply queue of this client, a free one or a new one. It is deleted with its session
+    (queue_orphans.lua)."""
     while context.replies:
         handle = context.replies.pop()
         if not handle.closed:
@@ -43,7 +44,7 @@ def reply_queue(context: Context, session: str) -> Steps[Handle]:
 def request(
     context: Context, session: str, target: Handle, body: object, timeout: float, fields: Mapping[str, Any]
 ) -> Steps[Message]:
-    """Send a request and wait for its reply until the deadline, after which nobody needs to serve it either."""
+    """Send a request and wait for its reply until the deadline. The request expires at the deadline, too."""
     limit = checks.seconds(timeout, "timeout", positive=True)
     if target.transactional:
         raise TransactionUsage(
@@ -80,7 +81,7 @@ def request(
 
 
 def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier | None:
-    """The correlation id of a reply: the message id of its request, or what the request says is to be passed."""
+    """The correlation id of a reply: the message id of its request, or the id that the request wants to be passed."""
     if Acknowledge.PASS_CORRELATION_ID not in request.acknowledge:
         return message_id
     return request.correlation_id if codec.names(request.correlation_id) else None

@@ -39,22 +39,22 @@ from mqredis.operations.send import outgoing
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import Steps, perform, procedure
 
-#: Bytes of a message without its body, as it is stored.
+#: Bytes that a stored message takes without its body.
 _HEAD = 12_288
-#: A text that no schedule has: the broker answers with the one that it has.
+#: A text that no schedule has, so that the broker refuses the change and returns the stored text.
 _UNREAD = "-"
-#: The lookup id of a message that is in no queue.
+#: The lookup id of a message that is not in a queue.
 _NO_ID = b"0" * 16
-#: When it has arrived.
+#: The arrival of such a message, as in its record.
 _NO_TIME = b"0" * 13
 
-#: From a schedule (None: there is none), its message and the time in seconds to what becomes of it; None: nothing.
+#: Decides from the stored schedule (None: there is none), its message and the time in seconds on a change; None: none.
 Decide = Callable[[Definition | None, bytes, float], Change | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A schedule that somebody wants, before it is stored."""
+    """A schedule as an operator or the code of a worker has given it, before it is stored."""
 
     name: str
     when: str | float
@@ -124,7 +124,7 @@ def schedules(context: Context) -> Steps[list[ScheduleInfo]]:
 def _shown(context: Context, now_ms: int, name: str, text: str, message: bytes) -> ScheduleInfo:
     found = Definition.parse(text)
     shown = codec.decode_each(found.queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + message[1:])])
-    with suppress(SealBroken):  # a body that does not open is shown as it is stored
+    with suppress(SealBroken):  # a body that cannot be opened is shown as it is stored
         shown = context.unsealed(shown)
     return ScheduleInfo(
         name=name,
@@ -163,7 +163,7 @@ def _attempt(
 def _change(
     context: Context, name: str, decide: Decide, extra: tuple[str, ...] = (), entry: bytes = b""
 ) -> Steps[bool]:
-    """Change a schedule as ``decide`` says of what is stored; False if it decides that nothing is to be done."""
+    """Change a schedule as ``decide`` wants for the stored one. False if it wants no change."""
     expected, change = _UNREAD, Change()
     while True:
         written = yield from _attempt(context, extra, entry, name, expected, change)
@@ -186,7 +186,7 @@ def _act(
     details: Mapping[str, Any] | None = None,
     wanted: Wanted | None = None,
 ) -> Steps[bool]:
-    """An action of an operator on a schedule, which is written to the log."""
+    """An action of an operator on a schedule; it is logged."""
     title = keys.check_name(name, "schedule")
     if token is not None:
         actions.check_token(token)
@@ -226,7 +226,7 @@ def create(context: Context, operator: str, wanted: Wanted, paused: object, toke
 
 @procedure
 def pause(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
-    """Have a schedule send nothing; False if it was paused."""
+    """Pause a schedule. False if it was paused."""
 
     def decide(found: Definition | None, _: bytes, __: float) -> Change | None:
         present = _there(found, name)
@@ -237,7 +237,7 @@ def pause(context: Context, operator: str, name: object, token: str | None) -> S
 
 @procedure
 def resume(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
-    """Have a schedule go on at its next time; False if it was not paused."""
+    """Resume a schedule at its next time. False if it was not paused."""
 
     def decide(found: Definition | None, _: bytes, now: float) -> Change | None:
         present = _there(found, name)
@@ -259,7 +259,7 @@ def trigger(context: Context, operator: str, name: object, token: str | None) ->
 
 @procedure
 def remove(context: Context, operator: str, name: object, token: str | None) -> Steps[None]:
-    """Remove a schedule, unless a worker that lives declares it."""
+    """Remove a schedule, unless a live worker declares it."""
     alive = yield from perform(worker_commands.listing(context.keys))
 
     def decide(found: Definition | None, _: bytes, __: float) -> Change:
@@ -280,8 +280,8 @@ def remove(context: Context, operator: str, name: object, token: str | None) -> 
 
 @procedure
 def declare(context: Context, wanted: Wanted) -> Steps[None]:
-    """Store a schedule that the code of a worker declares. One that is stored becomes as the code has it, and keeps its
-    last time, and its next time if its times are the same; if it is paused it stays so."""
+    """Store a schedule that the code of a worker declares. A stored schedule of this name is updated: it keeps its last
+    time, its pause, and its next time if the expression or interval has not changed."""
     message = wanted.message(context)
 
     def decide(found: Definition | None, stored: bytes, now: float) -> Change | None:
@@ -302,13 +302,13 @@ def declare(context: Context, wanted: Wanted) -> Steps[None]:
 
 @procedure
 def due(context: Context) -> Steps[Listed]:
-    """The schedules whose time has come."""
+    """The schedules that are due."""
     return (yield from perform(commands.listing(context.keys, due=True)))
 
 
 @procedure
 def fire(context: Context, name: str, text: str, now_ms: int) -> Steps[bool]:
-    """Send the message of a schedule whose time has come, and write its next time.
+    """Send the message of a due schedule, and write its next time.
 
     This message makes up for all times that have passed meanwhile. False if the schedule has changed since it was read:
     another worker has served it.
@@ -320,5 +320,5 @@ def fire(context: Context, name: str, text: str, now_ms: int) -> Steps[bool]:
 
 
 def _sending(definition: Definition, slot_ms: int, now_ms: int) -> Change:
-    """The message is sent now, for the time ``slot_ms``; the schedule becomes ``definition``."""
+    """The change that sends the message now for the time ``slot_ms``, and stores ``definition``."""
     return Change(replace(definition, last_ms=now_ms).text, queue=definition.queue, slot_ms=slot_ms)
