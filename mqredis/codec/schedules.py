@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 
 from mqredis.errors import InvariantBroken
+
+_MS = re.compile(r"\d{1,16}")
+_TYPES: dict[str, set[type]] = {
+    "queue": {str},
+    "when": {str, int, float},
+    "timezone": {str},
+    "declared": {bool},
+    "last_ms": {int},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,11 @@ class Definition:
         """Parse the stored text. Raises InvariantBroken if it is malformed."""
         next_ms, _, rest = text.partition(" ")
         try:
-            return cls(next_ms=int(next_ms), **json.loads(rest))
-        except (ValueError, TypeError, RecursionError) as error:
+            if not _MS.fullmatch(next_ms):
+                raise ValueError("it does not begin with a time")
+            fields = json.loads(rest)
+            if not all(type(value) in _TYPES[name] for name, value in fields.items()):
+                raise TypeError("a field has the wrong type")
+            return cls(next_ms=int(next_ms), **fields)
+        except (KeyError, AttributeError, ValueError, TypeError, RecursionError) as error:
             raise InvariantBroken(f"the text of a schedule cannot be read: {text!r:.200} ({error})") from None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqredis.commands.common import check, number
-from mqredis.keys import ManagerKeys
+from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -57,7 +57,7 @@ def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 
 
 def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequence[Edit]) -> Call[int]:
     """Carry out edits if the history number is still ``history``; answers the new one, or -1 if it was not."""
-    keys = manager.admin(*paths)
+    keys = KeySet((*manager.admin(*paths).keys, *manager.schedules))
     places = {key: place for place, key in enumerate(keys.keys, 1)}
     args: list[Arg] = [str(history)]
     for edit in edits:

@@ -19,11 +19,12 @@ from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
 from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
 from mqredis.operations.message_invariants import LOOKUP_ID, positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
+from mqredis.operations.schedule_invariants import schedules
 from mqredis.operations.snapshot import QueueView, Store
 from mqredis.operations.trail_invariants import trail_shares, trails
 
 TYPES = {
-    **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s"), "hash"),
+    **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s", "schedules", "messages"), "hash"),
     **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
 }
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
@@ -398,7 +399,7 @@ Check = Callable[[Store], Faults]
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, lines, records, positions, timers, dedup, retries, topics, strays,
     owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
-    waiters, trails, trail_shares,
+    waiters, trails, trail_shares, schedules,
 )  # fmt: skip
 #: Invariants over several keys, which need a consistent snapshot.
 CUT: frozenset[Check] = frozenset(
@@ -414,6 +415,7 @@ CUT: frozenset[Check] = frozenset(
         meta_counters,
         hints,
         sessions,
+        schedules,
         handles,
         waiters,
         trails,

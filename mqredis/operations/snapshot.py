@@ -77,6 +77,9 @@ class Store:
     """Fences of the lock texts that headers of queues refer to."""
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
+    #: Texts of schedules and their messages, by name.
+    schedules: dict[bytes, bytes] = field(default_factory=dict)
+    schedule_messages: dict[bytes, bytes] = field(default_factory=dict)
 
     def key(self, part: str) -> str:
         """Name of one of the manager's own keys."""
@@ -89,6 +92,7 @@ def take(manager: ManagerKeys) -> Steps[Store]:
     for _ in range(TRIES):
         names = yield from perform(queue_commands.names(manager))
         store = yield from _read_store(manager, names)
+        yield from _read_schedules(store)
         if sorted(store.hashes.get("queues", {})) != names:
             store.consistent = False
         if store.consistent:
@@ -96,6 +100,28 @@ def take(manager: ManagerKeys) -> Steps[Store]:
     yield from _drop_expanded_locks(store)
     store.found = yield from _scan(manager)
     return store
+
+
+def _read_schedules(store: Store) -> Steps[None]:
+    """Read the schedules and their messages; nothing of a key that is no hash, or that the user may not read."""
+    definitions, messages = store.manager.schedules
+    for key in (definitions, messages):
+        kind, ttl = (yield Command(("TYPE", key))), (yield Command(("PTTL", key)))
+        if isinstance(kind, Refused) or isinstance(ttl, Refused):
+            return
+        if (name := _text(kind) if isinstance(kind, bytes) else str(kind)) != "none":
+            store.keys[key] = (name, int(ttl))
+    store.schedules = yield from _hash(store, definitions)
+    store.schedule_messages = yield from _hash(store, messages)
+    if (yield from _hash(store, definitions)) != store.schedules:
+        store.consistent = False
+
+
+def _hash(store: Store, key: str) -> Steps[dict[bytes, bytes]]:
+    if store.keys.get(key, ("", 0))[0] != "hash":
+        return {}
+    reply = yield Command(("HGETALL", key))
+    return {} if isinstance(reply, Refused) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _drop_expanded_locks(store: Store) -> Steps[None]:

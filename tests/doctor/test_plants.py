@@ -85,6 +85,29 @@ def _no_text_of_locks(patient: Patient) -> None:
     patient.raw.hset(patient.key("meta"), "lock:77", "hello")
 
 
+_TIMES = '0 {"queue": "orders", "when": 60.0, "timezone": "UTC", "declared": false, "last_ms": 0}'
+
+
+def _schedule(text: str | bytes = _TIMES, message: bytes | None = b"30\0go", name: str = "nightly") -> Plant:
+    """Beside a schedule that is well."""
+
+    def plant(p: Patient) -> None:
+        for field, stored, body in (("well", _TIMES, b"30\0go"), (name, text, message)):
+            p.raw.hset(p.key("schedules"), field, stored)
+            if body is not None:
+                p.raw.hset(p.key("schedules:messages"), field, body)
+
+    return plant
+
+
+def _expiring(name: str) -> Plant:
+    def plant(p: Patient) -> None:
+        _schedule()(p)
+        p.raw.expire(p.key(name), 1000)
+
+    return plant
+
+
 #: what is planted, the code that must be found, whether a repair mends it
 PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
@@ -268,6 +291,21 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
         "key.type",
         False,
     ),
+    ("schedule of words", _schedule("once upon a time"), "schedule.malformed", True),
+    ("schedule of bytes", _schedule(b"0 \xff"), "schedule.malformed", True),
+    ("schedule without a time", _schedule("x" + _TIMES), "schedule.malformed", True),
+    ("schedule of other fields", _schedule('0 {"queue": 7}'), "schedule.malformed", True),
+    ("schedule of wrong types", _schedule(_TIMES.replace("60.0", "true")), "schedule.malformed", True),
+    ("schedule with another field", _schedule(_TIMES.replace("zone", "zones")), "schedule.malformed", True),
+    ("schedule of a list", _schedule("0 [1]"), "schedule.malformed", True),
+    ("schedule without times", _schedule(_TIMES.replace("60.0", '"61 * * * *"')), "schedule.times", False),
+    ("schedule without a message", _schedule(message=None), "schedule.message", False),
+    ("schedule with half a message", _schedule(message=b"30"), "schedule.message", False),
+    ("schedule with another message", _schedule(message=b"x0\0go"), "schedule.message", False),
+    ("message of no schedule", _set("schedules:messages", "ghost", b"30\0go"), "schedule.orphan", True),
+    ("time to live of schedules", _expiring("schedules"), "key.ttl", True),
+    ("time to live of their messages", _expiring("schedules:messages"), "key.ttl", True),
+    ("schedules of words", lambda p: p.raw.set(p.key("schedules"), "x"), "key.type", False),
     ("no manager", lambda p: p.raw.delete(p.key("meta")), "meta.missing", False),
 ]  # fmt: skip
 
@@ -328,3 +366,26 @@ def test_a_repair_minds_the_end_of_a_bucket(
     full.qm.advance_clock(5)
     full.qm.maintain()
     assert full.codes() == set()
+
+
+def test_a_schedule_that_is_well_is_no_finding_and_survives_a_repair(full: Patient) -> None:
+    full.qm.operator("ann").create_schedule("nightly", 3600.0, "orders", "go", paused=True)
+    full.qm.operator("ann").create_schedule("daily", "0 3 * * *", "orders", "go", timezone="Europe/Berlin")
+    _schedule("once upon a time", name="bad")(full)
+    assert full.codes() == {"schedule.malformed"}
+    report = full.qm.doctor(repair=True)
+    assert [(finding.code, finding.where, finding.repaired) for finding in report.findings] == [
+        ("schedule.malformed", "bad", True)
+    ]
+    assert full.codes() == set()
+    assert [schedule.name for schedule in full.qm.schedules()] == ["daily", "nightly", "well"]
+
+
+def test_a_schedule_whose_queue_is_gone_is_advice(full: Patient) -> None:
+    _schedule(_TIMES.replace("orders", "gone"))(full)
+    report = full.qm.doctor(repair=True)
+    assert report.healthy
+    told = [(finding.where, finding.text) for finding in report.advice if finding.code == "schedule.queue"]
+    assert told == [
+        ("nightly", "sends to queue 'gone', which does not exist: create it, or remove the schedule")
+    ]

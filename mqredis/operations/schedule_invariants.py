@@ -1,0 +1,46 @@
+"""Invariants of schedules (see :mod:`mqredis.operations.invariants`)."""
+
+from __future__ import annotations
+
+import re
+
+from mqredis.codec.schedules import Definition
+from mqredis.commands.doctor import Edit
+from mqredis.errors import InvalidArgument, InvariantBroken, MissingDependency
+from mqredis.operations.cron import times_of
+from mqredis.operations.faults import Fault, Faults, shown
+from mqredis.operations.snapshot import Store
+
+#: A message as a schedule keeps it: its priority, its flags and its fields, then the body (lua/admin/schedules.lua).
+_MESSAGE = re.compile(rb"[0-7][0-9a-v][^\x00]*\x00.*", re.DOTALL)
+
+
+def schedules(store: Store) -> Faults:
+    """Each schedule can be read, has times and a message, and sends to a queue that exists."""
+    definitions, messages = store.manager.schedules
+    for name, text in store.schedules.items():
+        where = shown(name)
+        try:
+            found = Definition.parse(text.decode())
+        except (InvariantBroken, UnicodeDecodeError):
+            # Nothing can be done with it, and no call lists the others while it is there.
+            edits = (Edit("hdel", definitions, name), Edit("hdel", messages, name))
+            yield Fault("schedule.malformed", where, f"its text is {shown(text)!r:.200}", edits)
+            continue
+        try:
+            times_of(found.when, found.timezone)
+        except InvalidArgument as error:
+            yield Fault("schedule.times", where, f"has no times: {error}")
+        except MissingDependency:
+            pass  # nothing here reads cron expressions
+        message = store.schedule_messages.get(name)
+        if message is None or not _MESSAGE.fullmatch(message):
+            text_ = "has no message" if message is None else f"its message is {shown(message)!r:.80}"
+            yield Fault("schedule.message", where, f"{text_}: remove the schedule, and create it again")
+        if found.queue not in store.hashes.get("queues", {}):
+            text_ = f"sends to queue {found.queue!r}, which does not exist: create it, or remove the schedule"
+            yield Fault("schedule.queue", where, text_, severity="warning")
+    for name in store.schedule_messages.keys() - store.schedules.keys():
+        yield Fault(
+            "schedule.orphan", shown(name), "is a message of no schedule", (Edit("hdel", messages, name),)
+        )
