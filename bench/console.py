@@ -17,8 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ import redis
 import mqredis
 from bench.messages import body
 from bench.server import Server
+from mqredis.commands import inspection
+from mqredis.steps import Steps, perform, procedure
 
 #: Queues of the overview that is timed, and messages in each.
 OVERVIEW_QUEUES, MESSAGES = 1000, 20
@@ -39,30 +43,49 @@ CONTENTS: dict[str, tuple[Sequence[int], bool]] = {
 }
 
 
-def timed(server: Server, name: str, call: Callable[[], object], rounds: int) -> None:
-    """Print what each call of the server takes, by the slow log and by its CPU time."""
+def timed(server: Server, name: str, calls: Callable[[], Iterator[object]], rounds: int) -> None:
+    """Print the CPU time that the server needs for each call; ``calls`` makes one whenever it is asked for the next.
+
+    The time of the clock, as the slow log has it, would count the other programs of the machine, too.
+    """
     raw = redis.Redis.from_url(server.url)
-    call()
-    raw.config_set("slowlog-log-slower-than", 100)
-    raw.slowlog_reset()
-    cpu = server.wire.counters().cpu
-    for _ in range(rounds):
-        call()
-    cpu = server.wire.counters().cpu - cpu
-    raw.config_set("slowlog-log-slower-than", -1)
-    logged = [each for each in raw.slowlog_get(100_000) if each["command"].startswith((b"FCALL", b"EVALSHA"))]
+    process = raw.info("server")["process_id"]
     raw.close()
-    times = sorted(each["duration"] / 1000 for each in logged)
+    spent = Path(f"/proc/{process}/task/{process}/schedstat")  # of the thread that runs commands
+    times: list[float] = []
+    for _ in calls():
+        pass
+    for _ in range(rounds):
+        before = int(spent.read_text().split()[0])
+        for _ in calls():
+            after = int(spent.read_text().split()[0])
+            times.append((after - before) / 1e6)
+            before = int(spent.read_text().split()[0])
+    times.sort()
     print(
-        f"{name}: {len(times) / rounds:.0f} calls of {cpu / len(times) * 1000:.1f} ms of CPU; by the clock "
-        f"{median(times):.1f} ms median, {times[len(times) * 9 // 10]:.1f} for 9 in 10"
+        f"{name}: {len(times) / rounds:.0f} calls, {sum(times) / rounds:.0f} ms of CPU in all; each "
+        f"{median(times):.1f} ms median, {times[len(times) * 9 // 10]:.1f} for 9 in 10, {times[-1]:.1f} at most"
     )
+
+
+def parts_of_overview(qm: mqredis.QueueManager, names: Sequence[str]) -> Iterator[object]:
+    """The calls of ``qm.overview()``, one after the other."""
+
+    @procedure
+    def part(at: int) -> Steps[inspection.Overview]:
+        call = inspection.overview(qm.context.keys, names[at : at + inspection.QUEUES])
+        return (yield from perform(call))
+
+    at = 0
+    while at < len(names):
+        at += qm.run(part(at)).done
+        yield at
 
 
 def overview(rounds: int) -> None:
     """Time the calls of the overview."""
     for title, (priorities, locked) in CONTENTS.items():
-        with Server({"slowlog-max-len": "100000"}) as server, mqredis.connect(server.url) as qm:
+        with Server() as server, mqredis.connect(server.url) as qm:
             chance = random.Random(5)
             for n in range(OVERVIEW_QUEUES):
                 qm.create_queue(f"queue-{n:04}")
@@ -72,12 +95,13 @@ def overview(rounds: int) -> None:
                 )
                 if locked:
                     queue.lock_many(2, timeout=0)
-            timed(server, title, qm.overview, rounds)
+            names = [info.name for info in qm.queues()]
+            timed(server, title, partial(parts_of_overview, qm, names), rounds)
 
 
 def pages(rounds: int) -> None:
     """Time the other pages, each as large as it may be."""
-    with Server({"slowlog-max-len": "100000"}) as server, mqredis.connect(server.url) as qm:
+    with Server() as server, mqredis.connect(server.url) as qm:
         for name in ("orders", "large", "locked", "late"):
             qm.create_queue(name)
         small = [mqredis.Outgoing(body(200), properties={"n": n, "region": "EU"}) for n in range(250)]
@@ -90,10 +114,18 @@ def pages(rounds: int) -> None:
         for _ in range(400):
             locked.lock(timeout=0)
         rare = "region LIKE '%U_x%' OR n > 249"
-        timed(server, "messages, none matches", lambda: qm.messages("orders", selector=rare), rounds)
-        timed(server, "messages of 4,000 bytes", lambda: qm.messages("large", limit=256), rounds)
-        timed(server, "locks", lambda: qm.locks("locked", limit=256), rounds)
-        timed(server, "delayed messages", lambda: qm.scheduled("late", selector="n >= 0", limit=256), rounds)
+        for title, call in (
+            ("messages, none matches", lambda: qm.messages("orders", selector=rare)),
+            ("messages of 4,000 bytes", lambda: qm.messages("large", limit=256)),
+            ("locks", lambda: qm.locks("locked", limit=256)),
+            ("delayed messages", lambda: qm.scheduled("late", selector="n >= 0", limit=256)),
+        ):
+            timed(server, title, partial(once, call), rounds)
+
+
+def once(call: Callable[[], object]) -> Iterator[object]:
+    """Make a call."""
+    yield call()
 
 
 # ---- load ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@
 --- require "core/timers"
 --- require "claims/claim_pages"
 -- A call ends when it has run so many commands; a text of locks beside a header counts as many.
-local budget, text_cost = 1500, 8
+local budget, text_cost = 1000, 8
 local reply = context.observe()
 if reply then return reply end
 
