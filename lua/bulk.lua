@@ -114,7 +114,7 @@ for n = 1, #found do
   local e = found[n]
   local time = tonumber(dues[e.lid])
   local same = name == "due" and (time == due or not time and due <= context.now)
-    or name == "priority" and (record.field(e.rec, "p") or "3") == value
+    or name == "priority" and record.priority(e.rec) == value
   if not same and string.sub(e.lid, 3) <= newest and not seek.expired(e) then entries[#entries + 1] = e end
 end
 

@@ -13,11 +13,10 @@ local publish = { page = 256, run = 1000 }
 function publish.batch(q, stage, from, most)
   local items = redis.call("LRANGE", stage.list, from, from + most - 1)
   local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
-  local transactional, stamp, sub, at = queue.has(q, "t"), context.now_text, string.sub, 1
+  local transactional, stamp, at = queue.has(q, "t"), context.now_text, 1
   while at <= #items do
-    local item, large = items[at], nil
-    local text = stamp .. sub(item, 2)
-    priorities[#priorities + 1] = sub(item, 1, 1)
+    local text, large = stamp .. items[at], nil
+    priorities[#priorities + 1] = record.priority(text)
     if record.flag(text, 8) then
       at = at + 1
       large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)

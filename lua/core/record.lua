@@ -58,6 +58,12 @@ function record.field(rec, key)
   return string.match(rec, "^[^%z\1\3]*", from + 2)
 end
 
+-- The digit of the priority: key p of the head, or 3. Most heads are empty or begin with it.
+function record.priority(rec)
+  local at = string.byte(rec, 15) ~= 0 and string.find(rec, "\3p", 15, true)
+  return at and at < string.find(rec, "\0", 15, true) and string.sub(rec, at + 2, at + 2) or "3"
+end
+
 -- The record with this value of a system field, in place of any that it has; nil takes the field away. The field comes first
 -- in the head, since other fields have their places at its end.
 function record.with(rec, key, value)

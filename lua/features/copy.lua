@@ -25,7 +25,7 @@ function copy.insert(to, head, body, large, flag, st, must)
   local size = #rec + #large
   if not must and not quota.fits(to, 1, size) then return end
   context.seq = context.seq + 1
-  local flat = string.find(to.flags, "[ts]") and 0 or 7 - tonumber(record.field(rec, "p") or 3)
+  local flat = string.find(to.flags, "[ts]") and 0 or 7 - record.priority(rec)
   local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
   store.add(to, { e.lid }, { rec }, large ~= "" and { large } or nil, size)
   if st then

@@ -190,7 +190,7 @@ class Encoder:
             raise InvalidArgument("a row has no queue: its column queue is null or empty")
         line, _ = codec.encode(_message(kind, row, body), self.transaction(queue))
         sample = (id_apart and row.get("correlation_id") and _write_id(row["correlation_id"])) or ""
-        return line[: -1 - len(sample)]
+        return line[1 : -1 - len(sample)]  # stage.lua reads the priority from the head
 
 
 def _message(kind: str, row: Mapping[str, Any], body: bytes) -> Outgoing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -31,6 +32,9 @@ from mqredis.steps import perform
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
 PORTION = 100
+#: The broker puts the arrival time in front of a message, in 13 digits.
+_ARRIVAL = 13
+_FLAG = itemgetter(0)
 
 
 @dataclass
@@ -147,8 +151,7 @@ class _Waiting:
 
     def add(self, lines: Sequence[bytes], large: Mapping[int, bytes]) -> None:
         """Take some more. ``large``: bodies that stand apart, by the number of their line."""
-        # The broker takes the priority off and puts 13 digits of arrival time in front.
-        sizes = [len(line) + 12 for line in lines]
+        sizes = [*map(len, lines)]
         if not large:
             self.elements.extend(lines)
         else:
@@ -157,10 +160,11 @@ class _Waiting:
                 if n in large:
                     self.elements.append(large[n])
                     sizes[n] += len(large[n])
-        if max(sizes) > self.most:
+        largest = max(sizes) + _ARRIVAL
+        if largest > self.most:
             raise MessageTooLarge(
-                f"a message takes {max(sizes)} bytes; queue {self.stage.queue!r} allows {self.most}"
+                f"a message takes {largest} bytes; queue {self.stage.queue!r} allows {self.most}"
             )
         self.messages += len(lines)
-        self.bytes += sum(sizes)
-        self.special = self.special or any_special(bytes({line[1] for line in lines}))
+        self.bytes += sum(sizes) + _ARRIVAL * len(lines)
+        self.special = self.special or any_special(bytes(set(map(_FLAG, lines))))

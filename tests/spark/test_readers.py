@@ -127,6 +127,19 @@ def test_a_publication_is_healthy(qm, options, transactional):
     assert qm.open("target").peek(0, match=mqredis.Match(correlation_id="c")).body == rows["body"][0]
 
 
+def test_messages_are_published_with_their_priorities(qm, options):
+    qm.create_queue("target")
+    rows = {
+        "body": [b"", b"\x03p7\0", b"\0\x03p0\0", b"\x03p7"],
+        "priority": pa.array([None, None, 1, 7], pa.int32()),
+        "label": ["p", "\x03p", "label", ""],
+    }
+    writer = BatchWriter(parsing.parse({**options, "queue": "target"}))
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict(rows)]))])
+    found = [(m.body, m.priority, m.lookup_id >> 56) for m in qm.open("target").browse()]
+    assert found == [(b"\x03p7", 7, 0), (b"", 3, 4), (b"\x03p7\0", 3, 4), (b"\0\x03p0\0", 1, 6)]
+
+
 def test_an_operator_finishes_a_publication_that_was_begun(qm, options, monkeypatch):
     qm.create_queue("target")
     given = {**options, "queue": "target", "atomicPublishLimit": "100", "txnAppId": "load", "txnVersion": "0"}
