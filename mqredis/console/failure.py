@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -31,67 +31,121 @@ from mqredis.errors import (
     TransactionUsage,
 )
 
-#: What a visitor can do about an error, and the status of its page; the first class that fits.
-ADVICE: tuple[tuple[type[MqError], int, str], ...] = (
-    (QueueNotFound, 404, "It may have been deleted. The overview shows the queues that exist."),
-    (MessageNotFound, 404, "It was received, moved, deleted, or has expired since the page was made."),
+#: The title and the status of the page of an error, and what a visitor can do; of the first class that fits.
+ADVICE: tuple[tuple[type[MqError], str, int, str], ...] = (
+    (
+        QueueNotFound,
+        "There is no such queue",
+        404,
+        "It may have been deleted. The overview shows the queues that exist.",
+    ),
+    (
+        MessageNotFound,
+        "There is no such message",
+        404,
+        "It was received, moved, deleted, or has expired since the page was made.",
+    ),
     (
         TransactionUsage,
+        "The message is held",
         409,
         "The message is locked: a reader has it, or a transaction. Wait until that ends.",
     ),
-    (AccessDenied, 409, "This console only reads. Use another one for what writes to the broker."),
-    (GetInhibited, 409, "Reads of this queue are switched off. An operator can switch them on on its page."),
-    (SealBroken, 409, "The body is sealed. Give the console a manager that was opened with the sealer."),
-    (OutcomeUnknown, 503, "Look whether the change was made before you repeat it."),
+    (
+        AccessDenied,
+        "This console only reads",
+        409,
+        "This console only reads. Use another one for what writes to the broker.",
+    ),
+    (
+        GetInhibited,
+        "Reads are refused",
+        409,
+        "Reads of this queue are switched off. An operator can switch them on on its page.",
+    ),
+    (
+        SealBroken,
+        "The body is sealed",
+        409,
+        "The body is sealed. Give the console a manager that was opened with the sealer.",
+    ),
+    (
+        OutcomeUnknown,
+        "It is not known whether this was done",
+        503,
+        "Look whether the change was made before you repeat it.",
+    ),
     (
         BrokerUnavailable,
+        "The broker cannot be reached",
         503,
         "Check that Redis runs and can be reached. The next request tries again.",
     ),
-    (BrokerFull, 507, "Redis is at its memory limit. Purge a queue that is not needed, or raise maxmemory."),
+    (
+        BrokerFull,
+        "The memory of the broker is full",
+        507,
+        "Redis is at its memory limit. Purge a queue that is not needed, or raise maxmemory.",
+    ),
     (
         BrokerRefused,
+        "The server refuses the user of the console",
         403,
-        "The user of the console lacks a right on the server: mqredis acl prints what each role needs.",
+        "The user of the console lacks a right on the server, or its password is wrong: mqredis acl prints all rights.",
     ),
     (
         ManagerNotFound,
+        "The queue manager is gone",
         404,
         "The data of the queue manager are gone from the server. Check the database in the URL.",
     ),
-    (SessionExpired, 409, "The console was idle for long. Repeat the request."),
+    (SessionExpired, "The console was idle for long", 409, "Repeat the request."),
     (
         EnqueueRefused,
+        "The message was refused",
         507,
         "Nothing was done. Make room: purge a queue, raise the quota, or end the flow control.",
     ),
-    (InvalidArgument, 400, "Correct the address or the form."),
-    (MqError, 409, "The broker refused. The documentation of errors says more."),
+    (InvalidArgument, "This cannot be shown", 400, "Correct the address or the form."),
+    (MqError, "The broker refused", 409, "The documentation of errors says more."),
 )
 
 
-def _page(status: int, title: str, text: str, advice: str, request: Request) -> Response:
-    """A page that needs nothing of the broker and nothing of the visitor."""
+def _page(
+    status: int,
+    title: str,
+    text: str,
+    advice: str,
+    request: Request,
+    name: str = "",
+    managers: Sequence[str] = (),
+) -> Response:
+    """A page that needs nothing of the broker and nothing of the visitor.
+
+    ``name``: of the error, as the documentation has it. ``managers``: the page leads to them.
+    """
     root = request.scope.get("root_path", "")
     theme = request.cookies.get("mqredis_theme", "")
     page = TEMPLATES.get_template("error.html").render(
-        title=title, text=text, advice=advice, root=root, theme=theme if theme in ("light", "dark") else ""
+        title=title,
+        text=text,
+        advice=advice,
+        name=name,
+        managers=managers if len(managers) > 1 else (),
+        root=root,
+        theme=theme if theme in ("light", "dark") else "",
     )
     return HTMLResponse(page, status, {"cache-control": "no-store"})
 
 
 async def refused(request: Request, error: Exception) -> Response:
     """The page for an error of the broker."""
-    for kind, status, advice in ADVICE:
+    managers = (
+        request.app.state.console.managers.names
+    )  # a visitor without access gets no error of the broker
+    for kind, title, status, advice in ADVICE:
         if isinstance(error, kind):
-            return _page(
-                status,
-                kind.__name__ if kind is MqError else type(error).__name__,
-                in_words(error),
-                advice,
-                request,
-            )
+            return _page(status, title, in_words(error), advice, request, type(error).__name__, managers)
     raise error
 
 

@@ -10,6 +10,7 @@ import pytest
 import mqredis
 from mqredis import Outgoing, RetryPolicy
 from mqredis.console import app, everyone
+from mqredis.console.pages import messages as pages_of_messages
 from tests.browser.conftest import serving
 from tests.support.server import RedisServer
 
@@ -61,6 +62,29 @@ def test_the_page_of_workers_follows_them(
     broker.operator("ann").pause(consumer="pay", reason="the bank is away")
     expect(page.get_by_text("the bank is away")).to_be_visible()
     expect(button.last).to_be_focused()  # an update leaves the keyboard where it is
+
+
+def test_a_search_goes_on_by_itself_and_is_stopped(
+    console: str, broker: mqredis.QueueManager, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_of_messages, "CALLS", 1)  # of 500 messages
+    for part in range(0, 3000, 500):
+        send(broker, *(Outgoing(f"body {n}", properties={"n": n}) for n in range(part, part + 500)))
+    search = f"{console}/m/main/messages?queue=orders&selector=n+%3D+7+OR+n+%3D+2900"
+    page = open_page(search)
+    expect(page.get_by_text("2 messages on this page.")).to_be_visible()
+    expect(page.locator("#rows tr")).to_have_count(2)
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    page.route("**had=**", lambda _: None)  # no answer comes
+    page.goto(search)
+    expect(page.get_by_text("The search goes on")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("The search stopped")).to_be_visible()
+    expect(page.get_by_text("The search goes on")).to_be_hidden()
+    expect(page.get_by_role("link", name="Search further")).to_be_visible()
+    page.unroute("**had=**")
+    page.get_by_role("link", name="Search further").click()
+    expect(page.get_by_text("1 message on this page.")).to_be_visible()
 
 
 def test_a_restart_of_the_server_is_told_and_survived(
@@ -220,6 +244,8 @@ def test_every_page_is_readable(
 ) -> None:
     broker.update_queue("orders", retry=RetryPolicy(immediate=0))
     broker.create_queue("news", topic=True)
+    for name in ("n" * 124, "<b>& 'quoted' \u65e5\u672c" + "w " * 50 + "w"):
+        broker.create_queue(name)
     body = '{"order": "' + "x" * 200 + '"}'
     first, _ = send(broker, body, Outgoing(body, properties={"a-long-name" * 8: "y" * 300}))
     fail(broker)

@@ -12,6 +12,7 @@ from mqredis import Access, Journal, Outgoing, RetryPolicy
 from mqredis.asyncio import Queue, QueueManager
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
+from mqredis.console.pages import messages as pages_of_messages
 from mqredis.keys import DEAD_LETTER
 from tests.console.browser import HOST, Browser, mounted
 
@@ -94,6 +95,31 @@ async def test_messages_are_found_by_selector_and_identifier(browser: Browser, m
     assert "1 message on this page" in page.text
     page = await browser.get("/m/main/messages", queue="orders", selector="region = 'US'")
     assert "No available message matches" in page.text
+
+
+async def test_a_search_goes_on_where_it_stopped(
+    browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_of_messages, "CALLS", 1)  # of 500 messages
+    await fill(manager, [Outgoing(f"body {n}", properties={"wanted": n in (7, 1200)}) for n in range(1300)])
+    page = await browser.get("/m/main/messages", queue="orders", selector="wanted = TRUE")
+    assert "1 message on this page" in page.text
+    assert "Search further" in page.text
+    rest = next(each for each in page.addresses if "had=1" in each)
+    assert "start=0" in rest
+    page = await browser.get(rest)  # what a script adds to the page
+    assert "No available message" not in page.text
+    assert "1 message on this page" in page.text
+    page = await browser.get(next(each for each in page.addresses if "had=1" in each))
+    assert "body 1200" in page.html
+    assert "2 messages on this page" in page.text
+    assert "had=" not in "".join(page.addresses)
+    page = await browser.get("/m/main/messages", queue="orders", selector="wanted IS NULL")
+    assert "No available message" not in page.text  # it is not known yet
+    await browser.get("/m/main/messages", 400, queue="orders", had="x")
+    assert (
+        "50 messages on this page" in (await browser.get("/m/main/messages", queue="orders", had="-5")).text
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import mqredis
 from mqredis import Settings
 from mqredis.cli import acl
 from mqredis.console import app, everyone
+from tests.console.browser import Browser
 from tests.support.server import RedisServer, server_version
 
 UNREACHABLE = "redis://ann:secret@127.0.0.1:1/0"
@@ -76,3 +77,17 @@ async def test_the_console_can_end_before_it_knows(caplog: pytest.LogCaptureFixt
     async with application.router.lifespan_context(application):
         pass
     assert caplog.messages == []
+
+
+async def test_an_error_leads_to_the_other_managers(redis_server: RedisServer) -> None:
+    browser = Browser(app({"bank": UNREACHABLE, "shop": redis_server.url}, access=everyone))
+    page = await browser.get("/", 503)
+    assert "The broker cannot be reached redis://127.0.0.1:1/0" in page.text
+    assert "BrokerUnavailable" in page.text
+    assert "secret" not in page.text
+    assert "Overview" in (await browser.get(next(each for each in page.addresses if "/m/shop/" in each))).text
+    await browser.close()
+    browser = Browser(app({"bank": UNREACHABLE}, access=everyone))
+    page = await browser.get("/", 503)
+    assert "Queue managers" not in page.text
+    await browser.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from starlette.responses import Response
@@ -21,12 +22,42 @@ LOOKED_AT = 1000
 GROUPS = 20
 
 
+#: What differs between errors of one kind: numbers, ids and times, and what stands in quotes.
+_VARYING = re.compile(
+    r"""'[^'\n]*'|"[^"\n]*"|\b[0-9a-f]*\d[0-9a-f]*(?:[-:.,][0-9a-f]*\d[0-9a-f]*)*\b|\d+""", re.IGNORECASE
+)
+#: Stands for it.
+ANY = "\u2026"
+
+
+@dataclass
+class Texts:
+    """The texts of one kind in a group."""
+
+    kind: str
+    found: set[str] = field(default_factory=set)
+
+    @property
+    def shown(self) -> str:
+        """The text that all have, or what they have in common."""
+        return self.kind if len(self.found) > 1 else next(iter(self.found), "")
+
+    def term(self, name: str) -> str:
+        """The condition of a selector that chooses them."""
+        if not self.kind:
+            return f"{name} IS NULL"
+        if len(self.found) == 1:
+            return f"{name} = {_quoted(self.shown)}"
+        fixed = [re.sub(r"([%_!])", r"!\1", part) for part in self.kind.split(ANY)]
+        return f"{name} LIKE {_quoted('%'.join(fixed))} ESCAPE '!'"
+
+
 @dataclass
 class Group:
-    """Messages that failed for the same reason."""
+    """Messages that failed for the same reason, with an error of the same kind."""
 
-    reason: str
-    error: str
+    reason: Texts
+    error: Texts
     origin: str
     first: datetime
     last: datetime
@@ -35,8 +66,8 @@ class Group:
     @property
     def selector(self) -> str:
         """A selector that chooses the messages of the group."""
-        terms = [("$reason", self.reason), ("failure_error", self.error), ("$original_queue", self.origin)]
-        return " AND ".join(f"{name} = {_quoted(text)}" for name, text in terms if text)
+        origin = f"$original_queue = {_quoted(self.origin)}" if self.origin else "$original_queue IS NULL"
+        return " AND ".join((self.reason.term("$reason"), self.error.term("failure_error"), origin))
 
 
 @dataclass
@@ -48,6 +79,8 @@ class Failed:
     groups: list[Group]
     #: Messages that were looked at for the groups.
     looked_at: int
+    #: Groups that are not shown.
+    more: int
 
 
 def _quoted(text: str) -> str:
@@ -86,7 +119,11 @@ async def _grouped(manager: QueueManager, name: str, total: int) -> Failed:
     except QueueNotFound:  # deleted meanwhile
         pass
     found = sorted(groups.values(), key=lambda group: -group.count)
-    return Failed(name, total, found[:GROUPS], looked_at)
+    return Failed(name, total, found[:GROUPS], looked_at, max(0, len(found) - GROUPS))
+
+
+def _kind(text: str) -> str:
+    return _VARYING.sub(ANY, text)
 
 
 def _add(groups: dict[tuple[str, str, str], Group], message: Message) -> None:
@@ -94,6 +131,9 @@ def _add(groups: dict[tuple[str, str, str], Group], message: Message) -> None:
     error = str(message.properties.get("failure_error", ""))
     origin = message.original_queue or ""
     at = message.arrived_at
-    group = groups.setdefault((reason, error, origin), Group(reason, error, origin, at, at))
+    kinds = _kind(reason), _kind(error)
+    group = groups.setdefault((*kinds, origin), Group(Texts(kinds[0]), Texts(kinds[1]), origin, at, at))
+    group.reason.found.add(reason)
+    group.error.found.add(error)
     group.count += 1
     group.first, group.last = min(group.first, at), max(group.last, at)

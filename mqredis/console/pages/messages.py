@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies
-from mqredis.console.actions.base import lookup_id, needed
+from mqredis.console.actions.base import lookup_id, needed, whole
 from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
@@ -27,29 +27,39 @@ async def messages(visit: Visit) -> Response:
     """A page of messages behind ``after``, those that the selector and the identifiers choose.
 
     ``trail`` has the places of the pages before, for the way back. A page begins where the page before ended, whatever
-    has come and gone meanwhile.
+    has come and gone meanwhile. With scripts, a page whose search has not ended asks for the rest of it: ``start`` is
+    then where the page began, and ``had`` the number of messages that it shows already.
     """
     name = needed(visit.query, "queue")
     trail = [part for part in visit.query.get("trail", "").split(",") if part]
+    start = visit.query.get("start") or visit.query.get("after") or "0"
+    had = min(max(whole(visit.query, "had") or 0, 0), ROWS - 1)
     found: list[StoredMessage] = []
     place, wrong = None, None
     try:
-        found, place = await _page(await visit.manager(), name, visit.query)
+        found, place = await _page(await visit.manager(), name, visit.query, ROWS - had)
     except InvalidArgument as error:  # a wrong selector or identifier
         wrong = error
-    following = None
+    unfinished = place is not None and had + len(found) < ROWS
+    following = rest = None
     if place is not None:
-        more = [*trail, visit.query.get("after") or "0"][-TRAIL:]
-        following = visit.here(after=place, trail=",".join(more))
+        more = ",".join([*trail, start][-TRAIL:])
+        following = visit.here(after=place, trail=more, start="", had="")
+        if unfinished:
+            rest = visit.here(after=place, start=start, had=had + len(found))
     before = None
     if trail:
-        before = visit.here(after="" if trail[-1] == "0" else trail[-1], trail=",".join(trail[:-1]))
+        before = visit.here(
+            after="" if trail[-1] == "0" else trail[-1], trail=",".join(trail[:-1]), start="", had=""
+        )
     return visit.page(
         "messages.html",
         400 if wrong else 200,
         queue=name,
         found=found,
-        unfinished=place is not None and len(found) < ROWS,
+        had=had,
+        unfinished=unfinished,
+        rest=rest,
         wrong=wrong,
         following=following,
         before=before,
@@ -60,7 +70,7 @@ async def messages(visit: Visit) -> Response:
 
 
 async def _page(
-    manager: QueueManager, name: str, query: dict[str, str]
+    manager: QueueManager, name: str, query: dict[str, str], most: int
 ) -> tuple[list[StoredMessage], str | None]:
     """The messages of a page, and the place where the next one begins. Raises InvalidArgument, QueueNotFound."""
     match, selector = _match(query), query.get("selector") or None
@@ -68,11 +78,11 @@ async def _page(
     place = query.get("after") or None
     for _ in range(CALLS):
         page = await manager.messages(
-            name, match=match, selector=selector, after=place, limit=ROWS - len(found)
+            name, match=match, selector=selector, after=place, limit=most - len(found)
         )
         found += page.items
         place = page.next
-        if place is None or len(found) >= ROWS:
+        if place is None or len(found) >= most:
             break
     return found, place
 

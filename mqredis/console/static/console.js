@@ -36,6 +36,18 @@
     if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; });
   });
 
+  // A search asks for its next part by itself, until the page is full, everything was searched, or somebody stops it.
+  document.documentElement.classList.add("scripts");
+  const stop = (event) => {
+    const more = event.target.closest("#more");
+    if (!more) return;
+    more.classList.add("stopped");
+    htmx.trigger(more, "htmx:abort");
+  };
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-stop]")) stop(event); });
+  document.addEventListener("htmx:responseError", stop);
+  document.addEventListener("htmx:sendError", stop);
+
   // "/" leads to the search field.
   document.addEventListener("keydown", (event) => {
     const field = document.querySelector("[role=search] input:not([type=hidden])");
