@@ -92,6 +92,7 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
     manager.subscribe("flight-events", "gates")
     manager.subscribe("flight-events", "refunds", "delay > 120")
     with ExitStack() as stack:
+        manager.update_queue("gates", trail=1.0)
         queues = {info.name: stack.enter_context(manager.open(info.name)) for info in manager.queues()}
         queues["departures"].send_many(events[:2400])
         later = [each.replace(delay=chance.uniform(10, 120) * MINUTE) for each in events[2400:2436]]
@@ -104,7 +105,14 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
         stack.enter_context(worker.background(manager))
         stack.callback(ended.set)
         until(lambda: not manager.queue_info("bookings").messages and len(manager.workers()[0].running) == 3)
-        manager.operator("ann").pause(consumer="pay", reason="the bank does not answer")
+        ann = manager.operator("ann")
+        ann.pause(consumer="pay", reason="the bank does not answer")
+        ann.create_schedule("night report", "0 3 * * *", "departures", "report", timezone="America/New_York")
+        ann.create_schedule("gate check", 900.0, "gates", "check", paused=True)
+        ann.delete("refunds", selector="delay > 30", trash=86_400.0)
+        ann.reschedule("departures", delay=3600.0, limit=5)
+        ann.redrive("bookings;poison", limit=2)
+        (left,) = queues["gates"].receive_many(1, 0)
         manager.update_queue("catering", put_inhibited=True)
         unit = stack.enter_context(manager.transaction())
         queues["ledger"].send("a fare", transaction=unit)
@@ -118,6 +126,14 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
             "failures": "/failures",
             "in-flight": "/in-flight",
             "workers": "/workers",
+            "schedules": "/schedules",
+            "scheduled": "/scheduled",
+            "trail": f"/trail?queue=gates&id={left.lookup_id:#018x}",
+            "actions": "/actions",
+            "topics": "/topics",
+            "clients": "/clients",
+            "doctor": "/doctor?run=1",
+            "server": "/server",
             "purge": "/act/purge?queue=departures&selector=delay+IS+NULL",
         }
         for lock in locks:
@@ -138,6 +154,13 @@ def console(url: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/m/flights"
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def hosts() -> Iterator[None]:
+    """The name of this machine is none of the pictures' business."""
+    with patch("socket.gethostname", lambda: "airport-1"), patch("platform.node", lambda: "airport-1"):
+        yield
 
 
 def take(base: str, paths: dict[str, str]) -> None:
@@ -161,7 +184,7 @@ def take(base: str, paths: dict[str, str]) -> None:
 def main() -> None:
     """Make all pictures."""
     logging.disable(logging.ERROR)  # the failures of the handler are wanted
-    with tempfile.TemporaryDirectory() as directory, patch("socket.gethostname", lambda: "airport-1"):
+    with tempfile.TemporaryDirectory() as directory, hosts():
         url = f"embedded://{directory}"
         settings = mqredis.Settings(client_name="bookings")
         with (

@@ -13,7 +13,10 @@ from mqredis.asyncio import Queue, QueueManager
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.console.pages import messages as pages_of_messages
+from mqredis.console.pages import server as pages_of_servers
 from mqredis.keys import DEAD_LETTER
+from mqredis.operations.server_facts import ServerFacts
+from mqredis.steps import Command, Steps, procedure
 from tests.console.browser import HOST, Browser, mounted
 
 EVIL = "<script>alert(1)</script>'\"&\u202e"
@@ -338,4 +341,31 @@ async def test_several_managers_are_shown_by_name(url: str, manager: QueueManage
     assert "main" in page.text
     assert "q-orders" in page.html  # it is the same manager under another name
     assert "shows no queue manager" in (await browser.get("/m/third/", 404)).text
+    await browser.close()
+
+
+async def test_the_server_is_told_in_words(manager: QueueManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ServerFacts(
+        {
+            "uptime_in_seconds": "3661",
+            "aof_enabled": "1",
+            "loading": "0",
+            "rdb_changes_since_last_save": "13272",
+        },
+        {"notify-keyspace-events": "", "appendfsync": "everysec"},
+    )
+
+    @procedure
+    def read() -> Steps[ServerFacts]:
+        yield Command(("PING",))
+        return facts
+
+    monkeypatch.setattr(pages_of_servers, "read_facts", read)
+    browser = Browser(app({"main": manager}, access=everyone))
+    page = await browser.get("/m/main/server")
+    assert "Runs for 1 h 1 min 1 s" in page.text
+    assert "Append-only file yes" in page.text
+    assert "Changes since the last snapshot 13,272 Loading its data no" in page.text
+    assert "Settings appendfsync everysec notify-keyspace-events none" in page.text
+    assert re.search(r"Time of an answer to the console [\d.]+ (ms|s)", page.text)
     await browser.close()

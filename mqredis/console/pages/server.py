@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from time import perf_counter
 
 from starlette.responses import Response
 
+from mqredis.console import formats
 from mqredis.console.visit import Visit
-from mqredis.steps import Command, Refused, Steps, procedure
+from mqredis.operations.server_facts import read_facts
+from mqredis.steps import Command, Steps, procedure
 
 #: Findings on one page.
 FINDINGS = 200
@@ -20,14 +22,14 @@ SHOWN: dict[str, dict[str, str]] = {
         "redis_mode": "Mode",
         "role": "Role",
         "connected_slaves": "Replicas",
-        "uptime_in_seconds": "Seconds since its start",
+        "uptime_in_seconds": "Runs for",
         "connected_clients": "Connected clients",
         "instantaneous_ops_per_sec": "Commands a second",
     },
     "Memory": {
         "used_memory_human": "Used",
         "used_memory_peak_human": "Highest use",
-        "maxmemory_human": "Limit (0: none)",
+        "maxmemory_human": "Limit (0B: none)",
         "maxmemory_policy": "At the limit (maxmemory-policy)",
         "mem_fragmentation_ratio": "Fragmentation",
         "evicted_keys": "Evicted keys",
@@ -41,6 +43,9 @@ SHOWN: dict[str, dict[str, str]] = {
     },
 }
 
+#: Those that are 0 or 1.
+_SWITCHES = frozenset(("aof_enabled", "loading"))
+
 
 async def doctor(visit: Visit) -> Response:
     """The doctor's report. It looks at every message, so it runs when it is asked for."""
@@ -49,24 +54,35 @@ async def doctor(visit: Visit) -> Response:
 
 
 async def server(visit: Visit) -> Response:
-    """The queue manager, its quota, and what INFO says about its server as far as the user may ask."""
+    """The queue manager, its quota, and what its server says about itself as far as the user may ask."""
     manager = await visit.manager()
     info = await manager.info()
-    reply = await manager.run(_info())
-    found = dict(line.partition(":")[::2] for line in reply.splitlines() if ":" in line)
+    begun = perf_counter()
+    await manager.run(_ping())
+    answered = perf_counter() - begun
+    facts = await manager.run(read_facts())
     sections = {
-        title: {words: found[name] for name, words in fields.items() if name in found}
+        title: {words: _value(name, facts.info[name]) for name, words in fields.items() if name in facts.info}
         for title, fields in SHOWN.items()
     }
+    sections["Settings"] = {name: value or "none" for name, value in sorted(facts.config.items())}
     return visit.page(
-        "server.html", info=info, sections={name: rows for name, rows in sections.items() if rows}
+        "server.html",
+        info=info,
+        answered=answered,
+        sections={name: rows for name, rows in sections.items() if rows},
     )
 
 
 @procedure
-def _info() -> Steps[str]:
-    """The text of INFO; nothing where the user may not ask, or the server is a fake without it."""
-    reply: Any = yield Command(("INFO",))
-    if isinstance(reply, Refused):
-        return ""
-    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
+def _ping() -> Steps[None]:
+    yield Command(("PING",))
+
+
+def _value(name: str, value: str) -> str:
+    """A field of INFO as a person reads it."""
+    if name == "uptime_in_seconds" and value.isdigit():
+        return formats.exact(int(value))
+    if name in _SWITCHES:
+        return {"0": "no", "1": "yes"}.get(value, value)
+    return f"{int(value):,}" if value.isdigit() else value
