@@ -127,7 +127,7 @@ class KeySet:
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
-        self.packed: dict[str | tuple[str | bytes | int, ...], bytes] = {}
+        self.packed: dict[str, tuple[bytes, int]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeySet) and self.keys == other.keys

@@ -46,8 +46,6 @@ class Call(Generic[T]):
     args: Sequence[Arg]
     parse: Callable[[int, Payload], T]
     changes: bool = True
-    fixed: int = 0
-    """The first ``fixed`` arguments are equal in most calls of this script on these keys: their packed form is kept."""
 
 
 @dataclass(slots=True)

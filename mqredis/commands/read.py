@@ -144,20 +144,16 @@ def receive(
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
     many = "1" if count == 1 else str(count)
     args: tuple[Arg, ...]
-    fixed = 0
     if cursor or member or match or len(settle) > 3:
         runs = str(len(settle) // 3)
         args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, runs, *settle)
     elif not settle:  # what is empty at the end is left out
         args = (queue.generation, mode, many, owner, grant)
-        fixed = 3 if owner else 5
     elif mode == "lock" and count == 1 and settle[0] == "c" and len(settle[2]) == ID:
         args = (queue.generation, "next", grant, settle[1], settle[2])
-        fixed = 3
     else:
         args = (queue.generation, mode, many, owner, grant, "", "", "", b"", "1", *settle)
-        fixed = 11 if settle[0] == "c" else 9  # most settle the last, with a commit
-    return Call("receive", queue.call, args, _parse_receive, True, fixed)
+    return Call("receive", queue.call, args, _parse_receive)
 
 
 def settles(args: Sequence[Arg]) -> bool:

@@ -57,10 +57,9 @@ def send_texts(
         len(texts) == 1 and not transaction and not topic
     ):  # of a single message the empty arguments are left out
         args = (queue.generation, priorities, *texts)
-        return Call("send", queue.call, args, _parse, True, 2)
+        return Call("send", queue.call, args, _parse)
     args = (queue.generation, transaction, fence, priorities, *texts)
-    fixed = 0 if transaction else 4 if len(priorities) == 1 else 3
-    return Call("publish" if topic else "send", queue.call, args, _parse, True, fixed)
+    return Call("publish" if topic else "send", queue.call, args, _parse)
 
 
 def _parse(status: int, payload: Payload) -> Accepted:

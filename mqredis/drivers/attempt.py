@@ -87,7 +87,7 @@ class Attempt:
         self.run = run
         self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
 
-    def packed(self) -> list[bytes | memoryview]:
+    def packed(self) -> list[bytes]:
         """Pack the request with the next token of the run's slot. Empty for a call without a session (:meth:`bare`).
 
         Called for each try. If the request cannot be packed, nothing was sent.
@@ -99,17 +99,17 @@ class Attempt:
             # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script) or core.script(call.script)
-        packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args, call.fixed)
+        packed = [pack(call.keys, form, run.slot.token_of(call.changes), call.args)]
         if self.wait is not None and self.wait.sent_with_call:
             packed.append(self.wait.request())
         return packed
 
-    def bare(self) -> list[bytes | memoryview]:
+    def bare(self) -> list[bytes]:
         """Pack the request of a call without a session, for the server that :meth:`ready` was given."""
         call = self.call
         if call.script == "session_open":
             call.args = self.core.open_args(self.server)
-        return pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)
+        return [pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)]
 
     def ready(self, run_id: str) -> Next:
         """Called before sending over a connection to the server ``run_id``. Returns DONE, or what must be done

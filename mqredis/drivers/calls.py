@@ -16,7 +16,7 @@ from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.urls import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, digits, fault_of, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_command
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
@@ -165,7 +165,7 @@ class Calls(BaseDriver):
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
-        return self.exchange(packed_command(digits(args)))
+        return self.exchange(packed_command(args))
 
     def exchange(self, request: bytes) -> Any:
         """Send a packed command that may be repeated. Returns its reply."""

@@ -17,7 +17,7 @@ from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.net.pool_aio import AsyncBackend, AsyncConnection
 from mqredis.drivers.net.urls import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, digits, fault_of, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_command
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
@@ -166,7 +166,7 @@ class AsyncCalls(BaseDriver):
 
     async def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
-        return await self.exchange(packed_command(digits(args)))
+        return await self.exchange(packed_command(args))
 
     async def exchange(self, request: bytes) -> Any:
         """Send a packed command that may be repeated. Returns its reply."""

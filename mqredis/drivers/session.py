@@ -17,7 +17,7 @@ from mqredis import scripts
 from mqredis.codec import clients
 from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
-from mqredis.drivers.net.wire import SIZES, as_text, bulk
+from mqredis.drivers.net.wire import as_text, bulk
 from mqredis.errors import (
     AccessDenied,
     HistoryRolledBack,
@@ -65,8 +65,7 @@ class Slot:
         """The packed token of the next call, which has a sequence number if it changes something."""
         if not changes:
             return self._packed + _NO_SEQUENCE
-        number = b"%d\r\n" % (self.last + 1)
-        return self._packed + SIZES[len(number) - 2] + number
+        return self._packed + bulk(b"%d" % (self.last + 1))
 
     def token(self) -> str:
         """Token of the call that is under way or comes next."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any
 
 from mqredis.drivers.calls import Calls
 from mqredis.drivers.net.urls import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, pack_fields
+from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.subscription import Subscription
 from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable
@@ -25,10 +23,6 @@ class Driver(Calls):
         """In a child process: leave the parent's session and connections alone, and open new ones when needed."""
         self._waiters.after_fork()
         super().after_fork()
-
-    def fields(self, verb: str, key: str, fields: Sequence[bytes]) -> Any:
-        """Run a plain command with thousands of fields, such as HMGET."""
-        return self.exchange(pack_fields(verb, key, fields))
 
     def subscribe(self, channel: str) -> Subscription:
         """Subscribe to a channel. Raises BrokerUnavailable."""

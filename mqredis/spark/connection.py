@@ -84,7 +84,7 @@ def command(manager: QueueManager, *args: str | bytes | int) -> Any:
 
 def fields(manager: QueueManager, key: str, names: Sequence[bytes]) -> list[bytes | None]:
     """HMGET of many fields."""
-    found: list[bytes | None] = manager.driver.fields("HMGET", key, names)
+    found: list[bytes | None] = manager.driver.command("HMGET", key, *names)
     return found
 
 

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-import hiredis
 import pytest
 from redis import exceptions as rx
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
-from mqredis.drivers.net.wire import digits, pack_fields
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from tests.drivers.kit import add, aio_until, put, take
 from tests.support.server import RedisServer
@@ -284,17 +282,6 @@ async def test_a_cancelled_call_leaves_the_connection_to_the_others(
     assert driver.backend._count == 1
     assert int(await driver.run(add(driver.core.keys))) == 12  # the cancelled ones ran as well
     assert len(driver.unknown) == 5
-
-
-def test_numbers_are_packed_as_text() -> None:
-    assert digits(("a", b"b", 7, True)) == ("a", b"b", b"7", b"1")
-
-
-def test_fields_are_packed_as_any_command_is() -> None:
-    equal, different = [b"%016x" % n for n in range(50)], [b"a", b"", b"longer\r\n"]
-    for fields in (equal, different, equal[:1]):
-        wanted: tuple[str | bytes, ...] = ("HMGET", "mq:{a}:m", *fields)
-        assert pack_fields("HMGET", "mq:{a}:m", fields) == hiredis.pack_command(wanted)  # type: ignore[arg-type]
 
 
 def listening(heard: Callable[[Any], None]) -> tuple[Subscription, Transport]:

@@ -63,9 +63,7 @@ class Shot:
 
     def request(self, wire: Wire) -> bytes:
         token = bulk(self.slot.encode()) + bulk(b"%d" % self.sequence if self.sequence else b"")
-        return b"".join(
-            pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), token, self.call.args)
-        )
+        return pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), token, self.call.args)
 
 
 def fire(call: Call[Any], place: Place) -> Shot:

@@ -84,7 +84,7 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
         while True:
             step: Any = steps.send(answer)
             if type(step) is Call:
-                log.append((step.script, step.keys.keys, [*step.args], step.changes, step.fixed))
+                log.append((step.script, step.keys.keys, [*step.args], step.changes))
                 answer = (0, []) if step.script == "stop_waiting" else next(left, NOTHING)
             else:
                 log.append(type(step))

@@ -16,7 +16,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SILENT
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.net.wire import digits, packed_command, reply_error
+from mqredis.drivers.net.wire import packed_command, reply_error
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -61,7 +61,7 @@ class PipelinedConnection(asyncio.Protocol):
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Reply] = deque()
-        self._unsent: list[bytes | memoryview] = []
+        self._unsent: list[bytes] = []
         #: Requests since the last joined write, and whether that had only one.
         self._count = 0
         self._alone = False
@@ -79,9 +79,9 @@ class PipelinedConnection(asyncio.Protocol):
 
     def command(self, *args: str | bytes | int) -> Reply:
         """Send a command. The future's result is the reply; an error reply is its exception."""
-        return self.exchange((packed_command(digits(args)),))
+        return self.exchange((packed_command(args),))
 
-    def exchange(self, request: Sequence[bytes | memoryview]) -> Reply:
+    def exchange(self, request: Sequence[bytes]) -> Reply:
         """Send a packed request. The future's result is the reply; an error reply is its exception."""
         future = Reply(loop=self._loop)
         if self.lost is not None:
@@ -112,7 +112,7 @@ class PipelinedConnection(asyncio.Protocol):
         if data and self.lost is None:
             self._write(data)
 
-    def _write(self, data: Sequence[bytes | memoryview]) -> None:
+    def _write(self, data: Sequence[bytes]) -> None:
         if self._transport.is_closing():  # the connection has failed; connection_lost follows in a later turn
             self._lose(rx.ConnectionError("the connection is gone"))
             return
@@ -224,7 +224,7 @@ class Subscription(asyncio.Protocol):
         """Send a command. ``heard`` is called with its reply."""
         if self._lost.is_set() or self._transport.is_closing():
             raise rx.ConnectionError(self._why)
-        self._transport.write(packed_command(digits(args)))
+        self._transport.write(packed_command(args))
 
     def close(self) -> None:
         """Close at once."""

@@ -13,7 +13,7 @@ import hiredis
 from redis import exceptions as rx
 
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.net.wire import digits, packed_command, reply_error
+from mqredis.drivers.net.wire import packed_command, reply_error
 
 #: Bytes read at once.
 CHUNK = 65_536
@@ -41,7 +41,7 @@ class SocketConnection:
         """Is the connection still open on our side?"""
         return self._sock is not None
 
-    def exchange(self, request: Sequence[bytes | memoryview]) -> Any:
+    def exchange(self, request: Sequence[bytes]) -> Any:
         """Send a packed request and read its reply. An empty request reads a further reply to an earlier request.
 
         Raises an error reply as an exception.
@@ -78,7 +78,7 @@ class SocketConnection:
 
     def send_command(self, *args: str | bytes | int, check_health: bool = False) -> None:  # noqa: ARG002
         """Send a command without reading its reply."""
-        self._socket().sendall(packed_command(digits(args)))
+        self._socket().sendall(packed_command(args))
 
     def read_response(self) -> Any:
         """The next message."""

@@ -19,7 +19,7 @@ from mqredis.drivers.net.blocking import SocketConnection, connect
 from mqredis.drivers.net.discovery import Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner import Owner
-from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: Seconds after which an idle connection is probed before its next use, since the server may have closed it.
@@ -31,7 +31,7 @@ class Connection:
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
-    exchange: Callable[[Sequence[bytes | memoryview]], Any]
+    exchange: Callable[[Sequence[bytes]], Any]
     """Send a packed request and read its reply; an empty one: read the reply of what was sent before."""
 
     def __init__(self, conn: Any, epoch: int) -> None:
@@ -44,7 +44,7 @@ class Connection:
         #: When it was last taken into use.
         self.used = monotonic()
 
-    def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
+    def _exchange(self, request: Sequence[bytes]) -> Any:
         """Send a request over a redis-py connection."""
         try:
             if request:
@@ -58,7 +58,7 @@ class Connection:
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
-        return self.exchange((packed_command(digits(args)),))
+        return self.exchange((packed_command(args),))
 
     @property
     def connected(self) -> bool:

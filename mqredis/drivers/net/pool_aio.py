@@ -21,7 +21,7 @@ from mqredis.drivers.net.discovery import Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner_aio import AsyncOwner
 from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
-from mqredis.drivers.net.wire import REDIS_ERRORS, digits, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
 from mqredis.errors import BrokerUnavailable
 
 #: So many calls share a connection at most: their requests are written together, and their replies come in order.
@@ -45,7 +45,7 @@ class AsyncConnection:
         "users",
     )
 
-    exchange: Callable[[Sequence[bytes | memoryview]], Awaitable[Any]]
+    exchange: Callable[[Sequence[bytes]], Awaitable[Any]]
     """Send a packed request; its reply is to be awaited."""
 
     def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
@@ -65,9 +65,9 @@ class AsyncConnection:
 
     def command(self, *args: str | bytes | int) -> Awaitable[Any]:
         """Run a command; its reply is to be awaited."""
-        return self.exchange((packed_command(digits(args)),))
+        return self.exchange((packed_command(args),))
 
-    async def _exchange(self, request: Sequence[bytes | memoryview]) -> Any:
+    async def _exchange(self, request: Sequence[bytes]) -> Any:
         """Send a request over a redis-py connection."""
         try:
             async with asyncio.timeout(self.patience):

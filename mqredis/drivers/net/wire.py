@@ -10,132 +10,58 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
+import hiredis
 from redis import exceptions as rx
 
 from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg
 
-#: Requests up to this size are sent as one piece.
-JOINED = 262_144
-#: Arguments of this size and above are sent as they are, instead of being copied into one buffer.
-LARGE = 16_384
-
-#: Up to so many arguments are packed one by one; more of them are packed together (``_bulks``).
-_SINGLE = 8
-
 #: What redis-py raises for a transport or protocol failure or an error reply.
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
-#: The headers of most requests and strings, since formatting a number costs as much as a function call.
-_FEW, _KEPT = 64, 1024
-_COUNTS = [b"*%d\r\n" % number for number in range(_FEW)]
-SIZES = [b"$%d\r\n" % number for number in range(_KEPT)]
-
-
 def bulk(data: bytes) -> bytes:
     """One bulk string."""
-    size = len(data)
-    return (SIZES[size] if size < _KEPT else b"$%d\r\n" % size) + data + b"\r\n"
+    return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def _head(keys: KeySet, form: Form) -> bytes:
-    parts = [bulk(form.verb.encode()), bulk(form.name.encode()), bulk(b"%d" % len(keys.keys))]
-    parts += [bulk(key.encode()) for key in keys.keys]
-    return b"".join(parts)
-
-
-def pack(
-    keys: KeySet, form: Form, token: bytes, args: Sequence[Arg], fixed: int = 0
-) -> list[bytes | memoryview]:
+def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> bytes:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
-    Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set; so are the
-    first ``fixed`` arguments, which are equal in many. ``token`` is the packed pair of slot and sequence.
+    Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set. ``token`` is
+    the packed pair of slot and sequence.
     """
-    kept = keys.packed
-    head = kept.get(form.name)
-    if head is None:
-        head = kept[form.name] = _head(keys, form)
-    number = len(keys.keys) + 5 + len(args)
-    parts: list[bytes | memoryview] = [
-        _COUNTS[number] if number < _FEW else b"*%d\r\n" % number,
-        head,
-        token,
-    ]
-    if type(args) is not tuple:
-        args = tuple(args)
-    if fixed:
-        words = args[:fixed]
-        parts.append(kept.get(words) or _keep(kept, words))
-        args = args[fixed:]
-    large = 0
-    if len(args) > _SINGLE:
-        rest, large = _bulks(args)
-        parts += rest
-    else:
-        for arg in args:
-            data = arg if type(arg) is bytes else arg.encode() if type(arg) is str else _octets(arg)
-            size = len(data)
-            if size < _KEPT:
-                parts += (SIZES[size], data, b"\r\n")
-            else:
-                parts += (b"$%d\r\n" % size, data, b"\r\n")
-                if size >= LARGE:
-                    large += size
-    return _gather(parts) if large >= JOINED else [b"".join(parts)]
+    head, count = keys.packed.get(form.name) or _keep_head(keys, form)
+    packed = hiredis.pack_command(
+        _words(args)
+    )  # begins with the number of arguments, to which the others are added
+    return b"".join(
+        (b"*%d\r\n" % (count + len(args)), head, token, memoryview(packed)[packed.index(b"\n") + 1 :])
+    )
 
 
-def _keep(kept: dict[Any, bytes], words: tuple[Arg, ...]) -> bytes:
-    """Pack the first arguments of a call, and keep them for the next call with the same ones."""
-    if len(kept) > _FEW:  # calls with ever other leases or counts must not fill the memory
-        kept.clear()
-    found = kept[words] = b"".join(bulk(_octets(word)) for word in words)
+def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
+    """Keep the packed head of a script's calls with these keys, and the number of words in it and in the token."""
+    words = (form.verb, form.name, str(len(keys.keys)), *keys.keys)
+    found = keys.packed[form.name] = b"".join([bulk(word.encode()) for word in words]), len(words) + 2
     return found
 
 
-def _octets(arg: Arg) -> bytes:
-    """The bytes of an argument of any type."""
-    if isinstance(arg, bytes):
-        return bytes(arg)
-    return b"%d" % arg if isinstance(arg, int) else str(arg).encode()
+_TEXTS = frozenset((str, bytes))
 
 
-def _bulks(args: Sequence[Arg]) -> tuple[list[bytes], int]:
-    """Pack arguments as bulk strings, without a loop over those that are bytes. Returns the parts and the total size.
-
-    hiredis formats each length with the C library, which costs twice as much.
-    """
-    octets: Sequence[Any] = args
-    if not _BYTES.issuperset(map(type, args)):
-        octets = [arg if type(arg) is bytes else _octets(arg) for arg in args]
-    sizes = list(map(len, octets))
-    parts = [b"\r\n"] * (3 * len(sizes))
-    if max(sizes, default=0) < _KEPT:
-        parts[::3] = map(SIZES.__getitem__, sizes)
-    else:
-        parts[::3] = [SIZES[size] if size < _KEPT else b"$%d\r\n" % size for size in sizes]
-    parts[1::3] = octets
-    return parts, sum(sizes)
+def _words(args: Sequence[Arg]) -> Any:
+    """Arguments with numbers as bytes: hiredis (3.5) crashes when a signal handler raises while it packs a number."""
+    if _TEXTS.issuperset(map(type, args)):
+        return tuple(args)
+    return tuple([b"%d" % arg if isinstance(arg, int) else arg for arg in args])
 
 
-def pack_fields(verb: str, key: str, fields: Sequence[bytes]) -> bytes:
-    """Pack a command such as ``HMGET key field ...`` with thousands of fields. Fields of one length are packed
-    faster."""
-    sizes = set(map(len, fields))
-    if len(sizes) == 1:
-        between = b"\r\n$%d\r\n" % sizes.pop()
-        rest = between[2:] + between.join(fields) + b"\r\n"
-    else:
-        rest = b"".join(_bulks(fields)[0])
-    return b"*%d\r\n%b%b%b" % (len(fields) + 2, bulk(verb.encode()), bulk(key.encode()), rest)
-
-
-def packed_command(args: Sequence[str | bytes]) -> bytes:
+def packed_command(args: Sequence[Arg]) -> bytes:
     """Pack a plain command."""
-    bulks = [bulk(arg if isinstance(arg, bytes) else arg.encode()) for arg in args]
-    return b"*%d\r\n%b" % (len(bulks), b"".join(bulks))
+    packed: bytes = hiredis.pack_command(_words(args))
+    return packed
 
 
 #: Error replies that have their own classes in redis-py, by their first words. All others are told by their text.
@@ -155,27 +81,6 @@ def reply_error(text: str) -> rx.RedisError:
         if text.startswith(words):
             return kind(text)
     return rx.ResponseError(text)
-
-
-_BYTES = frozenset((bytes,))
-
-
-def digits(args: Sequence[Arg]) -> tuple[str | bytes, ...]:
-    """Arguments with numbers as bytes: hiredis (3.5) crashes when a signal handler raises while it packs a number."""
-    return tuple([arg if not isinstance(arg, int) else b"%d" % arg for arg in args])
-
-
-def _gather(parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    out: list[bytes | memoryview] = []
-    small: list[bytes | memoryview] = []
-    for part in parts:
-        if len(part) < LARGE:
-            small.append(part)
-            continue
-        out += (b"".join(small), part)
-        small = []
-    out.append(b"".join(small))
-    return out
 
 
 class Fault(Enum):
