@@ -145,6 +145,8 @@ async def refused(request: Request, error: Exception) -> Response:
     )  # a visitor without access gets no error of the broker
     for kind, title, status, advice in ADVICE:
         if isinstance(error, kind):
+            if isinstance(error, BrokerRefused) and "NOPERM" in str(error):
+                advice += " If that user may only read, start the console with --read-only (read_only=True)."
             return _page(status, title, in_words(error), advice, request, type(error).__name__, managers)
     raise error
 

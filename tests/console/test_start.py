@@ -91,3 +91,21 @@ async def test_an_error_leads_to_the_other_managers(redis_server: RedisServer) -
     page = await browser.get("/", 503)
     assert "Queue managers" not in page.text
     await browser.close()
+
+
+async def test_a_right_that_is_missing_is_told_with_what_to_do(
+    start_server: Callable[..., RedisServer],
+) -> None:
+    server = start_server(tcp=True)
+    with mqredis.connect(server.url) as manager:
+        manager.create_queue("orders")
+    words = acl.line("monitor", "default", 0, functions=server_version() >= (7,), preloaded=False).split()
+    with server.client() as raw:
+        raw.execute_command(*words)
+    url = server.tcp_url.replace("redis://", f"redis://{words[2]}:{words[4][1:]}@")
+    for read_only, status in ((False, 403), (True, 200)):
+        browser = Browser(app({"main": url}, access=everyone, read_only=read_only))
+        page = await browser.get("/m/main/queue", status, name="orders")
+        assert ("start the console with --read-only" in page.text) is not read_only
+        assert ("Ready 0" in page.text) is read_only
+        await browser.close()

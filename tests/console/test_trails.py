@@ -36,6 +36,12 @@ async def test_a_message_that_is_there_is_shown(browser: Browser, manager: Queue
     page = await browser.get(TRAIL, queue="orders", id=hex_id(lookup_id))
     assert "here" in page.html
     assert "Body" in page.text
+    assert "here" in (await browser.get(TRAIL, queue="orders", id="mine")).html
+    (other,) = await fill(manager, ["there"])
+    page = await browser.get(
+        "/m/main/messages", queue="orders", message_id=f"mq-{other:016x}"
+    )  # found at once
+    assert f"Message {hex_id(other)}" in page.text
     page = await browser.get(TRAIL, queue="orders", id="mine")  # a search
     assert "1 message on this page" in page.text
 

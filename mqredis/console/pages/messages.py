@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies
 from mqredis.console.actions.base import lookup_id, needed, whole
-from mqredis.console.pages.trails import left
+from mqredis.console.pages.trails import GENERATED, left
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
 from mqredis.errors import InvalidArgument, MessageNotFound
@@ -31,6 +31,9 @@ async def messages(visit: Visit) -> Response:
     then where the page began, and ``had`` the number of messages that it shows already.
     """
     name = needed(visit.query, "queue")
+    given = visit.query.get("message_id", "").strip()
+    if GENERATED.fullmatch(given) and not visit.query.get("selector"):
+        return visit.redirect(visit.link("/trail", queue=name, id=given))  # it names one place
     trail = [part for part in visit.query.get("trail", "").split(",") if part]
     start = visit.query.get("start") or visit.query.get("after") or "0"
     had = min(max(whole(visit.query, "had") or 0, 0), ROWS - 1)

@@ -15,7 +15,8 @@ from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models.inspection import TrailEntry
 
-#: A lookup id as the console shows it, or a message id that the broker has made from one.
+#: A message id that the broker has made from a lookup id; and that, or a lookup id as the console shows it.
+GENERATED = re.compile(r"mq-0[0-7][0-9a-f]{14}")
 _LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
 
 
