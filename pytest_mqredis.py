@@ -83,7 +83,7 @@ def _remove(manager: mqredis.QueueManager) -> None:
 async def _async_manager(
     mqredis_manager: mqredis.QueueManager, mqredis_settings: mqredis.Settings
 ) -> AsyncIterator[mqredis.asyncio.QueueManager]:
-    """The same queue manager as ``mqredis_manager``, through ``mqredis.asyncio``."""
+    """The queue manager of ``mqredis_manager``, through ``mqredis.asyncio``."""
     import mqredis.asyncio
 
     assert mqredis_manager.name == mqredis_settings.manager  # noqa: S101 - it removes what this test leaves

@@ -3,7 +3,7 @@
 A script is one file of ``lua/`` with the modules it names by ``--- require "core/x"`` put in front of it, each
 once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
 while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
-``--- require lazy "core/x"`` is wrapped in ``x.load()``, and its functions exist only once somebody called that. All
+``--- require lazy "core/x"`` is wrapped in ``x.load()``, and its functions exist only after that call. All
 lazy modules of a bundle, and what only they need, stand in one function: a call that needs none pays one closure.
 
 Every process joins what it calls before it calls it first, and bundles share most of their lines: so what a file holds,
@@ -43,7 +43,7 @@ Line = tuple[str, int, str]
 
 @cache
 def _names(line: str) -> tuple[list[str], list[str]]:
-    """What a line names: each word, and each ``x.y``."""
+    """The names in a line: each word, and each ``x.y``."""
     code = line.partition("--")[0]
     return _WORD.findall(code), _DOTTED.findall(code)
 
@@ -89,12 +89,12 @@ class Files:
         if text is None:
             file = self._root / f"{name}.lua"
             if not file.is_file():
-                raise ScriptError(f"lua/{name}.lua is required by {wanted_by or 'nobody'} and missing")
+                raise ScriptError(f"lua/{name}.lua is required by {wanted_by or 'no script'} and missing")
             text = self._texts[name] = file.read_text()
         return text
 
     def source(self, name: str) -> list[Line]:
-        """The lines of a file, but for those that require others."""
+        """The lines of a file without its ``require`` lines."""
         lines = self._sources.get(name)
         if lines is None:
             texts = _STATUS_USE.sub(_status_number, self._text(name)).splitlines()
@@ -123,7 +123,7 @@ class Files:
         return [(bool(lazy), module) for lazy, module in found]
 
     def _modules(self, names: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
-        """Modules that scripts need: those made at the start, those loaded when needed, and those that these need."""
+        """The modules that scripts need: eager ones, lazy ones, and the modules that the lazy ones need."""
         found: list[str] = []
         lazy: list[str] = []
         later: list[str] = []
@@ -155,7 +155,7 @@ class Files:
         return eager, [module for module in lazy if module not in found], inner
 
     def join(self, *names: str) -> list[Line]:
-        """The bundle of an entry script, or of several, whose lines stand one behind the other at the end."""
+        """The bundle of an entry script, or of several. Their lines follow the modules."""
         eager, lazy, inner = self._modules(names)
         own = [line for name in names for line in self.source(name)]
         front, behind = self._reached(eager, _dotted(own))
@@ -164,12 +164,12 @@ class Files:
         text = "\n".join(line for _, _, line in [*front, *own])
         words = set(_WORD.findall(text))
         near = [module for module in lazy if _word(module) in words]
-        # One that needs nothing but what is there from the start stands alone: it brings no others with it.
+        # A lazy module that needs only eager functions has a loader of its own, which loads no other module.
         later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
         asked = _dotted(chain(front, behind, own))
         alone = [module for module in near if self._stands(module, eager, later, asked, lazy)]
         lines: list[Line] = [(f"lua/{names[0]}.lua", 0, f"-- mqredis {' '.join(names)}")]
-        # Lazy here, but another lazy module rests on it: it exists once any of them is loaded.
+        # Lazy here, but another lazy module needs it: it exists after any of them was loaded.
         shared = [module for module in inner if f"{_word(module)}.load()" in text]
         for module in [*eager, *near, *shared]:
             lines += self.parts(module)[0]
@@ -181,12 +181,12 @@ class Files:
             rest = [module for module in lazy if module not in alone]
             lines += self._lazily(near, rest, inner, shared, behind, lines, eager)
         lines = _shake([*lines, *own])
-        # fakeredis reads a bundle anew for every call, so what is not code stays behind, but for the first line.
+        # fakeredis parses a bundle for every call, so comments are left out, except the first line.
         return [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
 
     def _reached(self, eager: list[str], asked: set[str]) -> tuple[list[Line], list[Line]]:
-        """The functions of eager modules that those asked for can come to, with all other lines, and those they
-        cannot."""
+        """Split the eager modules: the functions that the needed names can call, with all other lines, and the
+        functions that they cannot call."""
         kept: list[Line] = []
         bodies: dict[str, list[Line]] = {}
         for module in eager:
@@ -212,7 +212,7 @@ class Files:
         return later.isdisjoint(_calls(self._reached([module], asked | _dotted(chain(*others)))[0]))
 
     def _loader(self, module: str) -> list[Line]:
-        """A lazy module as the function that makes it."""
+        """A lazy module as a function that defines it."""
         file, word = f"lua/{module}.lua", _word(module)
         guard = f"if {word}.loaded then return end {word}.loaded = true"
         return [
@@ -232,8 +232,8 @@ class Files:
         before: list[Line],
         eager: list[str],
     ) -> list[Line]:
-        """The function that makes all lazy modules with what they rest on, and the loaders of those named at the
-        start."""
+        """The function that defines all lazy modules with the modules that they need, and the loaders of those that
+        eager code names."""
         lines: list[Line] = [("", 0, functions.LAZILY)]
         for module in [*inner, *(m for m in lazy if m not in near)]:
             lines += self.parts(module)[0] if module not in shared else []

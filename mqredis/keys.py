@@ -28,7 +28,7 @@ _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURN
 RESTING = ("retry", "lapsed")
 #: Subqueue of the messages that an operator has deleted for a time.
 TRASH = "trash"
-#: Subqueues that the broker creates by itself.
+#: Subqueues that the broker creates when it needs them.
 _KEPT = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -99,7 +99,7 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
 
 
 def kept(path: str) -> bool:
-    """Does the broker create this queue by itself: a queue of the system, or a subqueue of :data:`_KEPT`?"""
+    """Does the broker maintain this queue: is it a queue of the system, or a subqueue of :data:`_KEPT`?"""
     name, _, sub = path.partition(";")
     return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT
 

@@ -1,6 +1,6 @@
 """Old names that are accepted for one release, with a warning.
 
-Whoever gives a setting, a property of a queue, an option of the command line or a metric a new name adds a line to
+A change that renames a setting, a property of a queue, an option of the command line or a metric adds a line to
 :data:`RENAMED`: the old name and the new one. The line is removed in the second release after the renaming.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 #: fields of retry policies. "option": of the command line, with their dashes. "metric": names for Prometheus,
 #: under which the figures are told as well.
 RENAMED: dict[str, dict[str, str]] = {"setting": {}, "property": {}, "option": {}, "metric": {}}
-#: What people see who run a program is a FutureWarning, which Python shows; what its authors write is not.
+#: Names that users of a program give cause a FutureWarning, which Python shows; names in code a DeprecationWarning.
 _CATEGORIES: dict[str, type[Warning]] = {"setting": FutureWarning, "option": FutureWarning}
 
 

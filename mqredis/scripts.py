@@ -148,7 +148,7 @@ class Library:
 
     @cached_property
     def text(self) -> str:
-        """What ``FUNCTION LOAD`` receives: as it was joined when the wheel was built, else joined now."""
+        """The text for ``FUNCTION LOAD``: from the wheel, or else joined now."""
         built = root() / BUILT / f"{self.name}.lua"
         return built.read_text() if built.is_file() else self.join()
 
@@ -168,7 +168,7 @@ class Library:
         return self.text.partition("\n")[0].partition("name=")[2]
 
     def function(self, script: str, reading: bool = False) -> Form:
-        """How one of its scripts is called; ``reading``: for a user who may not write."""
+        """How one of its scripts is called. ``reading``: by a user that may not write."""
         digest = self.title.split("_")[1]
         return Form(
             "FCALL_RO" if reading else "FCALL",

@@ -4,7 +4,7 @@
 is read. Any object with ``seal`` and ``open`` can be used instead. Only bodies are sealed: labels, properties and
 identifiers stay readable, since the broker searches them. ``about`` is associated data, the queue manager's name: a
 body sealed for one manager cannot be opened in another. The queue is not part of it, since messages move between queues
-(dead letters, journals, moves). Who may write to the server can exchange sealed bodies of the same manager.
+(dead letters, journals, moves). A client that may write to the server can exchange sealed bodies of the same manager.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AesGcm:
 
     To change keys, add the new one everywhere, then make it the current one, and drop the old one when its last message
     is gone. Use one key for at most 2**32 messages. ``accept_plain``: read bodies that are not sealed, while sealing is
-    being introduced; anybody who may write to the server can forge them.
+    being introduced; any client that may write to the server can forge them.
     """
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, accept_plain: bool = False) -> None:

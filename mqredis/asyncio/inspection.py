@@ -1,4 +1,4 @@
-"""What an operator reads: who holds messages, and what is in each queue. None of these calls changes anything."""
+"""Reads for operators: holders of messages, and contents of queues. None of these calls changes anything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Inspection:
         raise NotImplementedError
 
     async def locks(self, queue: str, *, after: str | None = None, limit: int = 100) -> Page[LockInfo]:
-        """Who has locked messages of a queue, in the order in which the leases end; ``limit`` is 256 at most.
+        """The locked messages of a queue and their holders, in the order in which the leases end; ``limit`` is 256 at
+        most.
 
         ``after`` is ``next`` of the page before. Raises QueueNotFound.
         """
@@ -64,7 +65,7 @@ class Inspection:
         return await self._run(inspection.sessions(self._context, after, limit))
 
     async def claims(self, queue: str) -> list[ClaimInfo]:
-        """What data pipelines have claimed in a queue and not committed yet. Raises QueueNotFound."""
+        """The claims of data pipelines on a queue that are not committed yet. Raises QueueNotFound."""
         from mqredis.operations import inspection
 
         return await self._run(inspection.claims(self._context, queue))
@@ -110,7 +111,7 @@ class Inspection:
         )
 
     async def message(self, queue: str, lookup_id: int) -> StoredMessage:
-        """One message of a queue with its body, in whatever state. Raises QueueNotFound, MessageNotFound."""
+        """One message of a queue with its body, in any state. Raises QueueNotFound, MessageNotFound."""
         from mqredis.operations import inspection
 
         return await self._run(inspection.message(self._context, queue, lookup_id))
@@ -130,7 +131,7 @@ class Inspection:
     async def history(
         self, queue: str, *, since: datetime | timedelta | None = None, step: int = 300
     ) -> QueueHistory:
-        """What came, left, failed and was tried again in a queue in each ``step`` seconds of the last day.
+        """Counts of messages that entered, left, failed and were tried again in each ``step`` seconds of the last day.
 
         ``since``: a time, or how long before now; None: a day. ``step`` is a multiple of 300. Raises QueueNotFound,
         InvalidArgument.
@@ -148,13 +149,13 @@ class Inspection:
         return await self._run(history.histories(self._context, queues, since, step))
 
     async def publications(self) -> list[Publication]:
-        """Writes of data pipelines that were begun and have not ended, by name."""
+        """Unfinished publications of data pipelines, by name."""
         from mqredis.operations import publications
 
         return await self._run(publications.publications(self._context))
 
     async def workers(self) -> list[WorkerInfo]:
-        """The workers that live, by name: where they run, what their consumers do, and which handlers run now.
+        """The live workers, by name: hosts, counters of their consumers, and the handlers that run now.
 
         Each is as of the worker's last heartbeat (``Worker(heartbeat_seconds=)``).
         """
@@ -163,7 +164,7 @@ class Inspection:
         return await self._run(workers.workers(self._context))
 
     async def pauses(self) -> list[Pause]:
-        """The queues that no worker reads, and the consumers that read nothing, since an operator has paused them."""
+        """The queues and consumers that operators have paused."""
         from mqredis.operations import workers
 
         return await self._run(workers.pauses(self._context))
@@ -178,7 +179,7 @@ class Inspection:
         return await self._run(schedules.schedules(self._context))
 
     async def overview(self, pattern: str | None = None) -> list[QueueDepth]:
-        """What is in each queue and has passed through it, by name; ``pattern`` is a glob.
+        """Contents and counters of each queue, by name; ``pattern`` is a glob.
 
         Counts ``;retry``, ``;lapsed``, ``;poison`` and ``;journal`` with their queue. Reads 128 queues a call.
         """

@@ -33,18 +33,18 @@ class LockedMessage(Locked):
         return cls._of_unit(queue, message, transaction._unit, time.monotonic())
 
     async def commit(self, *, durability: Durability | str | None = None) -> None:
-        """The message is dealt with: it leaves the queue (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
+        """Remove the message from the queue, since it was handled (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
 
         ``durability``: how far that must have got, else DurabilityNotReached (the message has left all the same).
         """
         await self._settle("c", durability)
 
     async def abort(self) -> None:
-        """Give the message back: available again in its old place. Raises LockLost."""
+        """Give the message back: it is available again in its old place. Raises LockLost."""
         await self._settle("a")
 
     async def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
-        """The message cannot be dealt with: it leaves the queue as rejected. Raises as ``commit``.
+        """Remove the message from the queue as rejected, since it cannot be handled. Raises as ``commit``.
 
         ``reason`` stands in the ``reason`` of its dead letter and of its negative acknowledgement, if it leaves any.
         """

@@ -1,4 +1,4 @@
-"""A queue manager: where a client begins."""
+"""The client of a queue manager, from which all others come."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class QueueManager(Inspection):
         return await self._run(queue.update(self._context, name, changes))
 
     async def delete_queue(self, name: str) -> int:
-        """Delete a queue, its subqueues and their messages (3.1.7.1.4); answers how many. Raises QueueNotFound."""
+        """Delete a queue, its subqueues and their messages (3.1.7.1.4). Returns how many messages. Raises
+        QueueNotFound."""
         return await self._run(queue.delete(self._context, name))
 
     async def queues(self, pattern: str | None = None) -> list[QueueInfo]:
@@ -117,12 +118,12 @@ class QueueManager(Inspection):
 
     @property
     def unknown(self) -> list[str]:
-        """Tokens of calls of this client of which nobody knows what became of them, oldest first: their callers were
-        cancelled or got ``OutcomeUnknown``. One that was asked for (``resolve``) is not among them any more."""
+        """Tokens of this client's calls with an unknown outcome, oldest first: their callers were cancelled or got
+        ``OutcomeUnknown``. ``resolve`` removes a token from the list."""
         return self._driver.unknown
 
     async def resolve(self, token: str) -> Resolution:
-        """What became of the call behind ``OutcomeUnknown.token``, or behind a token of ``unknown``.
+        """The outcome of the call with a token from ``OutcomeUnknown.token`` or ``unknown``.
 
         The messages that a call of this client took are in ``Resolution.messages``. Raises SessionExpired if the
         broker has forgotten the session of the call, SealBroken as the call does.
@@ -135,7 +136,7 @@ class QueueManager(Inspection):
     # ---- beyond single queues --------------------------------------------------------------------
 
     async def statistics(self, name: str) -> QueueStatistics:
-        """What is in a queue and passes through it: counts, ages, rates, warnings. Raises QueueNotFound."""
+        """Statistics of a queue: counts, ages, rates, warnings. Raises QueueNotFound."""
         return await self._run(redrive.statistics(self._context, name))
 
     async def failed_messages(self) -> list[FailedMessages]:
@@ -153,7 +154,7 @@ class QueueManager(Inspection):
         match: Match | None = None,
         selector: Selection = None,
     ) -> int:
-        """Put dead letters or journal copies back into the queue they came from, or into ``to``; answers how many.
+        """Put dead letters or journal copies back into the queue they came from, or into ``to``. Returns how many.
 
         ``match`` and ``selector`` choose in the broker, ``where`` among what these let through; ``limit`` is how many
         at most, ``rate`` how many a second. A message whose queue is gone, full or closed for sending stays where it
@@ -164,18 +165,19 @@ class QueueManager(Inspection):
         )
 
     async def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
-        """Let a queue have what is sent to a topic, or what of it the selector wants; again: change the selector.
+        """Subscribe a queue to the messages of a topic, or to those that the selector selects. A repeated call changes
+        the selector.
 
         Raises QueueNotFound, InvalidArgument (not a topic), SelectorSyntaxError.
         """
         return await self._run(topics.subscribe(self._context, topic, queue, selector))
 
     async def unsubscribe(self, topic: str, queue: str) -> None:
-        """End a subscription. The queue keeps what it has. Raises QueueNotFound if there is no such topic."""
+        """End a subscription. The queue keeps its messages. Raises QueueNotFound if there is no such topic."""
         await self._run(topics.unsubscribe(self._context, topic, queue))
 
     async def subscriptions(self, topic: str) -> list[Subscription]:
-        """Who subscribed to a topic, by the name of the queue. Raises QueueNotFound."""
+        """The subscriptions of a topic, by the name of the queue. Raises QueueNotFound."""
         return await self._run(topics.subscriptions(self._context, topic))
 
     async def request(
@@ -198,7 +200,7 @@ class QueueManager(Inspection):
     async def reply(
         self, message: Message, body: bytes | str | Outgoing = b"", **fields: Unpack[MessageFields]
     ) -> Sent:
-        """Answer a message: to its response queue, correlated by its message id.
+        """Send a reply to the response queue of a message, correlated by its message id.
 
         Raises MessageNotFound if it names no response queue, QueueNotFound if that is gone (the deadline is over).
         """
@@ -230,7 +232,8 @@ class QueueManager(Inspection):
         self._driver.notify_all()
 
     async def doctor(self, repair: bool = False) -> Report:
-        """Check every invariant of the store and the server's settings; ``repair`` mends what loses nothing.
+        """Check every invariant of the store and the server's settings. ``repair`` repairs what can be repaired
+        without loss.
 
         ``findings`` are broken invariants, ``advice`` the rest. Looks at every message: some seconds for a million.
         """
@@ -239,11 +242,11 @@ class QueueManager(Inspection):
         return await self._run(doctor.examine(self._context, repair))
 
     async def maintain(self) -> int:
-        """Serve the due timers of every queue: expiries, delays, lapsed leases. Answers the calls made."""
+        """Serve the due timers of every queue: expiries, delays, lapsed leases. Returns the number of calls made."""
         return await self._run(manager.maintain(self._context))
 
     async def close(self) -> None:
-        """End the session and its connections, abort open transactions, give locked messages back, close handles."""
+        """Abort open transactions, give locked messages back, close the handles, the session and the connections."""
         if shutdown.holds_anything(self._context):
             with suppress(MqError):
                 await self._run(shutdown.shut_down(self._context))
@@ -253,20 +256,20 @@ class QueueManager(Inspection):
 
     @property
     def driver(self) -> AsyncDriver:
-        """What runs operations: the session, the connections and the waits of this client."""
+        """The driver: the session, the connections and the waits of this client."""
         return self._driver
 
     @property
     def context(self) -> Context:
-        """What the operations of this client share."""
+        """The state that the operations of this client share."""
         return self._context
 
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
-        """Run an operation of ``mqredis.operations``. Raises what it raises."""
+        """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
         return self._run(operation)
 
     def wrap(self, wrapper: Callable[[Operation[Any]], Operation[Any]] | None) -> None:
-        """Run what ``wrapper`` makes of each operation from now on; None: each operation as it is."""
+        """From now on run ``wrapper(operation)`` in place of each operation. None ends that."""
         self._wrapper = wrapper
 
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:

@@ -1,4 +1,4 @@
-"""What people who run queues do to them."""
+"""Actions of operators on queues, messages, workers and schedules."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Operator:
         return await self._bulk(queue, Action("count"), choice)
 
     async def delete(self, queue: str, *, trash: float | None = None, **choice: Unpack[Choice]) -> BulkResult:
-        """Delete messages. ``trash``: keep them in the subqueue ``;trash`` for so many seconds; ``restore`` brings
-        them back."""
+        """Delete messages. ``trash``: keep them in the subqueue ``;trash`` for so many seconds; ``restore`` moves them
+        back."""
         return await self._bulk(queue, bulk.trash_or_delete(trash), choice)
 
     async def cancel(self, queue: str, *, trash: float | None = None, **choice: Unpack[Choice]) -> BulkResult:
@@ -55,7 +55,7 @@ class Operator:
         return await self._bulk(f"{queue};{TRASH}", bulk.restoring(queue), choice)
 
     async def move(self, source: str, target: str, **choice: Unpack[Choice]) -> BulkResult:
-        """Move available messages between a queue and its subqueues; a subqueue that is not there is created."""
+        """Move available messages between a queue and its subqueues. A missing subqueue is created."""
         return await self._bulk(source, bulk.moving(target), choice)
 
     async def redrive(
@@ -75,7 +75,7 @@ class Operator:
         at: datetime | None = None,
         **choice: Unpack[Choice],
     ) -> BulkResult:
-        """Have delayed messages become available ``delay`` seconds from now, or at a time.
+        """Make delayed messages available ``delay`` seconds from now, or at a time.
 
         ``scheduled=None`` or ``False`` holds back available messages, too, or only these.
         """
@@ -112,7 +112,7 @@ class Operator:
         return await self._manager.run(operation)
 
     async def abort(self, transaction: str, *, token: str | None = None) -> None:
-        """Abort an open transaction by its id: what it sent is gone, and what it received is back in its queue.
+        """Abort an open transaction by its id: messages that it sent are deleted, and those that it received return.
 
         The client that had begun it gets TransactionSequence. Raises TransactionSequence if no transaction with this id
         is open.
@@ -129,7 +129,7 @@ class Operator:
         reason: str = "",
         token: str | None = None,
     ) -> None:
-        """Have no worker read a queue, or the consumers of this name read nothing, until ``resume``.
+        """Pause a queue for all workers, or the consumers of this name, until ``resume``.
 
         Workers learn of it with their next heartbeat (``Worker(heartbeat_seconds=)``). What their handlers have begun
         they finish; messages that they locked ahead are given back. Other readers are not concerned: the property
@@ -142,13 +142,14 @@ class Operator:
     async def resume(
         self, queue: str | None = None, *, consumer: str | None = None, token: str | None = None
     ) -> bool:
-        """End a pause; False if there was none."""
+        """End a pause. False if there was none."""
         return await self._manager.run(
             workers.resume(self._manager.context, self._name, queue, consumer, token)
         )
 
     async def stop_worker(self, worker: str, *, token: str | None = None) -> None:
-        """Ask the worker with this ``WorkerInfo.id`` to stop, as SIGTERM does. It learns of it with its next heartbeat.
+        """Ask the worker with this ``WorkerInfo.id`` to stop, as SIGTERM does. It gets the order with its next
+        heartbeat.
 
         Raises InvalidArgument if no such worker lives.
         """
@@ -175,7 +176,7 @@ class Operator:
         token: str | None = None,
         **fields: Any,
     ) -> None:
-        """Have a message sent to ``queue`` at the times of ``when``, once each, by any worker that runs.
+        """Create a schedule: any running worker sends a message to ``queue`` at the times of ``when``, once each.
 
         ``when``: a cron expression ("0 3 * * mon-fri"), or seconds between two times. ``timezone``: of the expression,
         such as "Europe/Berlin". ``paused``: it sends nothing until ``resume_schedule``. ``body``: of the message, whose
@@ -190,25 +191,25 @@ class Operator:
         await self._manager.run(schedules.create(self._manager.context, self._name, wanted, paused, token))
 
     async def pause_schedule(self, name: str, *, token: str | None = None) -> bool:
-        """Have a schedule send nothing until it is resumed; False if it was paused. Raises ScheduleNotFound."""
+        """Pause a schedule until it is resumed. False if it was paused. Raises ScheduleNotFound."""
         return await self._manager.run(schedules.pause(self._manager.context, self._name, name, token))
 
     async def resume_schedule(self, name: str, *, token: str | None = None) -> bool:
-        """Have a paused schedule go on at its next time; False if it was not paused.
+        """Resume a paused schedule at its next time. False if it was not paused.
 
         Times that have passed meanwhile are not made up for. Raises ScheduleNotFound.
         """
         return await self._manager.run(schedules.resume(self._manager.context, self._name, name, token))
 
     async def trigger_schedule(self, name: str, *, token: str | None = None) -> None:
-        """Send the message of a schedule now, also of one that is paused. Its next time stays.
+        """Send the message of a schedule now, even if it is paused. Its next time does not change.
 
         Raises ScheduleNotFound, and what a send raises: QueueNotFound, PutInhibited, QueueQuotaExceeded and others.
         """
         await self._manager.run(schedules.trigger(self._manager.context, self._name, name, token))
 
     async def remove_schedule(self, name: str, *, token: str | None = None) -> None:
-        """Remove a schedule. Messages that it has sent stay.
+        """Remove a schedule. Messages that it has sent stay in their queues.
 
         Raises ScheduleNotFound, and ScheduleDeclared while a worker runs whose code declares it.
         """
@@ -219,7 +220,7 @@ class Operator:
     async def begin(
         self, action: str, queue: str | None = None, *, token: str, details: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        """Write to the log that this operator begins an action that other calls carry out, such as a change of a queue.
+        """Log that this operator begins an action that other calls carry out, such as a change of a queue.
 
         None: carry it out, and tell ``end`` what came of it. If an action with this name, queue and token has begun
         within the last day, nothing is written: the answer is the outcome that ``end`` was told, or {} if the action
@@ -232,7 +233,7 @@ class Operator:
     async def end(
         self, action: str, queue: str | None = None, *, token: str, outcome: Mapping[str, Any]
     ) -> None:
-        """Write to the log what came of an action: {"result": text}, or {"error": text} if it failed.
+        """Log the outcome of an action: {"result": text}, or {"error": text} if it failed.
 
         Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
         than 3,000 bytes.

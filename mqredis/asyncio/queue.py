@@ -177,7 +177,7 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> AsyncIterator[list[Message]]:
-        """Take complete groups one after the other; ends when ``timeout`` seconds bring no more."""
+        """Take complete groups one after the other. Ends when none is complete for ``timeout`` seconds."""
         while True:
             try:
                 group = await self.receive_group(
@@ -195,7 +195,8 @@ class Queue:
         selector: str | None = None,
         transaction: Transaction | None = None,
     ) -> Message:
-        """Show the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``.
+        """Return the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``, and leave it
+        there.
 
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError. A peek takes
         nothing, so any ``transaction`` is refused with TransactionUsage (MS-MQRR 3.1.4.13).
@@ -205,7 +206,8 @@ class Queue:
     async def browse(
         self, *, match: Match | None = None, selector: str | None = None, delayed: bool = False
     ) -> AsyncIterator[Message]:
-        """Every available message that agrees, in delivery order, taking none; ends at the end of the queue.
+        """Iterate over the available messages that agree, in delivery order, and take none. Ends at the end of the
+        queue.
 
         ``delayed``: then those that are held back or rest between two attempts, by the time when they become available.
         """
@@ -323,7 +325,8 @@ class Queue:
             settled(earlier, locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
-        """Show one particular message (3.1.7.1.13). Never waits. Raises MessageNotFound, TransactionUsage (locked)."""
+        """Return one particular message (3.1.7.1.13) and leave it there. Never waits. Raises MessageNotFound,
+        TransactionUsage (locked)."""
         return await self._run(lookup.peek_by_lookup_id(self._handle, lookup_id, seek))
 
     async def receive_by_lookup_id(
@@ -384,7 +387,7 @@ class Queue:
         await self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
-        """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many.
+        """Remove every available message (3.1.7.1.7); locked ones go when they are given back. Returns how many.
 
         With ``match`` or ``selector`` only those that agree, and nothing that is locked or delayed.
         """
@@ -426,7 +429,8 @@ class Queue:
         return lease_of(self._handle.context, lease) / 1000
 
     async def _give_back(self, lock: LockedMessage) -> None:
-        """Abort after an error of the caller, which matters more than ours; the lease does it otherwise."""
+        """Give a lock back after an error of the caller. A second error is only logged; then the lease ends the
+        lock."""
         try:
             await lock.abort()
         except MqError as error:

@@ -57,11 +57,11 @@ class Transaction:
         await self._end(operation)
 
     async def abort(self) -> None:
-        """Undo everything: each message is back in its old place (3.1.4.5). Raises TransactionSequence."""
+        """Undo everything: each message returns to its old place (3.1.4.5). Raises TransactionSequence."""
         await self._end(operations.End(self._unit, "abort"))
 
     async def extend(self, lease: float | None = None) -> float:
-        """Renew the lease; answers its length in seconds. Raises TransactionSequence."""
+        """Renew the lease. Returns its length in seconds. Raises TransactionSequence."""
         return await self._manager._run(operations.renew(self._unit, lease))
 
     async def reject(self, queue: Queue, message: Message, reason: str = "") -> None:
@@ -100,7 +100,7 @@ class Transaction:
         try:
             await self.abort()
         except MqError as second:
-            # The caller's error matters more; the lease undoes what the abort could not.
+            # The caller's error is raised. If the abort failed, the transaction is undone when its lease ends.
             log.warning("transaction %s could not be aborted: %s", self.id, second)
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ class Browser:
     def take(self, *, transaction: Transaction | None = None) -> Message:
         """Take the message under the cursor off the queue; the cursor keeps its place.
 
-        Raises MessageAlreadyReceived (2034) if somebody was faster, AccessDenied, TransactionUsage.
+        Raises MessageAlreadyReceived (2034) if another reader was faster, AccessDenied, TransactionUsage.
         """
         unit = unit_of(transaction)
         return self._queue._run(operations.take(self._browsing, unit))

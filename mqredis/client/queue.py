@@ -177,7 +177,7 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> Iterator[list[Message]]:
-        """Take complete groups one after the other; ends when ``timeout`` seconds bring no more."""
+        """Take complete groups one after the other. Ends when none is complete for ``timeout`` seconds."""
         while True:
             try:
                 group = self.receive_group(timeout, transaction=transaction, match=match, selector=selector)
@@ -193,7 +193,8 @@ class Queue:
         selector: str | None = None,
         transaction: Transaction | None = None,
     ) -> Message:
-        """Show the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``.
+        """Return the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``, and leave it
+        there.
 
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError. A peek takes
         nothing, so any ``transaction`` is refused with TransactionUsage (MS-MQRR 3.1.4.13).
@@ -203,7 +204,8 @@ class Queue:
     def browse(
         self, *, match: Match | None = None, selector: str | None = None, delayed: bool = False
     ) -> Iterator[Message]:
-        """Every available message that agrees, in delivery order, taking none; ends at the end of the queue.
+        """Iterate over the available messages that agree, in delivery order, and take none. Ends at the end of the
+        queue.
 
         ``delayed``: then those that are held back or rest between two attempts, by the time when they become available.
         """
@@ -319,7 +321,8 @@ class Queue:
             settled(earlier, locks)
 
     def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
-        """Show one particular message (3.1.7.1.13). Never waits. Raises MessageNotFound, TransactionUsage (locked)."""
+        """Return one particular message (3.1.7.1.13) and leave it there. Never waits. Raises MessageNotFound,
+        TransactionUsage (locked)."""
         return self._run(lookup.peek_by_lookup_id(self._handle, lookup_id, seek))
 
     def receive_by_lookup_id(
@@ -378,7 +381,7 @@ class Queue:
         self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
     def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
-        """Remove every available message; locked ones go when they are given back (3.1.7.1.7). Answers how many.
+        """Remove every available message (3.1.7.1.7); locked ones go when they are given back. Returns how many.
 
         With ``match`` or ``selector`` only those that agree, and nothing that is locked or delayed.
         """
@@ -420,7 +423,8 @@ class Queue:
         return lease_of(self._handle.context, lease) / 1000
 
     def _give_back(self, lock: LockedMessage) -> None:
-        """Abort after an error of the caller, which matters more than ours; the lease does it otherwise."""
+        """Give a lock back after an error of the caller. A second error is only logged; then the lease ends the
+        lock."""
         try:
             lock.abort()
         except MqError as error:

@@ -1,4 +1,4 @@
-"""What all commands share: the open queue they name, and refusals as exceptions."""
+"""Shared parts of all commands: the address of an open queue, and exceptions for refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path_of(path: object) -> str:
 
 @dataclass(slots=True)
 class Address:
-    """Where a queue's data are, and under which generation this handle knows it."""
+    """The keys of an open queue, and its generation when the handle was opened."""
 
     manager: ManagerKeys
     path: str
@@ -45,11 +45,11 @@ class Address:
     family: tuple[str, ...] = field(init=False)
     """The queue itself, then the parent whose quota it counts in."""
     beside: tuple[str, ...] = ()
-    """Queues beside it that a script has asked for: journals, dead letters, administration queues, subscribers."""
+    """Further queues that a script has asked for: journals, dead letters, administration queues, subscribers."""
     first: tuple[str, ...] = ()
-    """The queues named first, where it is not the family."""
+    """The queues that come first in KEYS, if they are not the family."""
     extra: tuple[str, ...] = ()
-    """Keys that the script takes behind those of the queues."""
+    """Keys of the script that follow those of the queues."""
 
     def __post_init__(self) -> None:
         self.family = self.first or _family(self.path)
@@ -60,7 +60,7 @@ class Address:
         self.call = KeySet(named.keys + self.extra) if self.extra else named
 
     def bring(self, paths: Sequence[str]) -> None:
-        """Name these queues, too, from now on. Only those that are kept beside it for good are kept in mind."""
+        """Name these queues, too, from now on. Occasional ones are forgotten again."""
         beside = self.beside
         if len(beside) > MAX_BESIDE:
             beside = tuple(path for path in beside if keys.kept(path))
@@ -73,20 +73,20 @@ def _family(path: str) -> tuple[str, ...]:
     return (path, parent) if semicolon and not keys.own_quota(path) else (path,)
 
 
-#: By itself: a look into an enumeration costs as much as a call.
+#: A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
 
 
 def check(status: int, message: str = "") -> None:
-    """Raise the exception that stands for a refusal."""
+    """Raise the exception for a refusal."""
     if status != OK:
         raise error_for(status, message)
 
 
 def joined(ids: bytes) -> bytes:
     """Lookup ids of a reply, one after the other: one at least. Raises ValueError for anything else."""
-    # What is left without its digits: a quarter of what a pattern costs. Of one id, for which a table of digits would
-    # cost more than a look at each, it is what is left without those at its ends.
+    # Deleting the digits and comparing with "" costs a quarter of a regular expression. For a single id ``strip`` is
+    # faster than a translation table.
     size = len(ids)
     if not size or size % 16 or (ids.strip(DIGITS) if size == 16 else ids.translate(None, DIGITS)):
         raise ValueError(f"{ids!r:.80} are no lookup ids")

@@ -1,4 +1,4 @@
-"""audit.lua and repair.lua: what the store holds, and edits of it."""
+"""audit.lua and repair.lua: read the whole store, and edit it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Elements that one call looks at, roughly: some tens of milliseconds of the server.
+#: Elements that one call reads, roughly: some tens of milliseconds of the server.
 BUDGET = 2500
 #: Edits of one call.
 EDITS = 500
@@ -21,7 +21,7 @@ Row = tuple[str, list[bytes]]
 
 @dataclass(slots=True)
 class Page:
-    """One call's part of the picture."""
+    """The part of a snapshot that one call returns."""
 
     place: str
     now_ms: int
@@ -31,7 +31,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One write of a repair: ``what`` as repair.lua names it, on a key."""
+    """One write of a repair, on a key; ``what``: its name in repair.lua."""
 
     what: str
     key: str
@@ -56,7 +56,7 @@ def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 
 
 
 def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequence[Edit]) -> Call[int]:
-    """Carry out edits if the history number is still ``history``; answers the new one, or -1 if it was not."""
+    """Carry out edits if the history number is still ``history``. Returns the new one, or -1 if it was another."""
     keys = KeySet((*manager.admin(*paths).keys, *manager.schedules))
     places = {key: place for place, key in enumerate(keys.keys, 1)}
     args: list[Arg] = [str(history)]

@@ -1,4 +1,4 @@
-"""Which messages a reader wants, as one argument of a script: ``lua/matching/filter.lua`` reads it."""
+"""Filters: the messages that a reader wants, as one argument of a script (``lua/matching/filter.lua``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_HINTS = 64
 
 @dataclass(slots=True)
 class Member:
-    """A place in a group: the next one that a handle in logical order may have."""
+    """A member of a group: the next one for a handle that reads in logical order."""
 
     group: str  # as kept: "s" and text or "x" and hex digits
     sequence: int
@@ -33,7 +33,7 @@ class Member:
 
 @dataclass(slots=True)
 class Filter:
-    """Everything that a reader may ask for."""
+    """All conditions of a reader."""
 
     match: Match | None = None
     programs: Sequence[bytes] = ()
@@ -43,10 +43,10 @@ class Filter:
     incarnation: str = ""
     grouping: Grouping = Grouping.NONE
     letters: str = ""
-    """Letters of matching/filter.lua beyond those of ``grouping``."""
+    """Letters of matching/filter.lua besides those of ``grouping``."""
     member: Member | None = None
     lookup_id: str = ""
-    """This very message."""
+    """The lookup id of the only message that passes."""
     after: str = ""
     """Lookup id behind which the search begins."""
     browser: str = ""
@@ -55,7 +55,7 @@ class Filter:
     interval: str | None = None
 
     def text(self) -> bytes:
-        """As the scripts take it; empty if every message will do."""
+        """The filter as an argument of scripts; empty if every message passes."""
         fields = self._match() + self._hints()
         if self.lookup_id:
             fields.insert(0, "i" + self.lookup_id)
@@ -110,7 +110,7 @@ class Filter:
 
 
 def matched(value: Identifier | None, what: str) -> str:
-    """An identifier as it is compared: without trailing zero bytes; empty for the none value, which is any."""
+    """An identifier for comparison: without trailing zero bytes; empty for the none value, which matches any."""
     if value is None or not names(value):
         return ""
     if isinstance(value, bytes | bytearray | memoryview):
@@ -119,7 +119,7 @@ def matched(value: Identifier | None, what: str) -> str:
 
 
 def single(match: Match) -> bytes | None:
-    """The filter of a match that names one identifier and nothing else, the usual one; None for any other."""
+    """The filter of a match with exactly one identifier, the most frequent kind; None for any other match."""
     if len(match.model_fields_set) != 1:
         return None
     (name,) = match.model_fields_set

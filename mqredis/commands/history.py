@@ -10,13 +10,13 @@ from mqredis.commands.common import check, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.steps import Call, Payload
 
-#: Queues of a call at most. A call that has told enough tells of fewer.
+#: Queues of a call at most. A large reply ends after fewer queues.
 QUEUES = 128
 
 
 @dataclass(slots=True)
 class HistoryRow:
-    """A queue's history, and what its counters say now."""
+    """A queue's history, and its counters now."""
 
     now: Counters
     arrival_ms: int  # of the oldest available message; -1: none is available
@@ -34,7 +34,7 @@ class HistoryRows:
 
 
 def history(manager: ManagerKeys, paths: Sequence[str], buckets: int) -> Call[HistoryRows]:
-    """The histories of these queues with so many buckets that have ended, as far as one call tells."""
+    """The histories of these queues with so many ended buckets, for as many queues as one call returns."""
 
     def parse(status: int, payload: Payload) -> HistoryRows:
         check(status)

@@ -1,4 +1,4 @@
-"""What operators read: the scripts whose names end with ``_list``, trail_read.lua and overview.lua."""
+"""Reads for operators: the scripts with names that end with ``_list``, trail_read.lua and overview.lua."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SCAN_PLACE = re.compile(r"\d{1,20}")
 
 
 def client_of(told: str) -> ClientInfo:
-    """What a client told of itself; nothing if that cannot be read, as where a later release has written it."""
+    """The description of a client; an empty one if it cannot be parsed, as one of a later release may be."""
     try:
         values = json.loads(told)
         return ClientInfo(**{name: values[name] for name in ClientInfo.model_fields if name in values})
@@ -190,7 +190,7 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
 
 
 def waiters(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[dict[str, int]]]:
-    """How many readers of each session wait in these queues, as far as one call tells."""
+    """How many readers of each session wait in these queues, for as many queues as one call returns."""
 
     def parse(status: int, payload: Payload) -> list[dict[str, int]]:
         check(status)
@@ -205,7 +205,7 @@ def waiters(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[dict[str, i
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A message as message_list.lua tells of it."""
+    """A message in the reply of message_list.lua."""
 
     raw: Raw
     state: Literal["ready", "delayed", "retry", "locked", "claimed"]
@@ -224,14 +224,15 @@ def ready(queue: Address, after: object, limit: int, match: bytes) -> Call[Page[
 def timed(
     queue: Address, after: object, limit: int, span: tuple[str, str], match: bytes, whole: bool = False
 ) -> Call[Page[StoredRow]]:
-    """A page of the messages that wait for their time, in its order. ``span``: from and to in ms, "" for no limit."""
+    """A page of the messages that wait for a time, in the order of the times. ``span``: from and to in ms, "" for no
+    limit."""
     score, member = place(_TIMED_PLACE, after, "scheduled messages")
     args = ("timed", limit, score or span[0], member, span[1], match)
     return _messages(queue, args, whole, lambda at, by: f"{at}-{by}")
 
 
 def one(queue: Address, lookup_id: str) -> Call[Page[StoredRow]]:
-    """One message with its body, in whatever state; an empty page if it is not there."""
+    """One message with its body, in any state; an empty page if it does not exist."""
     return _messages(queue, ("one", 1, "", lookup_id, "", b""), True, lambda _, at: at)
 
 
@@ -294,15 +295,15 @@ def _entry(record: EntryRecord, lead: int, omitted: int) -> TrailEntry:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What one call of the overview tells."""
+    """The reply of one call of the overview."""
 
     done: int
-    """How many of the queues that the call names it tells of."""
+    """How many queues of the call the reply covers."""
     queues: list[QueueDepth]
 
 
 def overview(manager: ManagerKeys, paths: Sequence[str]) -> Call[Overview]:
-    """What is in these queues, as far as one call tells."""
+    """The contents of these queues, for as many queues as one call returns."""
 
     def parse(status: int, payload: Payload) -> Overview:
         check(status)

@@ -17,14 +17,14 @@ from mqredis.steps import Arg, Call, Payload
 SCHEMA = 6
 
 
-#: Answers to calls that did nothing and are over: one that asked for more queues, of which the client did not hear; a
-#: wait that was cancelled; one whose place was taken because somebody has asked for its outcome before.
+#: Stored replies of calls that did nothing: a call that asked for more queues, a wait that was cancelled, and a call
+#: that a ``resolve`` before it has prevented.
 _NOTHING_DONE = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
 
 
 @dataclass(slots=True)
 class Resolution:
-    """What became of a call whose reply was lost.
+    """The outcome of a call whose reply was lost.
 
     ``outcome`` is "done" (with its ``status`` and what it answered), "never" (it did not run and never will) or
     "superseded" (a later call used the slot, which happens only after the client has read the answer).
@@ -36,7 +36,7 @@ class Resolution:
     lookup_ids: tuple[str, ...] = ()
     """Lookup ids of the messages that it sent, took or locked, as 16 hex digits each."""
     payload: tuple[bytes, ...] = ()
-    """What it answered besides, as the script spells it; empty where ``messages`` says it."""
+    """The rest of the reply, as the script wrote it; empty if ``messages`` has it."""
     messages: tuple[Message, ...] = ()
     """The messages that it took, outside of a transaction, if the client that asks has made the call."""
 
@@ -54,7 +54,7 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
         outcome = text(payload[0])
         if outcome == "expired":
             raise SessionExpired(
-                f"the session of {token} is over: nobody knows any more what became of the call"
+                f"the session of {token} is over: the outcome of the call is not known any more"
             )
         if outcome != "done":
             return Resolution(outcome)
@@ -72,7 +72,7 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
 
 
 def update(manager: ManagerKeys, what: str, value: str, extra: str = "") -> Call[int]:
-    """Throttle, quota or test clock; answers the manager's time in ms."""
+    """Set throttle, quota or test clock. Returns the manager's time in ms."""
 
     def parse(status: int, payload: Payload) -> int:
         check(status, "the clock moves only in a manager created with Settings(test_clock=True)")
@@ -123,7 +123,7 @@ def maintain(queue: Address) -> Call[bool]:
 def poll_all(
     manager: ManagerKeys, queues: Sequence[tuple[str, ...]], slots: Sequence[tuple[str, int]] = ()
 ) -> Call[tuple[list[bool], list[bool]]]:
-    """For each of these queues, given by their keys: would a look find anything, or is it time for a timer? For each of
+    """For each of these queues, given by their keys: would a fetch find a message, or is a timer due? For each of
     the slots: was a call answered that comes behind the last one we know of?
 
     Raises whatever a refusal stands for, and InvariantBroken for an answer about fewer or more queues or slots.
@@ -144,7 +144,7 @@ def poll_all(
 
 
 def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:
-    """Commands that this user may not run. Made before there is a session: the reply comes as it is."""
+    """The commands that this user may not run. Called before there is a session, so the reply is raw."""
 
     def parse(_: int, reply: Payload) -> list[str]:
         return [text(item) for item in reply[3:]]
@@ -155,5 +155,5 @@ def preflight(manager: ManagerKeys, database: int) -> Call[list[str]]:
 def session_arguments(
     ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = "", client: str = ""
 ) -> Sequence[Arg]:
-    """ARGV of session_open behind the token."""
+    """ARGV of session_open after the token."""
     return [SCHEMA, ttl_ms, run_id, "1" if test else "0", incarnation, session, client]

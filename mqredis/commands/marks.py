@@ -1,4 +1,4 @@
-"""unmark.lua: the marks of a browser that is closed."""
+"""unmark.lua: removes the marks of a closed browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mqredis.steps import Call, Payload
 
 
 def forget(queue: Address, browser: str) -> Call[bool]:
-    """Take away a few hundred of its marks; True if there may be more."""
+    """Remove a few hundred marks of a browser. True if there may be more."""
 
     def parse(status: int, payload: Payload) -> bool:
         if status == Status.QUEUE_NOT_AVAILABLE:

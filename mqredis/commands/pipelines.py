@@ -1,4 +1,4 @@
-"""claim*.lua and stage*.lua: what a data pipeline asks of the broker (docs/decisions/pipelines.md, 0021)."""
+"""claim*.lua and stage*.lua: claims and publications of data pipelines (docs/decisions/pipelines.md)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WHY = {
 
 @dataclass(slots=True)
 class Backlog:
-    """What a pipeline plans with."""
+    """The backlog of a queue, from which a pipeline plans its batches."""
 
     generation: str
     available: int  # for an owner: what its claim could take, of groups that take turns one message each
@@ -67,7 +67,7 @@ class Backlog:
 def look(
     queue: Address, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
 ) -> Call[Backlog]:
-    """How much is there, and where a claim stands."""
+    """The backlog of a queue, and the progress of a claim."""
 
     def parse(status: int, payload: Payload) -> Backlog:
         check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
@@ -94,23 +94,23 @@ def look(
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a claim is to take."""
+    """The order of a claim: which messages it takes, and how many."""
 
     messages: int  # at most
     most_bytes: int | None = None  # None: no limit; the first message is always taken
-    after: str = ""  # only what has a later SequentialID
-    bound: str = ""  # and none later than this
-    match: bytes = b""  # and matches (Filter.text)
+    after: str = ""  # only messages with a later SequentialID
+    bound: str = ""  # no message with a later SequentialID
+    match: bytes = b""  # only messages that pass (Filter.text)
 
 
 @dataclass(slots=True)
 class Claimed:
-    """How far a claim is."""
+    """The progress of a claim."""
 
     count: int
     bytes: int
     sealed: bool
-    place: str = ""  # where the search goes on
+    place: str = ""  # where the search continues
 
 
 def claim(
@@ -122,7 +122,7 @@ def claim(
     first: bool = False,
     place: str = "",
 ) -> Call[Claimed]:
-    """Claim a page; to be repeated until it is sealed. Raises ClaimLost."""
+    """Claim a page. Repeat the call until the claim is sealed. Raises ClaimLost."""
 
     def parse(status: int, payload: Payload) -> Claimed:
         if status != Status.CONTINUE:
@@ -151,7 +151,7 @@ def match(queue: Address, order: Order, place: str = "") -> Call[bool | str]:
 
 
 def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
-    """None if a queue holds anything newer than ``after``; else this process waits for it."""
+    """None if a queue has a message newer than ``after``; otherwise this process is registered as a waiter."""
 
     def parse(status: int, payload: Payload) -> Found | None:
         if status == Status.WAITING:
@@ -163,7 +163,7 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
 
 
 def split(ids: bytes) -> list[bytes]:
-    """The ids of a page, which stand there with nothing between them."""
+    """The ids of a page, which are joined without separators."""
     return [ids[at : at + 16] for at in range(0, len(ids), 16)]
 
 
@@ -182,7 +182,7 @@ def claimed(
 
 @dataclass(slots=True)
 class Received:
-    """What one call of a commit did."""
+    """The result of one call of a commit."""
 
     count: int  # messages that it removed
     more: bool  # call again: some are left
@@ -190,8 +190,8 @@ class Received:
 
 
 def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[Received]:
-    """Receive all that is claimed up to a sequence, and remove a page of it. Sequence 0: only remove what is received
-    already, whoever was its reader."""
+    """Receive all claimed messages up to a sequence, and remove a page of them. Sequence 0: only remove messages that
+    are received already, of any owner."""
 
     def parse(status: int, payload: Payload) -> Received:
         if status == Status.CONTINUE:
@@ -204,7 +204,7 @@ def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Cal
 
 
 def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, bool]]:
-    """Give a page of an owner's claim back; how many, and whether to call again."""
+    """Give a page of an owner's claim back. Returns how many messages, and whether to call again."""
 
     def parse(status: int, payload: Payload) -> tuple[int, bool]:
         if status != Status.CONTINUE:
@@ -232,7 +232,7 @@ def claims(queue: Address) -> Call[list[tuple[str, bool, Claim]]]:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Messages that were laid aside by one task for one queue."""
+    """Messages that one task has staged for one queue."""
 
     name: str
     queue: str
@@ -251,7 +251,7 @@ def stage(
     special: bool,
     elements: Sequence[Arg],
 ) -> Call[bool]:
-    """Lay messages aside; True if their batch was published already. Raises ClaimLost if the job was
+    """Stage messages. True if their batch was published already. Raises ClaimLost if the job was
     aborted."""
 
     def parse(status: int, payload: Payload) -> bool:
@@ -268,7 +268,7 @@ def stage(
 
 @dataclass(slots=True)
 class Published:
-    """What one call of a publication did, or what it found that has to be done first."""
+    """The result of one call of a publication, or what has to be done first."""
 
     messages: int = 0
     more: bool = False
@@ -287,7 +287,7 @@ def publish(
     stages: Sequence[Stage],
     beside: Sequence[str] = (),
 ) -> Call[Published]:
-    """Publish a batch, or go on with it."""
+    """Publish a batch, or continue with it."""
 
     def parse(status: int, payload: Payload) -> Published:
         if status == Status.KEYS_CHANGED:
@@ -310,7 +310,7 @@ def publish(
 def discard(
     manager: ManagerKeys, sink: str, stages: Sequence[str], close: int | None = None, ttl_ms: int = 0
 ) -> Call[int]:
-    """Throw stages away; with ``close`` no more are taken up to that batch."""
+    """Discard stages. ``close``: refuse later stages up to that batch."""
 
     def parse(status: int, payload: Payload) -> int:
         check(status)
@@ -322,7 +322,7 @@ def discard(
 
 
 def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str], keep: bool) -> Call[bool]:
-    """Give up the rest of a publication that was begun; False: it is no longer open."""
+    """Drop the rest of an unfinished publication. False: it is no longer open."""
 
     def parse(status: int, payload: Payload) -> bool:
         check(status)
@@ -335,7 +335,7 @@ def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str],
 
 @dataclass(slots=True)
 class Sink:
-    """What is known of a sink (``lua/claims/sink.lua``)."""
+    """The stored state of a sink (``lua/claims/sink.lua``)."""
 
     identity: str
     committed: int

@@ -53,12 +53,12 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
     return args
 
 
-#: Properties kept as a text of their own, and as a character of ``flags`` where they say anything.
+#: Properties stored as a text in a field of their own, and as a character of ``flags`` if they are set.
 _FLAGGED = {"retry": "r", "trail": "l"}
 
 
 def _policy(policy: RetryPolicy | None) -> str:
-    """As features/retry.lua reads it."""
+    """The stored text, which features/retry.lua reads."""
     if policy is None:
         return ""
     delay, most = milliseconds(policy.delay), milliseconds(policy.max_delay)
@@ -89,7 +89,7 @@ def parse_policy(text_: str) -> RetryPolicy | None:
 
 
 def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Call[str]:
-    """Create a queue; answers its generation."""
+    """Create a queue. Returns its generation."""
     flags = "".join(flag for name, flag in FLAGS.items() if properties.get(name))
     flags += "".join(flag for name, flag in _FLAGGED.items() if properties.get(name))
 
@@ -123,7 +123,7 @@ def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[
 
 @dataclass(slots=True)
 class Opened:
-    """What a handle needs to know of its queue."""
+    """The reply of queue_open.lua: what a handle needs to know of its queue."""
 
     generation: str
     flags: str
@@ -150,7 +150,7 @@ def close_handle(manager: ManagerKeys, family: Sequence[str], number_: str) -> C
 
 @dataclass(slots=True)
 class Deleted:
-    """What a call did: how many messages went, is it over, and which queues must be named as well."""
+    """The result of one call: deleted messages, is the queue deleted, and queues that must be named as well."""
 
     messages: int = 0
     done: bool = False
@@ -158,7 +158,7 @@ class Deleted:
 
 
 def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) -> Call[Deleted]:
-    """Delete a queue with its subqueues; ``beside``: where its messages leave traces."""
+    """Delete a queue with its subqueues. ``beside``: queues that get dead letters or reports of its messages."""
 
     def parse(status: int, payload: Payload) -> Deleted:
         if status == Status.KEYS_CHANGED:
@@ -172,7 +172,7 @@ def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) ->
 
 
 def ensure(manager: ManagerKeys, paths: Sequence[str]) -> Call[None]:
-    """Create those of these queues that the broker keeps by itself (:func:`mqredis.keys.kept`)."""
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept`)."""
     wanted = [path for path in paths if keys.kept(path)]
     owners = [path.partition(";")[0] for path in wanted]
     owners = [name for name in dict.fromkeys(owners) if name != keys.SYSTEM and name not in wanted]
@@ -190,7 +190,7 @@ def names(manager: ManagerKeys) -> Call[list[str]]:
 
 
 def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[tuple[QueueInfo | None, bool]]]:
-    """Properties and state of queues, None for one that does not exist; and are timers of it due that nobody served?"""
+    """Properties and state of queues, and whether a queue has due timers; None for a queue that does not exist."""
 
     def parse(status: int, payload: Payload) -> list[tuple[QueueInfo | None, bool]]:
         check(status)

@@ -28,21 +28,21 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of a schedule."""
+    """A change of a schedule."""
 
     text: str = ""
-    """Its new text; "" removes it."""
+    """The new text; "" removes the schedule."""
     message: bytes = b""
-    """Its new message, as it is stored; nothing leaves the one that it has."""
+    """The new message, as it is stored; empty: the message does not change."""
     queue: str = ""
-    """The queue to which its message is sent now; "" sends none."""
+    """The queue to which the message is sent now; "": none is sent."""
     slot_ms: int = 0
     """The time for which it is sent, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Was the schedule changed? If not: how it is now; or what stands in the way."""
+    """Was the schedule changed? If not, its present text, or the reason."""
 
     done: bool = False
     now_ms: int = 0
@@ -52,11 +52,11 @@ class Written:
     full: bool = False
     """The manager has as many schedules as it may have."""
     missing: Sequence[str] = ()
-    """Queues that have to be named as well."""
+    """Queues that the call has to name as well."""
 
 
 def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:
-    """All schedules; or, without their messages, those whose time has come."""
+    """All schedules; or those that are due, without their messages."""
 
     def parse(status: int, payload: Payload) -> Listed:
         check(status)

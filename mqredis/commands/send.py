@@ -13,12 +13,12 @@ BATCH = 256
 
 
 class Accepted(NamedTuple):
-    """What a send answers."""
+    """The reply of a send."""
 
     ids: str
     """The lookup ids, 16 digits each, in the order of the messages."""
     fence: str
-    """That of the transaction; "" outside a transaction."""
+    """Fence of the transaction; "" outside of a transaction."""
 
     @property
     def lookup_ids(self) -> list[str]:
@@ -33,7 +33,8 @@ def send(
     fence: str = "",
     topic: bool = False,
 ) -> Call[Accepted]:
-    """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into those that subscribed: all, or none."""
+    """Put encoded messages (:func:`mqredis.codec.encode`) into a queue, or into all subscribers: all of them, or
+    none."""
     texts: list[bytes] = []
     for line, large in messages:
         texts.append(line[1:])
@@ -51,7 +52,7 @@ def send_texts(
     fence: str = "",
     topic: bool = False,
 ) -> Call[Accepted]:
-    """Put messages into a queue whose priorities stand by themselves. A large body follows the text of its message."""
+    """Put messages into a queue, with all priorities in one argument. A large body follows the text of its message."""
     args: Sequence[Arg]
     if (
         len(texts) == 1 and not transaction and not topic

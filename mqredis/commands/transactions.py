@@ -26,7 +26,7 @@ class Doubt:
     fence_at: int
     """Where the reply has the fence of the transaction."""
     unseen: bool = True
-    """The application has not asked for the outcome."""
+    """Has the application not asked for the outcome yet?"""
 
 
 def transaction_of(call: Call[Any]) -> str:
@@ -39,7 +39,7 @@ def transaction_of(call: Call[Any]) -> str:
 
 
 def doubt(token: str, call: Call[Any]) -> Doubt | None:
-    """What to know of a call whose outcome is unknown; None if it belongs to no transaction."""
+    """The Doubt of a call with an unknown outcome; None if it is not part of a transaction."""
     owner = transaction_of(call)
     return Doubt(token, owner, _PLACES[call.script][1]) if owner else None
 
@@ -119,7 +119,7 @@ def _missing(status: int, payload: Payload) -> list[str]:
 
 
 def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> Call[int]:
-    """Renew the lease; answers its length in ms."""
+    """Renew the lease. Returns its length in ms."""
 
     def parse(status: int, payload: Payload) -> int:
         check(status)

@@ -1,4 +1,4 @@
-"""worker_beat.lua, worker_list.lua, worker_order.lua: workers, and what operators tell them."""
+"""worker_beat.lua, worker_list.lua, worker_order.lua: heartbeats of workers, and orders of operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _keys(manager: ManagerKeys, paths: Sequence[str] = (), extra: tuple[str, ...
 def beat(
     manager: ManagerKeys, worker: str, lease_ms: int, begins: bool, record: str, pauses: Sequence[str]
 ) -> Call[tuple[list[str], frozenset[str]]]:
-    """A worker lives; ``lease_ms`` 0: it ends. Answers its orders, and which of these pauses are set."""
+    """Send a heartbeat; ``lease_ms`` 0: the worker ends. Returns its orders, and which of these pauses are set."""
 
     def parse(status: int, payload: Payload) -> tuple[list[str], frozenset[str]]:
         check(status)
@@ -38,7 +38,7 @@ def beat(
 
 
 def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
-    """The workers that live, by name, and the pauses that are set."""
+    """The live workers, by name, and the pauses that are set."""
 
     def parse(status: int, payload: Payload) -> tuple[list[WorkerInfo], list[Pause]]:
         check(status)
@@ -69,7 +69,7 @@ def order(
     field: str,
     value: str,
 ) -> Call[tuple[bool, list[str]]]:
-    """Tell workers something. Answers whether it has changed anything, and queues that have to be named as well."""
+    """Give an order to workers. Returns whether it changed anything, and queues that the call has to name as well."""
 
     def parse(status: int, payload: Payload) -> tuple[bool, list[str]]:
         if status == Status.KEYS_CHANGED:

@@ -95,7 +95,7 @@ class MqredisBackend(BaseTaskBackend):
     def _enqueue(self, result: Any) -> None:
         task = result.task
         change(result, enqueued_at=timezone.now())
-        self.save(result)  # first: whoever runs the task finds it
+        self.save(result)  # first, so that the worker of the task finds it
         message = Outgoing(
             body=json.dumps(self._row(result)).encode(),
             content_type=_CONTENT_TYPE,
@@ -111,7 +111,7 @@ class MqredisBackend(BaseTaskBackend):
     # ---- results ---------------------------------------------------------------------------------
 
     def save(self, result: Any) -> None:
-        """Keep the present state of a result, in place of the one before."""
+        """Store the present state of a result, in place of the former one."""
         if not self.given.result_ttl:
             return
         queue = self.client.queue(self.given.queue_prefix + RESULTS)
@@ -159,7 +159,7 @@ class MqredisBackend(BaseTaskBackend):
         }
 
     def read(self, body: bytes) -> Any:
-        """A result from what was kept or sent. Raises InvalidArgument if it is damaged or names no task of ours."""
+        """Parse a result that was stored or sent. Raises InvalidArgument if it is damaged or names an unknown task."""
         try:
             row = json.loads(body)
             task = self.resolve(row["task"]).using(
@@ -204,7 +204,7 @@ class MqredisBackend(BaseTaskBackend):
 
 
 def change(result: Any, **values: Any) -> None:
-    """Set fields of a result, which are frozen for everybody else."""
+    """Set fields of a result although it is frozen."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
 

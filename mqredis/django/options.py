@@ -23,18 +23,18 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = None
-    """Where the broker is; None: ``MQREDIS_URL``."""
+    """URL of the broker; None: ``MQREDIS_URL``."""
     manager: str | None = None
     """Name of the queue manager; None: ``MQREDIS_MANAGER``."""
     queue_prefix: str = Field(default="django.", max_length=64)
-    """In front of the names of Django's queues."""
+    """Prefix of the names of Django's queues in the broker."""
     result_ttl: float = Field(default=86_400.0, ge=0, le=31_536_000)
     """How long results are kept after the last change of their state, in seconds; 0: there are no results."""
     max_attempts: int = Field(default=5, ge=1)
-    """How often a task is begun whose worker is killed or lost. After that the task is failed, and its message goes
-    to ;poison. Attempts are counted as in a RetryPolicy: an orderly end of a worker is none."""
+    """How often a task is begun if its worker is killed or lost. After that the task is failed, and its message goes to
+    ;poison. Attempts are counted as in a RetryPolicy: the shutdown of a worker is not an attempt."""
     lease: float = Field(default=30.0, gt=0, le=LONGEST_LEASE)
-    """After so many seconds the tasks of a worker that died are begun again by another."""
+    """Seconds after which another worker begins the tasks of a dead worker again."""
     enqueue_on_commit: bool = False
     """Enqueue when the transaction of the default database is committed, instead of at once."""
     modules: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Client:
         self._lock = threading.Lock()
 
     def queue(self, name: str) -> Queue:
-        """An open queue; it is created if it is not there."""
+        """An open queue. It is created if it does not exist."""
         with self._lock:
             found = self._queues.get(name)
             if found is None:

@@ -1,4 +1,4 @@
-"""What ``manage.py mqredis_worker`` runs: a worker whose handler runs Django's tasks."""
+"""The worker of ``manage.py mqredis_worker``: its handler runs Django's tasks."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Runner:
         )(self.handle)
 
     def run(self, *, burst: bool = False, signals: bool = True) -> int:
-        """Run tasks until SIGTERM or SIGINT; ``burst``: until none is left. Answers how many."""
+        """Run tasks until SIGTERM or SIGINT; ``burst``: until none is left. Returns how many."""
         return self.worker.run(burst=burst, manager=self.backend.client.manager, signals=signals)
 
     def handle(self, message: Message) -> None:
-        """Run the task of a message and keep its result."""
+        """Run the task of a message and store its result."""
         try:
             result = self.backend.read(message.body)
             if self.backend.given.result_ttl:
@@ -71,7 +71,7 @@ class Runner:
         except InvalidArgument as error:
             raise Reject(str(error)) from None
         if result.is_finished and not _ended_by_losses(result):
-            return  # its worker died after it had stored the result and before the message was removed
+            return  # a worker died after it had stored the result and before it removed the message
         if message.attempts > self.backend.given.max_attempts:
             lost = WorkerLost(f"its worker was lost {message.attempts - 1} times")
             if not result.is_finished:
@@ -95,11 +95,11 @@ class Runner:
             close_old_connections()
 
     def _latest(self, result: Any) -> Any:
-        """What is known of it beyond its message: earlier attempts."""
+        """The stored result of the task, which has its earlier attempts."""
         try:
             return self.backend.get_result(result.id)
         except TaskResultDoesNotExist:
-            return result  # it waited for longer than results are kept
+            return result  # the task waited for longer than results are kept
 
     def _call(self, result: Any) -> None:
         task = result.task

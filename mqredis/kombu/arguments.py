@@ -1,4 +1,4 @@
-"""Arguments of queues in AMQP's names: which of them the broker keeps, and where."""
+"""AMQP arguments of queues: which of them the broker supports, and where they are stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kombu.exceptions import ChannelError
 
 from mqredis.models import RetryPolicy
 
-#: A queue's label begins so, and goes on with what was declared, as JSON: every sender can read it there.
+#: The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
 PREFIX = "kombu "
 _LONGEST_LABEL = 249
 #: How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
@@ -21,10 +21,10 @@ DELIVERY_LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was declared about a queue; None: nothing."""
+    """The declared arguments of a queue. None: not declared."""
 
     expires_ms: int | None = None
-    """x-expires: the queue goes when nobody has used it for so long."""
+    """x-expires: seconds without use after which the queue is deleted."""
     ttl_ms: int | None = None
     """x-message-ttl."""
     dead_exchange: str | None = None
@@ -33,7 +33,7 @@ class Declared:
     """x-dead-letter-routing-key; None: that of each message."""
 
     def label(self) -> str:
-        """It as the label of a queue."""
+        """The arguments as the label of a queue."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         text = PREFIX + json.dumps(given) if given else ""
         if len(text) > _LONGEST_LABEL:
@@ -42,7 +42,7 @@ class Declared:
 
 
 def declared_in(label: str) -> Declared:
-    """What the label of a queue says; nothing if it is none of ours."""
+    """The arguments in the label of a queue; none if kombu has not declared the queue."""
     if not label.startswith(PREFIX):
         return Declared()
     try:
@@ -52,7 +52,7 @@ def declared_in(label: str) -> Declared:
 
 
 def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
-    """What to keep in the label, and the properties of the queue that the arguments ask for.
+    """Split the arguments of a declaration: those for the label, and the properties of the queue.
 
     Raises ChannelError (540) for what the broker does otherwise.
     """
@@ -83,7 +83,7 @@ def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
 
 
 def retry_policy(dead_letters: bool, limit: int = DELIVERY_LIMIT) -> RetryPolicy | None:
-    """The rule of failure of a queue whose messages may come back ``limit`` times; -1: without a limit.
+    """The retry policy of a queue with ``x-delivery-limit``: messages may return ``limit`` times; -1: without a limit.
 
     A message that comes back once more goes to the dead letter exchange if there is one, or else to ``;poison``. Raises
     ChannelError (540) for a limit that the broker does not have.

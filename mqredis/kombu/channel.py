@@ -1,4 +1,4 @@
-"""Channels: AMQP's verbs on queues of the broker."""
+"""Channels: AMQP's methods on queues of the broker."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from mqredis.operations import giveback
 
 log = logging.getLogger("mqredis.kombu")
 
-#: Messages that one look takes for a channel without a prefetch limit.
+#: Messages that one fetch takes for a channel without a prefetch limit.
 UNLIMITED = 32
 
 
 class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
-    """Acknowledgements are ends of locks."""
+    """Quality of service of a channel: acknowledgements commit locks."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Dealt with: the message leaves its queue."""
+        """Acknowledge: the message leaves its queue."""
         self.channel.locks.settle(delivery_tag, "c")
         super().ack(delivery_tag)
         self.channel.credit_changed()
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Back in its old place, or out of the queue as rejected."""
+        """Return the message to its place, or remove it from the queue as rejected."""
         self.channel.locks.settle(delivery_tag, "a" if requeue else "j")
         self._quick_ack(delivery_tag)
         self.channel.credit_changed()
 
     def restore_unacked(self) -> list[Any]:
-        """Give everything back at once."""
+        """Give all messages back at once."""
         self._flush()
         tags, locks = list(self._delivered), self.channel.locks
         held = [lock for lock in map(locks.take, tags) if lock is not None]
@@ -195,7 +195,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         self.credit_changed()
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Deliver no more; a queue that lives only as long as its consumer goes."""
+        """End a consumer. A queue that lives only as long as its consumer is deleted."""
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
         self.credit_changed()
@@ -244,7 +244,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         return queue not in self._no_ack
 
     def credit_changed(self) -> None:
-        """What may be delivered has changed: whoever waits must look at it anew."""
+        """Consumers or limits have changed: a waiting fetch has to begin again."""
         owner = self._owner()
         if owner is not None:
             owner.credit_changed()

@@ -1,4 +1,4 @@
-"""kombu's message dictionaries as messages of the broker, and back."""
+"""Converts kombu's message dictionaries to messages of the broker, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqredis.models import Journal, Message, Outgoing, PropertyValue
 #: other senders, 3, is AMQP's 4.
 LEVELS = (0, 1, 1, 2, 3, 4, 5, 6, 6, 7)
 
-#: The property that holds what is not the body: kombu's headers and properties as JSON.
+#: The property that holds kombu's headers and properties as JSON.
 ENVELOPE = "kombu"
 #: Longest delay or life span that is passed on, in seconds.
 _LONGEST = 1e9
@@ -64,7 +64,7 @@ def pack(
 
 
 def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
-    """What was read, as kombu expects it. Messages of senders that do not use kombu are bare bodies."""
+    """A message as kombu's dictionary. A message of a sender without kombu has only a body."""
     envelope = _envelope(message.properties.get(ENVELOPE))
     properties = _dict(envelope.get("properties"))
     info = _dict(properties.get("delivery_info")) or {"exchange": "", "routing_key": message.queue}
@@ -82,7 +82,7 @@ def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
 
 
 def _envelope(text: object) -> dict[str, Any]:
-    """Whoever may send to a queue may write anything: what cannot be read is left out, the body is delivered."""
+    """Parse kombu's headers and properties. Senders may write any text: parts that cannot be parsed are left out."""
     if not isinstance(text, str):
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Waiting at the broker: directly, or in a thread that tells kombu's event loop through a socket."""
+"""Fetches messages for kombu: directly, or in a thread that notifies kombu's event loop through a socket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WAIT_SECONDS = 30.0
 def fetch(
     store: Store, requests: Requests, timeout: float | None, scope: object, stop: Callable[[], bool]
 ) -> Found | None:
-    """Lock messages of the first of these queues that has any; None: the time is over, or it was cancelled.
+    """Lock messages of the first non-empty queue; None: the time is over, or the wait was cancelled.
 
     Raises QueueNotFound or QueueNotAvailable if one of the queues was deleted.
     """
@@ -43,7 +43,7 @@ def fetch(
 
 
 class Fetcher:
-    """A thread that waits for messages, as many as may be delivered, and wakes the event loop when it has some."""
+    """A thread that waits for messages, as many as may be delivered, and notifies the event loop when it has some."""
 
     def __init__(self, transport: Transport, loop: Any) -> None:
         self._transport = transport
@@ -64,7 +64,7 @@ class Fetcher:
         self._thread.start()
 
     def update(self) -> None:
-        """What may be delivered may have changed; called by the event loop's thread, at every turn."""
+        """Update the queues and limits. The event loop's thread calls this in every turn."""
         if self._closed or self._inbox:
             return
         requests = self._transport.requests()
@@ -79,7 +79,7 @@ class Fetcher:
                 self._transport.store.manager.driver.cancel(self._scope)
 
     def deliver(self) -> bool:
-        """Deliver what has been fetched. Raises what the thread met."""
+        """Deliver the fetched messages. Raises the error of the thread."""
         delivered = False
         while self._inbox:
             found = self._inbox.popleft()
@@ -93,7 +93,7 @@ class Fetcher:
         return delivered
 
     def close(self) -> None:
-        """End the thread; what was fetched and not delivered is given back."""
+        """End the thread, and give fetched messages back that were not delivered."""
         with self._changed:
             if self._closed:
                 return
@@ -102,7 +102,7 @@ class Fetcher:
         self._loop.on_tick.discard(self.update)
         with contextlib.suppress(Exception):  # the hub may be closed, with all that was registered
             self._loop.remove_reader(self._reading.fileno())
-        for _ in range(40):  # where the broker is away it ends by itself later
+        for _ in range(40):  # if the broker does not answer, the thread ends later
             if not self._thread.is_alive():
                 break
             self._transport.store.manager.driver.cancel(self._scope)
@@ -149,11 +149,11 @@ class Fetcher:
             self._fetched(found)
 
     def _fetched(self, found: Found | Exception | None) -> None:
-        """Leave what the thread found, or met, to the event loop."""
+        """Pass the messages or the error of the thread to the event loop."""
         with self._changed:
             self._asleep, closed = False, self._closed
             if found is not None and not closed:
-                self._requests = []  # the event loop says what comes next
+                self._requests = []  # the event loop sets the next ones
                 self._inbox.append(found)
         if closed:
             self._give_back(found)

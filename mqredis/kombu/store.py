@@ -1,4 +1,4 @@
-"""The broker as the transport sees it: queues by kombu's names, bindings, locks with their renewal."""
+"""The transport's view of the broker: queues by kombu's names, bindings, and locks with their renewal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Store:
         self.lease = lease
         self._handles: dict[str, Queue] = {}
         self._opening = threading.Lock()
-        #: What was declared about the queues that are open here.
+        #: The declared arguments of the queues that are open in this client.
         self._declared: dict[str, Declared] = {}
         self._swept = 0.0
 
@@ -65,7 +65,7 @@ class Store:
             return found
 
     def declared(self, name: str) -> Declared:
-        """What was declared about a queue, by whomever; nothing if it is not there."""
+        """The declared arguments of a queue, by any client; none if the queue does not exist."""
         try:
             self.queue(name)
         except QueueNotFound:
@@ -73,12 +73,12 @@ class Store:
         return self._declared[name]
 
     def forget(self, name: str) -> None:
-        """The queue was deleted; the next use opens the one that has its name then."""
+        """Forget the handle of a deleted queue. The next use opens the queue with its name, if there is one."""
         with self._opening:
             self._handles.pop(name, None)
 
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """Create a queue, or change the one that is there where the arguments say something else."""
+        """Create a queue, or change an existing one to these arguments."""
         own, properties = declared(arguments or {})
         if own.expires_ms is not None:
             self.sweep()
@@ -99,7 +99,7 @@ class Store:
                 self.forget(name)
 
     def ready(self, name: str) -> int:
-        """How many messages can be had. Raises QueueNotFound."""
+        """How many messages are available. Raises QueueNotFound."""
         return self.manager.queue_info(quote(name)).ready
 
     def waiters(self, name: str) -> int:
@@ -134,7 +134,7 @@ class Store:
             return
 
     def sweep(self) -> None:
-        """Delete queues that nobody has used for as long as their x-expires says."""
+        """Delete queues that were not used for the time of their x-expires."""
         now = time.monotonic()
         if self._swept and now - self._swept < _SWEEP_SECONDS:
             return
@@ -224,7 +224,7 @@ class Locks:
                 self._thread.start()
 
     def take(self, tag: str) -> LockedMessage | None:
-        """It is settled now; None if its lock was lost."""
+        """Remove and return a message that is settled now; None if its lock was lost."""
         with self._changed:
             found = self._held.pop(tag, None)
         return found[0] if found else None
@@ -247,7 +247,7 @@ class Locks:
             log.warning("message %s: %s", tag, error)
 
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
-        """The same for messages of one or more queues, in batches."""
+        """Settle messages of one or more queues, in batches (see :meth:`settle`)."""
         for queue in {lock.queue for lock in locks}:
             own = settle.ends(action, locks, queue)
             for start in range(0, len(own), _BATCH):
@@ -258,7 +258,7 @@ class Locks:
                     log.warning("messages of %s: %s", queue.name, error)
 
     def close(self) -> None:
-        """Renew no more; what is still held comes back when its lease is over."""
+        """Stop renewing. Messages that are still locked return when their leases end."""
         with self._changed:
             self._closed = True
             self._held.clear()

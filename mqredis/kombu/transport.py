@@ -25,11 +25,11 @@ from mqredis.operations.receive import Locks as Locked
 
 log = logging.getLogger("mqredis.kombu")
 
-#: How long a crashed worker's messages stay away, in seconds; a living worker renews.
+#: The lease of delivered messages in seconds. Live workers renew it; after a crash the messages return.
 LEASE_SECONDS = 30.0
 #: How long a consumer that may not receive sleeps before it looks at its limits again.
 _NO_CREDIT_SECONDS = 1.0
-#: What an address must not show: between the user's name and the last @ before the path; and in the query.
+#: Passwords in an address: between the user's name and the last @ before the path, and in the query.
 _SECRET = re.compile(r"(://[^:/@]*:)[^/?]*@")
 _QUERY_SECRET = re.compile(r"([?&][a-z_]*password=)[^&]*")
 _SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")
@@ -60,7 +60,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         options = client.transport_options
-        # kombu reads addresses of one host; those with several it must not even try to show.
+        # kombu parses addresses with one host only.
         self.can_parse_url = "://" in (client.hostname or "")
         self.store: Any = None
         self.locks: Any = None
@@ -75,7 +75,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         return mqredis.__version__
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
-        """The address as it is shown, for those that kombu does not parse."""
+        """The address without passwords, for addresses that kombu does not parse."""
         if not include_password:
             uri = _QUERY_SECRET.sub(rf"\1{mask}", _SECRET.sub(rf"\1{mask}@", uri))
         return f"mqredis+{uri}"
@@ -96,7 +96,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         return connection
 
     def close_connection(self, connection: Any) -> None:
-        """Give back what was not acknowledged, and disconnect."""
+        """Give messages back that were not acknowledged, and disconnect."""
         if self._fetcher is not None:
             self._fetcher.close()
             self._fetcher = None
@@ -115,7 +115,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         return mqredis.Settings.from_env(**options)
 
     def url(self) -> str:
-        """Where the broker is, for mqredis.connect."""
+        """The URL of the broker for mqredis.connect."""
         client = self.client
         host = client.hostname or "localhost"
         if "://" in host:
@@ -133,7 +133,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     # ---- delivery --------------------------------------------------------------------------------
 
     def _consumed(self) -> dict[str, tuple[Any, int]]:
-        """The queues from which messages may be delivered now, each with its channel and how many it may have."""
+        """The queues from which messages may be delivered now, each with its channel and its limit."""
         found: dict[str, tuple[Any, int]] = {}
         for channel in list(self.channels):
             if channel._consumers and not channel.closed:
@@ -150,7 +150,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         return [(queue, consumed[queue][1]) for queue in self._order.consume(len(consumed))]
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver what one look finds; wait for it. Raises socket.timeout."""
+        """Fetch once, with a wait, and deliver the messages. Raises socket.timeout."""
         end = None if timeout is None else time.monotonic() + timeout
         if self._fetcher is not None and self._fetcher.deliver():
             return
@@ -177,7 +177,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 raise TimeoutError
 
     def deliver(self, queue: str, locks: Locked) -> None:
-        """Hand locked messages to the consumer of their queue; those it may not have any more are given back."""
+        """Pass locked messages to the consumer of their queue. Messages beyond its limit are given back."""
         self._order.rotate(queue)
         messages = self.store.queue(queue).locked_messages(locks)
         if queue not in (consumed := self._consumed()):
@@ -204,7 +204,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             self._fetcher.update()
 
     def recreate_deleted(self) -> None:
-        """Create the queues again that are consumed and were deleted."""
+        """Create deleted queues again if they have consumers."""
         for queue, _ in self.requests():
             try:
                 self.store.ready(queue)
@@ -214,7 +214,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 self._recreate(queue)
 
     def _recreate(self, queue: str) -> None:
-        """Create a queue with our bindings."""
+        """Create a queue with the bindings that this process declared."""
         self.store.forget(queue)
         self.store.declare(queue)
         for channel in self.channels:

@@ -1,4 +1,4 @@
-"""What workers say of themselves, and what operators have told all of them."""
+"""Reports of workers in their heartbeats, and pauses that operators have set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RunningHandler(Model):
     lookup_ids: tuple[int, ...]
     """Lookup ids of its messages, the first 100."""
     seconds: float
-    """For how long it has run, in seconds, when the worker said so."""
+    """For how long it had run at the last heartbeat, in seconds."""
 
 
 class WorkerConsumer(Model):
@@ -36,25 +36,25 @@ class WorkerConsumer(Model):
 
 
 class WorkerInfo(Model):
-    """A worker that lives (``QueueManager.workers``)."""
+    """A live worker (``QueueManager.workers``)."""
 
     id: str
-    """Of this run of the worker; operators name it by this."""
+    """Identifier of this run of the worker, by which operators name it."""
     name: str
     host: str
     pid: int
     version: str
-    """Of mqredis."""
+    """Version of mqredis."""
     started_at: datetime
     consumers: tuple[WorkerConsumer, ...]
     schedules: tuple[str, ...]
     """Names of its schedules."""
     running: tuple[RunningHandler, ...]
-    """The first 100."""
+    """The running handlers, the first 100."""
     last_seen: datetime
     """When its last heartbeat came."""
     expires_in: float
-    """Seconds until the worker counts as gone, unless it says again that it lives."""
+    """Seconds until the worker counts as gone, if no heartbeat comes."""
 
 
 class Pause(Model):

@@ -1,4 +1,4 @@
-"""Where spans begin and end: methods of both faces and the worker's handlers, wrapped while ``instrument`` holds."""
+"""Wraps the methods of both interfaces and the worker's handlers, so that they make spans, until ``uninstrument``."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from mqredis.otel.recorder import (
     text,
 )
 
-#: Most properties of one message; a context that does not fit any more is left out.
+#: Most properties of one message. A context that would exceed it is left out.
 _MOST = 128
 Originals = dict[tuple[type, str], Any]
 _originals: Originals = {}
 
 
 class _Span(ABC):
-    """One call: ``with`` it around the original; ``args`` and ``kwargs`` are what that gets."""
+    """Records one call in a ``with`` block around the original method, which gets ``args`` and ``kwargs``."""
 
     kind = "send"
 
@@ -53,7 +53,7 @@ class _Span(ABC):
         return str(queue.name)
 
     def place(self) -> dict[str, str | int]:
-        """Where the broker is, and which manager it is."""
+        """Attributes of the broker's address and of the manager."""
         owner = getattr(self.owner, "queue", self.owner)
         manager = getattr(owner, "manager", owner)
         found: dict[str, str | int] = {"messaging.mqredis.manager": manager.name}
@@ -71,11 +71,11 @@ class _Span(ABC):
 
     @abstractmethod
     def finish(self, error: BaseException | None) -> None:
-        """The call has ended."""
+        """Record the end of the call."""
 
 
 class _Send(_Span):
-    """A send: its span's context goes with each message that has none."""
+    """A send: each message without a trace context gets that of the span."""
 
     def __enter__(self) -> Self:
         self.extra = self.place()
@@ -102,11 +102,11 @@ class _Send(_Span):
                 self.kwargs["properties"] = {**context, **properties}
 
     def body_at(self) -> int:
-        """Where the body stands among the arguments."""
+        """The position of the body among the arguments."""
         return 0
 
     def sent(self) -> list[Sent]:
-        """What was sent."""
+        """The result of the send."""
         return [self.result] if isinstance(self.result, Sent) else []
 
     batch = False
@@ -146,7 +146,7 @@ class _Reply(_Request):
 
 
 class _Receive(_Span):
-    """A read: its span begins where the call began, and is linked to where the messages were sent."""
+    """A read: its span begins when the call began, and is linked to the spans that sent the messages."""
 
     kind = "receive"
 
@@ -154,7 +154,7 @@ class _Receive(_Span):
         several = isinstance(self.result, list)
         items = self.result if several else [self.result] if self.result is not None else []
         messages: list[Message] = [getattr(item, "message", item) for item in items]
-        nothing = isinstance(error, IoTimeout)  # that no message came is an answer, not a failure
+        nothing = isinstance(error, IoTimeout)  # a timeout without a message is not a failure
         extra = {**self.place(), **described(messages, several or nothing)}
         span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
         labels = self.recorder.end(span, self.common, self.began, None if nothing else error)
@@ -191,7 +191,7 @@ def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:
     return message.replace(properties=properties)
 
 
-#: Class, method, and how it is recorded; the same in both faces.
+#: Class, method, and kind of record, for both interfaces.
 _METHODS: tuple[tuple[str, str, type[_Span]], ...] = (
     ("Queue", "send", _Send),
     ("Queue", "send_many", _SendMany),
@@ -220,7 +220,7 @@ def _traced(original: Callable[..., Any], name: str, kind: type[_Span]) -> Calla
     @wraps(original)
     def traced(owner: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = current()
-        if recorder is None:  # a bound method that was kept
+        if recorder is None:  # a bound method that the caller kept
             return original(owner, *args, **kwargs)
         with kind(recorder, name, owner, args, kwargs) as span:
             span.result = original(owner, *span.args, **span.kwargs)
@@ -256,7 +256,7 @@ def _handled(original: Callable[..., BaseException | None]) -> Callable[..., Bas
 
 
 def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> None:
-    """Record what every client and worker of this process does from now on; providers: the global ones.
+    """Record the calls of every client and worker of this process from now on. Default providers: the global ones.
 
     Called again: with other providers.
     """
@@ -272,7 +272,7 @@ def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> No
             inner = inspect.unwrap(original)
             if inspect.iscoroutinefunction(original):
                 _put(cls, method, original, _traced_async(original, method, kind))
-            elif inspect.iscoroutinefunction(inner):  # one that may be awaited or entered
+            elif inspect.iscoroutinefunction(inner):  # a result that may be awaited or entered
                 _put(cls, method, original, opening(_traced_async(inner, method, kind)))
             else:
                 _put(cls, method, original, _traced(original, method, kind))
@@ -285,7 +285,7 @@ def _put(cls: type, name: str, original: Any, wrapped: Any) -> None:
 
 
 def uninstrument() -> None:
-    """Record nothing any more: every method is the original one again."""
+    """Stop recording: every method is the original one again."""
     for (cls, name), original in _originals.items():
         setattr(cls, name, original)
     _originals.clear()

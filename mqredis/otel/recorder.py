@@ -1,4 +1,4 @@
-"""What is recorded about one call or one handler, by the semantic conventions for messaging."""
+"""Spans and metrics of one call or one handler, by the semantic conventions for messaging."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Recorder:
         )
 
     def attributes(self, operation: str, kind: str, queue: str) -> Attributes:
-        """What spans and metrics of an operation have in common."""
+        """The attributes that spans and metrics of an operation share."""
         return {
             "messaging.system": SYSTEM,
             "messaging.operation.name": operation,
@@ -76,7 +76,7 @@ class Recorder:
         )
 
     def end(self, span: Span, common: Attributes, began: float, error: BaseException | None) -> Attributes:
-        """End it, and record how long it took; answers the attributes of metrics."""
+        """End the span, and record its duration. Returns the attributes of metrics."""
         labels = dict(common)
         if error is not None:
             labels["error.type"] = type(error).__qualname__
@@ -90,17 +90,17 @@ class Recorder:
         return labels
 
 
-#: The one that `instrument` made; None: nothing is recorded.
+#: The recorder that `instrument` made; None: nothing is recorded.
 _current: list[Recorder] = []
 
 
 def activate(recorder: Recorder | None) -> None:
-    """Record with this one from now on."""
+    """Set the recorder of this process."""
     _current[:] = [recorder] if recorder is not None else []
 
 
 def current() -> Recorder | None:
-    """The one that records; None before ``instrument``."""
+    """The recorder of this process; None before ``instrument``."""
     return _current[0] if _current else None
 
 
@@ -118,18 +118,18 @@ def context_of(message: Message) -> Context:
 
 
 def link_of(message: Message) -> Link | None:
-    """A link to where a message was sent."""
+    """A link to the span that sent a message."""
     origin = trace.get_current_span(context_of(message)).get_span_context()
     return Link(origin) if origin.is_valid else None
 
 
 def links_of(messages: Sequence[Message]) -> list[Link]:
-    """Links to where messages were sent."""
+    """Links to the spans that sent messages."""
     return [link for link in map(link_of, messages) if link is not None]
 
 
 def described(items: Sequence[Message | Sent], batch: bool) -> Attributes:
-    """Attributes of what was sent or read: of one message its id, of a batch their number."""
+    """Attributes of messages that were sent or read: the id of one message, the number of a batch."""
     if batch:
         return {"messaging.batch.message_count": len(items)}
     found: Attributes = {}
@@ -165,7 +165,7 @@ class Processing:
             context=self._context if not batch and links else None,
             links=links if batch else (),
         )
-        #: What the handler failed with.
+        #: The error of the handler.
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: of the broker, and of clients that are watched. Only ``Collector`` needs a package."""
+"""Metrics for Prometheus: of the broker, and of watched clients. Only ``Collector`` needs a package."""
 
 from __future__ import annotations
 

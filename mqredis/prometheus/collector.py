@@ -17,7 +17,7 @@ log = logging.getLogger("mqredis")
 class Collector:
     """A collector for a registry of ``prometheus_client``: ``REGISTRY.register(Collector(qm))``.
 
-    ``manager``: the queue manager whose metrics are told; None: none. ``pattern``: only queues that match this glob.
+    ``manager``: the queue manager to report; None: none. ``pattern``: only queues that match this glob.
     ``sources``: more metrics, such as ``Meter().metrics``. Raises MissingDependency without ``prometheus_client``.
 
     If the broker cannot be reached, its metrics are left out with a warning, and the others of the registry remain.
@@ -38,11 +38,11 @@ class Collector:
         self._manager, self._pattern, self._sources = manager, pattern, sources
 
     def describe(self) -> list[Any]:
-        """No metrics: without this method ``register`` would ask the broker for them."""
+        """Return no metrics. Without this method ``register`` would read them from the broker."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The metrics as they are now."""
+        """The present metrics."""
         try:
             found = [] if self._manager is None else manager_metrics(self._manager, self._pattern)
             for source in self._sources:

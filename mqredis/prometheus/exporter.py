@@ -16,9 +16,9 @@ log = logging.getLogger("mqredis")
 
 
 class Exporter:
-    """Serves figures over HTTP at ``/metrics``; ``with Exporter(manager, port=9464) as exporter: ...``.
+    """Serves metrics over HTTP at ``/metrics``: ``with Exporter(manager, port=9464) as exporter: ...``.
 
-    ``manager``: whose queues are told; None: no queues. ``sources``: more text, such as ``Meter().render``.
+    ``manager``: the queue manager to report; None: none. ``sources``: more text, such as ``Meter().render``.
     """
 
     def __init__(
@@ -72,5 +72,5 @@ class Exporter:
         self._server.server_close()
 
     def wait(self) -> None:
-        """Until the process ends."""
+        """Wait until the process ends."""
         self._thread.join()

@@ -1,4 +1,4 @@
-"""What only a client can measure: how long its calls take, and how soon a waiting reader has a message."""
+"""Metrics that only a client can measure: durations of calls, and how soon a waiting reader gets a message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAKE_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 
 class Meter:
-    """Measures the operations of the clients it watches; the others pay nothing."""
+    """Measures the operations of the clients that it watches; others cost nothing."""
 
     def __init__(self) -> None:
         self.calls = Histogram(
@@ -38,12 +38,12 @@ class Meter:
         manager.wrap(lambda operation: self._metered(manager, operation))
 
     def unwatch(self, manager: QueueManager) -> None:
-        """Measure it no more."""
+        """Stop measuring this client."""
         manager.wrap(None)
         self._ahead.pop(manager, None)
 
     def render(self) -> str:
-        """The figures, for ``Exporter(sources=[meter.render])``."""
+        """The metrics as text, for ``Exporter(sources=[meter.render])``."""
         return render_text(self.metrics())
 
     def metrics(self) -> list[Metric]:
@@ -53,14 +53,14 @@ class Meter:
         return [self.calls.metric(), self.wakes.metric()]
 
     def _adjust(self, manager: QueueManager) -> None:
-        """How far the server's clock, which stamps messages, is ahead of ours, in seconds."""
+        """By how many seconds the server's clock, which stamps messages, is ahead of this machine's."""
         before = time.time()
         server = manager.driver.clock_ms() / 1000
         self._ahead[manager] = server - (before + time.time()) / 2
 
     @procedure
     def _metered(self, manager: QueueManager, operation: Operation[R]) -> Steps[R]:
-        """The operation, with each of its steps measured."""
+        """Run the operation, and measure each of its steps."""
         steps = iter(operation)
         answer: Any = None
         error: BaseException | None = None
@@ -104,7 +104,7 @@ class Meter:
 
 
 def _first(result: Any) -> Message | None:
-    """The first message in what a read answers: messages, locks, or either with the place of their queue."""
+    """The first message in the result of a read: messages, locks, or either with the index of their queue."""
     if isinstance(result, tuple):
         result = result[-1]
     result = getattr(result, "messages", result)

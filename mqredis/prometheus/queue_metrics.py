@@ -1,4 +1,4 @@
-"""Figures of a queue manager and of the server it is on."""
+"""Metrics of a queue manager and of its server."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], .
 
 
 def render(manager: QueueManager, pattern: str | None = None) -> str:
-    """All figures as text; ``pattern``: only queues that match this glob. Raises BrokerUnavailable."""
+    """All metrics as text; ``pattern``: only queues that match this glob. Raises BrokerUnavailable."""
     return render_text(manager_metrics(manager, pattern))
 
 
@@ -97,7 +97,7 @@ def manager_metrics(manager: QueueManager, pattern: str | None = None) -> list[M
 
 
 def _failed(manager: QueueManager, queues: Iterable[QueueInfo]) -> list[Metric]:
-    """Messages that failed, and from which number on the broker's own tools warn of them."""
+    """Failed messages, and the number from which on the broker's tools warn."""
     bound = manager.context.settings.failed_messages_warning
     own = {"manager": manager.name}
     found = [({**own, "queue": each.queue}, each.messages) for each in failed.select(queues, bound)]
@@ -125,7 +125,7 @@ _LATENCY = re.compile(r"latency_percentiles_usec_(fcall|evalsha|eval)$")
 
 
 def _server(manager: QueueManager) -> list[Metric]:
-    """How long scripts run on the server, all managers together; nothing where the user may not ask."""
+    """Durations of scripts on the server, for all managers together; nothing if the user may not read them."""
     calls: list[Sample] = []
     seconds: list[Sample] = []
     for command, fields in _info(manager, "commandstats", _SCRIPTS):

@@ -23,7 +23,7 @@ class Metric:
     about: str
     samples: InitVar[Iterable[Sample]] = ()
     series: list[tuple[str, Labels, float]] = field(init=False)
-    """What is behind the name, such as "_bucket" of a histogram; labels; value."""
+    """Suffix of the name, such as "_bucket" of a histogram; labels; value."""
 
     def __post_init__(self, samples: Iterable[Sample]) -> None:
         self.series = [("", labels, value) for labels, value in samples]
@@ -58,10 +58,10 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, seconds: float, **labels: str) -> None:
-        """Count one."""
+        """Count one duration."""
         key = tuple(labels.items())
         with self._lock:
-            # One cell for each bucket, one for what is above, and the sum.
+            # One cell for each bucket, one for larger values, and the sum.
             cells = self._series.setdefault(key, [0.0] * (len(self._buckets) + 2))
             cells[bisect.bisect_left(self._buckets, seconds)] += 1
             cells[-1] += seconds

@@ -1,4 +1,4 @@
-"""What a test asks about the queues of the broker under test. Works on handles and on managers with a name."""
+"""Helpers of tests that read the queues of the broker under test, by handle, or by manager and name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BATCH = 256
 
 
 class Clock:
-    """The broker's time. It runs on by itself; ``advance`` moves it: expiries, delays and leases follow."""
+    """The broker's clock, which runs; ``advance`` moves it forward, and with it expiries, delays and leases."""
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
@@ -20,11 +20,11 @@ class Clock:
 
     @property
     def moved(self) -> float:
-        """By how many seconds this clock was moved so far."""
+        """By how many seconds the clock was moved so far."""
         return self._moved
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's time forward, and serve everything that became due."""
+        """Move the clock forward, and serve everything that became due."""
         if seconds < 0:
             raise ValueError("the broker's time only goes forward")
         self._manager.advance_clock(seconds)
@@ -66,7 +66,7 @@ def assert_sent(
     properties: dict[str, PropertyValue] | None = None,
     **fields: Any,
 ) -> list[Message]:
-    """Assert that messages like this are available in ``queue``, leaving them there; answers them.
+    """Assert that matching messages are available in ``queue``, and leave them there. Returns them.
 
     ``body`` and ``fields`` (any field of Message) must be equal, ``properties`` must be among the message's.
     ``count``: exactly so many; without it, at least one. Raises InvalidArgument for a queue of asyncio.
